@@ -42,6 +42,7 @@ def source_of(call: Call) -> Source:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     kernel = kernel_of(call)
     plain = {parameter.num for parameter in kernel.params if parameter.do_not_specialize}
@@ -55,8 +56,8 @@ def source_of(call: Call) -> Source:
         elif isinstance(value, TensorShape):
             signature[name] = f"*{value.dtype}"
             divisible[(place,)] = [["tt.divisibility", 16]]
-            kind = {"u8": "u8", "i32": "i32"}.get(value.dtype, value.dtype)
-            arguments.append({"buffer": value.name, "dtype": kind})
+            element = {"u8": "u8", "i32": "i32"}.get(value.dtype, value.dtype)
+            arguments.append({"buffer": value.name, "dtype": element})
         else:
             kind = "fp32" if isinstance(value, float) else "i32" if abs(value) < 1 << 31 else "i64"
             signature[name] = kind
@@ -65,8 +66,9 @@ def source_of(call: Call) -> Source:
                 divisible[(place,)] = [["tt.divisibility", 16]]
     signature |= dict.fromkeys(constants, "constexpr")
     ordered = {name: signature[name] for name in kernel.arg_names}
+    kind = GluonASTSource if kernel.is_gluon() else ASTSource
     compiled = triton.compile(
-        ASTSource(fn=kernel, signature=ordered, constexprs=constants, attrs=divisible),
+        kind(fn=kernel, signature=ordered, constexprs=constants, attrs=divisible),
         target=GPUTarget("cuda", 90, 32),
         options={"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False},
     )

@@ -23,6 +23,7 @@ from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, att
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations.FUNCTIONS)
 SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
 PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3, False)
+SPANS = Schedule(64, True, True, 2, False, span=2)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
-    "a part of a prefill over two chunks": (Problem(form("fp16"), ((5, 600),)), (SERIAL, SPLIT)),
+    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS)),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED)),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED)),
@@ -167,7 +168,7 @@ PROBLEMS = {
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT)),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT)),
-    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT)),
+    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS)),
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL,)),
     "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
@@ -251,7 +252,9 @@ def test_forms_without_a_kernel_are_refused(changes: dict[str, Any], sentence: s
 
 def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     desc = attention_descriptor(form(depth=128))
-    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132) == Schedule(64, True, True, 3)
+    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132) == Schedule(64, True, True, 3, span=4)
+    assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132) == Schedule(64, True, True, 3)
+    assert schedule_of(desc, 16, 1, 4096, 32, 8, False, 132) == Schedule(64, True, False, 3)
     assert schedule_of(desc, 64, 1, 2048, 32, 8, False, 132) == Schedule(64, True, False, 3)
     assert schedule_of(desc, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
@@ -301,8 +304,8 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     state = dict(buffers)
 
     def workspace(shape: tuple[int, ...]) -> Any:
-        state["delta"] = np.full(shape, 0x7FC00000, np.uint32)
-        return dense("delta", "fp32", *shape)
+        state["numbers"] = np.full(shape, 0x7FC00000, np.uint32)
+        return dense("numbers", "fp32", *shape)
 
     for call in gradient_calls(desc, operands, tensors, workspace):
         source = source_of(call)

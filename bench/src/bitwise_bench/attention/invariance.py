@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 CASES = (
@@ -49,7 +50,7 @@ def _variations(
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.launch import Schedule, attend
+    from bitwise_nvidia_sm90.attention.launch import Schedule, attend, can_specialise
     from bitwise_nvidia_sm90.attention.tree import attention_descriptor
     from bitwise_torch import attention_paged, attention_varlen
 
@@ -106,13 +107,17 @@ def _variations(
         ]
         yield "pages, one query at a time", torch.cat(rows)
     desc = attention_descriptor(AttentionForm("bf16", query.shape[-1], value.shape[-1], query.shape[-1] ** -0.5, True))
-    for schedule in (
+    schedules = [
         Schedule(rows, packed, split, stages, maps)
         for rows in (64, 128)
         for packed in (False, True)
         for split in ((False, True) if packed else (False,))
         for stages, maps in ((2, True), (2, False), (1, False))
-    ):
+    ]
+    operands = AttentionOperands(query[None, -last:], key[None], value[None], None, last, keys)
+    if can_specialise(desc, operands):
+        schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (2, 3)]
+    for schedule in schedules:
         out = torch.empty((1, last, *query.shape[1:-1], value.shape[-1]), device="cuda", dtype=query.dtype)
-        attend(desc, AttentionOperands(query[None, -last:], key[None], value[None], out, last, keys), schedule)
+        attend(desc, replace(operands, out=out), schedule)
         yield "schedules", out[0]

@@ -7,19 +7,22 @@ from typing import Any
 
 from bitwise_core.descriptors import AttentionGradientDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionGradientTensors, AttentionOperands
-from bitwise_nvidia_sm90.attention.launch import Call, launched
+from bitwise_nvidia_sm90.attention.launch import Call, has_map, launched, matrix_map, power_above, tensor_map
 
 _ROWS = 16
-"""The rows of a program of `row_products`."""
+"""The rows of a program of `row_numbers`."""
+_BLOCK = 64
+"""The queries or keys of a step of a program."""
 
 
 def gradient_calls(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
-    workspace: Callable[[tuple[int, ...]], Any], tile: int = 64,
+    workspace: Callable[[tuple[int, ...]], Any], *, specialised: bool = False,
 ) -> list[Call]:  # fmt: skip
-    """Return the launches for the gradients of a call, in tiles of `tile` rows; see `launch.calls_of`.
+    """Return the launches for the gradients of a call; see `launch.calls_of`.
 
-    Raises DescriptorError.
+    With `specialised` one warp copies and two warpgroups compute, which `can_specialise` says where.  Raises
+    DescriptorError.
     """
     if operands.page_table is not None or operands.key_lengths is not None or operands.visible is not None:
         raise DescriptorError(
@@ -32,54 +35,97 @@ def gradient_calls(
     dense = operands.query_starts is None
     batch, rows = (int(query.shape[0]), int(query.shape[1])) if dense else (1, int(query.shape[0]))
     sequences = batch if dense else int(operands.query_starts.shape[0]) - 1
-    delta = workspace((batch, rows, heads))
+    padded = -(-rows // _BLOCK) * _BLOCK
+    numbers = workspace((2, batch, heads, padded))
 
     def steps(tensor: Any) -> tuple[int, ...]:
         strides = tuple(tensor.stride()[:-1])
         return strides if len(strides) == 3 else (0, *strides)
 
-    padded = 1 << (width - 1).bit_length()
     first = Call(
-        "gradients", "row_products", (-(-rows // _ROWS), heads, batch),
-        (out, gradients.slope, delta, *steps(out), *steps(gradients.slope), rows, heads),
-        {"W": width, "WP": padded, "M": _ROWS}, 4, 1,
+        "gradients", "row_numbers", (-(-padded // _ROWS), heads, batch),
+        (out, gradients.slope, operands.logarithms, numbers, *steps(out), *steps(gradients.slope), rows, heads, padded),
+        {"W": width, "WP": power_above(width), "M": _ROWS}, 4, 1,
     )  # fmt: skip
+    forms = {
+        "D": depth, "W": width, "GROUP": heads // groups, "CAUSAL": desc.masking == "causal",
+        "ALIGNED": operands.first_position is None,
+    }  # fmt: skip
+    lengths = operands.longest_queries, operands.longest_keys, operands.first_position or 0
+    scales = desc.score_scale, desc.scale
+    if specialised:
+        maps = [tensor_map(each, _BLOCK) for each in (query, key, value, gradients.slope)]
+        number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
+        forms["STAGES"] = 3
+        tiles, key_tiles = (-(-each // (2 * _BLOCK)) for each in (operands.longest_queries, operands.longest_keys))
+        return [
+            first,
+            Call(
+                "specialised_gradients", "key_gradients_specialised", (key_tiles * groups * batch, 1, 1),
+                (
+                    *maps, number_map, gradients.key, gradients.value, *steps(gradients.key), *steps(gradients.value),
+                    *lengths, *scales, heads, groups, batch,
+                ),
+                forms, 4, 3,
+            ),
+            Call(
+                "specialised_gradients", "query_gradients_specialised", (tiles * heads * batch, 1, 1),
+                (
+                    *maps, numbers, gradients.query, *steps(gradients.query), *lengths, *scales, padded, tiles, heads,
+                    batch,
+                ),
+                forms, 4, 3,
+            ),
+        ]  # fmt: skip
     constants = {
-        "D": depth, "DP": 1 << (depth - 1).bit_length(), "W": width, "WP": padded, "GROUP": heads // groups, "M": 64,
-        "N": 64, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+        **forms, "DP": power_above(depth), "WP": power_above(width), "M": _BLOCK, "N": _BLOCK,
         "WINDOW": desc.window is not None,
     }  # fmt: skip
     starts = operands.query_starts, operands.key_starts
-    inputs = query, key, value, gradients.slope, operands.logarithms, delta
+    inputs = query, key, value, gradients.slope, numbers
     input_steps = steps(query) + steps(key) + steps(value) + steps(gradients.slope)
-    numbers = (
-        operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.score_scale, desc.scale,
-        desc.window or 0, rows if dense else 0, heads,
-    )  # fmt: skip
+    given = *lengths, *scales, desc.window or 0, batch * heads * padded, heads * padded if dense else 0, padded
     warps, stages = (4, 2) if max(depth, width) <= 128 else (8, 1)
-    wide = {"M": tile} if max(depth, width) <= 128 else {}
     return [
         first,
         Call(
-            "gradients", "key_gradients", (-(-operands.longest_keys // 64), groups, sequences),
+            "gradients", "key_gradients", (-(-operands.longest_keys // _BLOCK), groups, sequences),
             (
                 *inputs, gradients.key, gradients.value, *starts, *input_steps, *steps(gradients.key),
-                *steps(gradients.value), *numbers,
+                *steps(gradients.value), *given,
             ),
             constants, warps, stages,
         ),
         Call(
-            "gradients", "query_gradients", (-(-operands.longest_queries // tile), heads, sequences),
-            (*inputs, gradients.query, *starts, *input_steps, *steps(gradients.query), *numbers),
-            {**constants, **wide}, warps * tile // 64, stages,
+            "gradients", "query_gradients", (-(-operands.longest_queries // _BLOCK), heads, sequences),
+            (*inputs, gradients.query, *starts, *input_steps, *steps(gradients.query), *given),
+            constants, warps, stages,
         ),
     ]  # fmt: skip
 
 
-def attend_gradients(
+def can_specialise(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
-) -> None:
-    """Compute the gradients on the current stream of the current device.  Raises DescriptorError."""
+) -> bool:
+    """Return whether the launches may be specialised: dense sequences without a window, of heads of 64 or 128."""
+    tensors = operands.query, operands.key, operands.value, gradients.slope
+    return (
+        operands.query_starts is None
+        and desc.window is None
+        and desc.scores.k in (64, 128)
+        and desc.slopes.k == desc.scores.k
+        and all(has_map(each) for each in tensors)
+    )
+
+
+def attend_gradients(
+    desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
+    specialised: bool | None = None,
+) -> None:  # fmt: skip
+    """Compute the gradients on the current stream of the current device.
+
+    `specialised` chooses the kernels; it decides no bits.  Raises DescriptorError.
+    """
     import torch
 
     def workspace(shape: tuple[int, ...]) -> Any:
@@ -89,5 +135,7 @@ def attend_gradients(
         for each in (gradients.query, gradients.key, gradients.value):
             each.zero_()
         return
-    for call in gradient_calls(desc, operands, gradients, workspace):
+    if specialised is None:
+        specialised = can_specialise(desc, operands, gradients)
+    for call in gradient_calls(desc, operands, gradients, workspace, specialised=specialised):
         launched(call)

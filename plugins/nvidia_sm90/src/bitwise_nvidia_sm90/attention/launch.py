@@ -18,8 +18,9 @@ class Schedule:
     """How a call is divided among programs; it decides no bits.
 
     A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
-    `split` a program visits one chunk of keys, and another kernel merges the chunks.  With `maps` keys and values are
-    copied through tensor maps, where their addresses allow it.
+    `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values are
+    copied through tensor maps, where their addresses allow it.  With `specialised` one warp copies and two warpgroups
+    compute 64 of 128 rows each, which `can_specialise` says where; else another schedule runs.
     """
 
     rows: int
@@ -27,11 +28,18 @@ class Schedule:
     split: bool
     stages: int
     maps: bool = True
+    specialised: bool = False
+    span: int = 1
 
     @property
     def warps(self) -> int:
         """One for 16 rows: more would divide a row's scores among warps, and add them in another order."""
-        return self.rows // 16
+        return 4 if self.specialised else self.rows // 16
+
+
+SPECIALISED = Schedule(128, False, False, 3, specialised=True)
+"""The schedule of many queries of heads of 128."""
+_SPECIALISED_ROWS = 128
 
 
 def schedule_of(
@@ -47,9 +55,13 @@ def schedule_of(
     packed = share > 1 and queries <= 64
     tiles = -(-queries * (share if packed else 1) // rows)
     programs = sequences * (groups if packed else heads) * tiles
-    short = programs < 2 * processors
+    short = 8 * programs < 7 * processors
     split = queries * share <= 512 and keys > desc.chunk and (short or (ragged and keys > 16 * desc.chunk))
-    return Schedule(rows, packed or split, split, stages)
+    if not split:
+        return Schedule(rows, packed, False, stages)
+    # As many programs as run at once, two on a multiprocessor.
+    parts = sequences * groups * -(-queries * share // rows) * -(-keys // desc.chunk)
+    return Schedule(rows, True, True, stages, span=-(-parts // (2 * processors)))
 
 
 @cache
@@ -86,20 +98,92 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
 
     depth = desc.scores.k
     rest = made(tensors[0], depth - _power_below(depth)) if depth > _power_below(depth) else None
-    return made(tensors[0], _power_below(depth)), rest, made(tensors[1], _power_above(operands.value.shape[-1]))
+    return made(tensors[0], _power_below(depth)), rest, made(tensors[1], power_above(operands.value.shape[-1]))
+
+
+def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
+    """Return whether a schedule may be specialised: dense keys of heads of 64 or 128, through tensor maps."""
+    given = (
+        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
+    )  # fmt: skip
+    query, key, value = operands.query, operands.key, operands.value
+    return (
+        all(each is None for each in given)
+        and desc.scores.k in (64, 128)
+        and value.shape[-1] == desc.scores.k
+        and operands.longest_keys > 0
+        and all(has_map(each) for each in (query, key, value))
+    )
+
+
+def has_map(tensor: Any) -> bool:
+    """Return whether a tensor may be copied through a tensor map."""
+    return not (tensor.data_ptr() % 16 or any(step * 2 % 16 for step in tensor.stride()[:-1]))
+
+
+def tensor_map(tensor: Any, rows: int) -> Any:
+    """Return a map of a tensor (batch, length, heads, width) for Gluon, by tiles of `rows` of a head."""
+    return matrix_map(tensor.transpose(1, 2), (1, 1, rows, int(tensor.shape[-1])))
+
+
+def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
+    """Return a map of a tensor for Gluon, by tiles of the shape `block`."""
+    from triton.experimental.gluon.language import NVMMASharedLayout
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    size = tensor.element_size()
+    layout = NVMMASharedLayout(swizzle_byte_width=128 if size == 2 else 0, element_bitwidth=8 * size, rank=len(block))
+    return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), list(block), layout)
+
+
+def specialised_call(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int
+) -> Call:  # fmt: skip
+    """Return the launch of a specialised schedule on a GPU with this number of multiprocessors."""
+    query, key, value, out, logarithms = (
+        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    )  # fmt: skip
+    sequences, queries, heads, depth = (int(each) for each in query.shape)
+    keys, groups, width = (int(each) for each in value.shape[1:])
+    tiles = -(-queries // schedule.rows)
+
+    maps = tensor_map(query, 64), tensor_map(key, desc.key_block), tensor_map(value, desc.key_block)
+    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+    return Call(
+        "specialised",
+        "forward_specialised",
+        (min(processors, tiles * heads * sequences), 1, 1),
+        (
+            *maps, out, logarithms, operands.sinks, *out.stride()[:-1], *logarithm_steps, queries, keys,
+            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, heads,
+            sequences,
+        ),
+        {
+            "D": depth, "DV": width, "GROUP": heads // groups, "M": schedule.rows, "N": desc.key_block,
+            "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
+            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None,
+            "TURNS": False,
+        },
+        schedule.warps,
+        schedule.stages,
+    )  # fmt: skip
 
 
 def _power_below(number: int) -> int:
     return 1 << number.bit_length() - 1
 
 
-def _power_above(number: int) -> int:
+def power_above(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name."""
+    """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name.
+
+    With `dependent`, the kernel may start before the previous one of its stream ends, for which it waits itself.
+    """
 
     module: str
     kernel: str
@@ -108,15 +192,18 @@ class Call:
     constants: dict[str, Any]
     warps: int
     stages: int
+    dependent: bool = False
 
 
 def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors: int) -> Schedule:
     """Return the schedule of operands on a GPU with this number of multiprocessors."""
     ragged = operands.key_starts is not None or operands.key_lengths is not None
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
-    return schedule_of(
+    found = schedule_of(
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors
     )
+    wide = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS and desc.scores.k == 128
+    return SPECIALISED if wide and can_specialise(desc, operands) else found
 
 
 def _sequences(operands: AttentionOperands) -> int:
@@ -149,7 +236,7 @@ def calls_of(
     if schedule.split:
         count = sequences * units * tiles * chunks * schedule.rows
         part_top, part_total, part_out = (
-            workspace(shape) for shape in ((count,), (count,), (count, _power_above(width)))
+            workspace(shape) for shape in ((count,), (count,), (count, power_above(width)))
         )
 
     def steps(tensor: Any, batched: bool) -> tuple[int, int, int]:
@@ -171,19 +258,19 @@ def calls_of(
     lengths = operands.query_starts, operands.key_starts, operands.key_lengths
     numbers = queries, keys, operands.first_position or 0
     shared = {
-        "DV": width, "DVP": _power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
+        "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
         "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
         "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
     }  # fmt: skip
     forward = Call(
         "chunks",
         "forward",
-        (chunks, tiles * units, sequences) if schedule.split else (tiles, units, sequences),
+        (-(-chunks // schedule.span), tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
             query, key, value, out, logarithms, part_top, part_total, part_out, *lengths, operands.page_table,
             operands.sinks, operands.visible, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
-            desc.window or 0, tiles, chunks,
+            desc.window or 0, tiles, chunks, schedule.span,
         ),
         {
             **shared, "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "PACK": packed,
@@ -194,18 +281,18 @@ def calls_of(
     )  # fmt: skip
     if not schedule.split:
         return [forward]
-    rows = 1
     merge = Call(
-        "chunks",
+        "merges",
         "merge_parts",
-        (-(-queries * share // rows), units, sequences),
+        (queries * share * (power_above(width) // 32), units, sequences),
         (
             part_top, part_total, part_out, out, logarithms, *lengths, operands.sinks, *out_steps, *logarithm_steps,
             *numbers, desc.window or 0, tiles, chunks,
         ),
-        {**shared, "ROWS": rows, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
+        {**shared, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
         1,
         1,
+        dependent=True,
     )  # fmt: skip
     return [forward, merge]
 
@@ -250,6 +337,9 @@ def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule 
         operands.key.shape[1], operands.first_position is None,
         *(None if each is None else (each.stride(), each.data_ptr() % 16) for each in tensors),
     )  # fmt: skip
+    if schedule.specialised:
+        _launch(specialised_call(desc, operands, schedule, _processors(query.device.index)), state)
+        return
     for call in calls_of(desc, operands, schedule, workspace):
         _launch(call, state)
 
@@ -278,6 +368,5 @@ def kernel_of(call: Call) -> Any:
 
 def launched(call: Call) -> Any:
     """Launch a kernel, which Triton compiles if it must, and return the compiled kernel."""
-    return kernel_of(call)[call.grid](
-        *call.arguments, **call.constants, num_warps=call.warps, num_stages=call.stages, enable_fp_fusion=False
-    )
+    options = {"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False}
+    return kernel_of(call)[call.grid](*call.arguments, **call.constants, **options, launch_pdl=call.dependent)

@@ -106,9 +106,11 @@ def tile_of_keys(
 def store_part(part_top, part_total, part_out, slot, inside, top, total, out, DVP: tl.constexpr, M: tl.constexpr):
     """Store the state of one chunk: maxima, denominators and rows of the output from row `slot` on, where `inside`."""
     row = slot.to(tl.int64) + tl.arange(0, M)
-    tl.store(part_top + row, top, mask=inside)
-    tl.store(part_total + row, total, mask=inside)
-    tl.store(part_out + row[:, None] * DVP + tl.arange(0, DVP)[None, :], out, mask=inside[:, None])
+    # The states are read soon, and the keys that pass through the cache meanwhile are not.
+    tl.store(part_top + row, top, mask=inside, eviction_policy="evict_last")
+    tl.store(part_total + row, total, mask=inside, eviction_policy="evict_last")
+    lane = tl.arange(0, DVP)[None, :]
+    tl.store(part_out + row[:, None] * DVP + lane, out, mask=inside[:, None], eviction_policy="evict_last")
 
 
 @triton.jit
@@ -128,14 +130,15 @@ def tile_of_maps(
 def visit(
     first, last, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2, state_top, state_total,
     state_out, top, total, out, key, value, pages, positions, length, key_step, value_step, key_page, value_page,
-    scale, cap_factor, window, seen_rows,
+    scale, cap_factor, window, seen_rows, part_top, part_total, part_out, slot, begin, inside,
     N: tl.constexpr, CHUNK: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
     PAGE: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr,
-    SPLIT: tl.constexpr,
+    SPLIT: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
     """Visit the blocks of keys from `first` to `last`, multiples of N, and return both states.
 
-    A chunk is merged when the first block of the next one is visited.  With tensor maps, they load the blocks.
+    A chunk is merged, or stored with SPLIT, when the first block of the next one is visited; `begin` is the first block
+    of the program.  With tensor maps, they load the blocks.
     """
     for start in range(first, last, N):
         if key_map is not None:
@@ -164,8 +167,13 @@ def visit(
                 word = tl.load(seen_rows + start // N)
                 seen = seen & ((tl.expand_dims(word, 1) >> tl.arange(0, N)[None, :].to(tl.int64)) & 1 != 0)
             scores = tl.where(seen, scores, NOTHING)
-        if not SPLIT and start % CHUNK == 0:
-            state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
+        if start % CHUNK == 0:
+            if SPLIT:
+                if start > begin:
+                    past = slot + (start // CHUNK - 1) * M
+                    store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
+            else:
+                state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
             top = tl.full(top.shape, NOTHING, tl.float32)
             total = tl.zeros(total.shape, tl.float32)
             out = tl.zeros(out.shape, tl.float32)
@@ -182,7 +190,7 @@ def visit(
 
 @triton.jit(
     do_not_specialize=[
-        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "span", "logarithm_batch", "logarithm_step",
         "logarithm_head", "page_batch", "visible_batch", "visible_head", "visible_step",
     ]
 )  # fmt: skip
@@ -192,7 +200,7 @@ def forward(
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     key_page, value_page, page_batch, visible_batch, visible_head, visible_step,
-    queries, keys, first_position, scale, cap_factor, window, tiles, chunks,
+    queries, keys, first_position, scale, cap_factor, window, tiles, chunks, span,
     D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr,
     PACK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SPLIT: tl.constexpr,
@@ -200,13 +208,13 @@ def forward(
 ):  # fmt: skip
     """Compute M rows of the output of one sequence: rows of one query head, or with PACK of a group's heads in turn.
 
-    With SPLIT a program visits one chunk of keys and stores its state, else it visits all chunks and merges them.
+    With SPLIT a program visits `span` chunks of keys and stores their states, else it visits all and merges them.
     The position of query 0 among the keys is the number of keys less that of queries with ALIGNED, else
     `first_position`.
     """
     batch = tl.program_id(2)
     if SPLIT:
-        chunk = tl.program_id(0)
+        chunk = tl.program_id(0) * span
         tile = tl.program_id(1) % tiles
         unit = tl.program_id(1) // tiles
     else:
@@ -273,9 +281,9 @@ def forward(
             plain_begin = (tl.maximum(0, high + first_position - window + 1) + N - 1) // N * N
         if SPLIT:
             begin = tl.maximum(begin, chunk * CHUNK)
-            end = tl.minimum(end, chunk * CHUNK + CHUNK)
+            end = tl.minimum(end, (chunk + span) * CHUNK)
             plain_begin = tl.maximum(plain_begin, chunk * CHUNK)
-            plain_end = tl.minimum(plain_end, chunk * CHUNK + CHUNK)
+            plain_end = tl.minimum(plain_end, (chunk + span) * CHUNK)
         if (not SPLIT) or begin < end:
             if WINDOW:
                 plain_begin = tl.minimum(plain_begin, tl.maximum(begin, (end + N - 1) // N * N))
@@ -289,6 +297,8 @@ def forward(
                 q2 = tl.load(base[:, None] + D1 + tl.arange(0, D2)[None, :], mask=rows, other=0.0)
             key += kv_head.to(tl.int64) * key_head
             value += kv_head.to(tl.int64) * value_head
+            inside = at < queries
+            slot = ((wide * tl.num_programs(1) + tl.program_id(1)) * chunks) * M
             state_top = tl.full((M,), NOTHING, tl.float32)
             state_total = tl.zeros((M,), tl.float32)
             state_out = tl.zeros((M, DVP), tl.float32)
@@ -302,23 +312,23 @@ def forward(
                     begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,
                     q2, state_top, state_total, state_out, top, total, out, key, value, pages,
                     positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                    seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
+                    seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT, M,
                 )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_begin, plain_end, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, False, CAUSAL, WINDOW, CAP, SPLIT,
+                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE, False, CAUSAL, WINDOW, CAP, SPLIT, M,
             )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_end, end, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT,
+                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT, M,
             )  # fmt: skip
             if SPLIT:
-                slot = ((wide * tl.num_programs(1) + tl.program_id(1)) * chunks + chunk) * M
-                store_part(part_top, part_total, part_out, slot, at < queries, top, total, out, DVP, M)
+                past = slot + (end - 1) // CHUNK * M
+                store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
             else:
                 top, total, out = merged(state_top, state_total, state_out, top, total, out)
                 if SINKS:
@@ -332,79 +342,3 @@ def forward(
                 if LOGARITHMS:
                     place = logarithms + at.to(tl.int64) * logarithm_step + head.to(tl.int64) * logarithm_head
                     tl.store(place, logarithm, mask=at < queries)
-
-
-@triton.jit(
-    do_not_specialize=[
-        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
-        "logarithm_head",
-    ]
-)  # fmt: skip
-def merge_parts(
-    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
-    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, window, tiles, chunks,
-    DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr,
-    CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
-    ROWS: tl.constexpr, GROUPED: tl.constexpr,
-):  # fmt: skip
-    """Merge the chunks of ROWS packed rows that `forward` stored with SPLIT, from left to right."""
-    batch = tl.program_id(2)
-    unit = tl.program_id(1)
-    first = tl.program_id(0) * ROWS
-    wide = batch.to(tl.int64)
-    if query_starts is not None:
-        start = tl.load(query_starts + batch)
-        queries = tl.load(query_starts + batch + 1) - start
-        output += start.to(tl.int64) * output_step
-        if LOGARITHMS:
-            logarithms += start.to(tl.int64) * logarithm_step
-    else:
-        output += wide * output_batch
-        if LOGARITHMS:
-            logarithms += wide * logarithm_batch
-    if key_starts is not None:
-        keys = tl.load(key_starts + batch + 1) - tl.load(key_starts + batch)
-    if key_lengths is not None:
-        keys = tl.load(key_lengths + batch)
-    if ALIGNED:
-        first_position = keys - queries
-    # ROWS divides M, so that these rows belong to one tile.
-    tile = first // M
-    low = tile * M // GROUP
-    if first // GROUP < queries:
-        high = tl.minimum((tile * M + M - 1) // GROUP, queries - 1)
-        begin, end = 0, keys
-        if CAUSAL:
-            end = tl.minimum(end, high + first_position + 1)
-        if WINDOW:
-            begin = tl.maximum(0, low + first_position - window + 1) // N * N
-        row = first + tl.arange(0, ROWS)
-        at = row // GROUP
-        head = unit * GROUP + row % GROUP
-        lane = tl.arange(0, DVP)
-        slot = ((wide * tl.num_programs(1) + unit) * tiles + tile) * chunks * M + row % M
-        top = tl.full((ROWS,), NOTHING, tl.float32)
-        total = tl.zeros((ROWS,), tl.float32)
-        out = tl.zeros((ROWS, DVP), tl.float32)
-        for group in range(begin // CHUNK, (end + CHUNK - 1) // CHUNK, GROUPED):
-            for offset in tl.static_range(GROUPED):  # loads of one group are in flight together
-                chunk = group + offset
-                real = chunk * CHUNK < end + row * 0  # the state of an absent chunk is the empty one
-                place = slot + chunk * M
-                top, total, out = merged(
-                    top, total, out, tl.load(part_top + place, mask=real, other=NOTHING),
-                    tl.load(part_total + place, mask=real, other=0.0),
-                    tl.load(part_out + place[:, None] * DVP + lane[None, :], mask=real[:, None], other=0.0),
-                )  # fmt: skip
-        if SINKS:
-            sink = tl.load(sinks + head).to(tl.float32) * 1.4426950408889634
-            one, none = tl.full((ROWS,), 1.0, tl.float32), tl.zeros((ROWS, DVP), tl.float32)
-            top, total, out = merged(top, total, out, sink, one, none)
-        out, logarithm = finished(top, total, out)
-        rows = (at < queries)[:, None]
-        place = output + at.to(tl.int64) * output_step + head.to(tl.int64) * output_head
-        tl.store(place[:, None] + lane[None, :], out.to(output.dtype.element_ty), mask=rows & (lane < DV)[None, :])
-        if LOGARITHMS:
-            place = logarithms + at.to(tl.int64) * logarithm_step + head.to(tl.int64) * logarithm_head
-            tl.store(place, logarithm, mask=at < queries)

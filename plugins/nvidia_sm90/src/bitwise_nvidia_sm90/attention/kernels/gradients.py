@@ -12,12 +12,16 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["rows", "heads"])
-def row_products(
-    output, slope, delta, output_batch, output_step, output_head, slope_batch, slope_step, slope_head,
-    rows, heads, W: tl.constexpr, WP: tl.constexpr, M: tl.constexpr,
+@triton.jit(do_not_specialize=["rows", "heads", "padded"])
+def row_numbers(
+    output, slope, logarithms, numbers, output_batch, output_step, output_head, slope_batch, slope_step, slope_head,
+    rows, heads, padded, W: tl.constexpr, WP: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    """Store the sum of the products of each row of the output and of its gradient (batch, rows, heads)."""
+    """Store numbers of each row (2, batch, heads, padded): the sum of the products of its output and of the gradient.
+
+    The second number is what is added to the exponents of its scores.  Both are 0 beyond the last row.  Logarithms are
+    (batch, rows, heads), contiguous.
+    """
     batch = tl.program_id(2).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * M + tl.arange(0, M)
@@ -27,7 +31,11 @@ def row_products(
     left = tl.load(output + batch * output_batch + head * output_head + at * output_step + lane, mask=inside, other=0.0)
     right = tl.load(slope + batch * slope_batch + head * slope_head + at * slope_step + lane, mask=inside, other=0.0)
     found = tl.sum(left.to(tl.float32) * right.to(tl.float32), axis=1)
-    tl.store(delta + (batch * rows + row) * heads + head, found, mask=row < rows)
+    logarithm = tl.load(logarithms + (batch * rows + row) * heads + head, mask=row < rows, other=0.0)
+    place = numbers + (batch * heads + head) * padded + row
+    tl.store(place, found, mask=row < padded)
+    shift = tl.where(row < rows, -(logarithm * 1.4426950408889634), 0.0)
+    tl.store(place + tl.num_programs(2) * heads.to(tl.int64) * padded, shift, mask=row < padded)
 
 
 @triton.jit
@@ -57,26 +65,25 @@ def visible(row, place, queries, keys, first_position, window, CAUSAL: tl.conste
 
 
 @triton.jit
-def probabilities(scores, logarithms, scale, seen):
-    """Return the normalised probabilities of scores, of which `logarithms` broadcasts to the shape."""
+def probabilities(scores, shifts, scale, seen):
+    """Return the normalised probabilities of scores, of which `shifts` broadcasts to the shape."""
     factor = tl.full(scores.shape, scale, tl.float32)
-    shift = tl.broadcast_to(-(logarithms * 1.4426950408889634), scores.shape)
-    return tl.where(seen, tl.math.exp2(tl.fma(scores, factor, shift)), 0.0)
+    return tl.where(seen, tl.math.exp2(tl.fma(scores, factor, tl.broadcast_to(shifts, scores.shape))), 0.0)
 
 
-@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "rows", "heads"])
+@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "number_part", "number_batch", "padded"])
 def key_gradients(
-    query, key, value, slope, logarithms, delta, key_gradient, value_gradient, query_starts, key_starts,
+    query, key, value, slope, numbers, key_gradient, value_gradient, query_starts, key_starts,
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     slope_batch, slope_step, slope_head, key_gradient_batch, key_gradient_step, key_gradient_head,
     value_gradient_batch, value_gradient_step, value_gradient_head,
-    queries, keys, first_position, score_scale, scale, window, rows, heads,
+    queries, keys, first_position, score_scale, scale, window, number_part, number_batch, padded,
     D: tl.constexpr, DP: tl.constexpr, W: tl.constexpr, WP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr,
     N: tl.constexpr, CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of N keys and values of one head, over the queries of all heads of its group.
 
-    Logarithms and delta are (batch, rows, heads), contiguous.
+    `numbers` are those of `row_numbers`; the second ones start at `number_part`, those of head h at h `padded`.
     """
     batch, kv_head = tl.program_id(2), tl.program_id(1)
     wide = batch.to(tl.int64)
@@ -107,15 +114,15 @@ def key_gradients(
             head = (kv_head * GROUP + share).to(tl.int64)
             queries_of = query + wide * query_batch + head * query_head + depth
             slopes_of = slope + wide * slope_batch + head * slope_head + lane
-            numbers = wide * rows * heads + head
+            first_number = wide * number_batch + head * padded + query_row
             for start in range(first, last, M):
                 row = start + tl.arange(0, M)
                 real = (row < queries)[:, None]
                 at = (query_row + row)[:, None]
                 q = tl.load(queries_of + at * query_step, mask=real & (depth < D), other=0.0)
                 d = tl.load(slopes_of + at * slope_step, mask=real & (lane < W), other=0.0)
-                shift = tl.load(logarithms + numbers + (query_row + row) * heads, mask=row < queries, other=0.0)
-                less = tl.load(delta + numbers + (query_row + row) * heads, mask=row < queries, other=0.0)
+                shift = tl.load(numbers + number_part + first_number + row, mask=row < queries, other=0.0)
+                less = tl.load(numbers + first_number + row, mask=row < queries, other=0.0)
                 seen = visible(row[None, :], place[:, None], queries, keys, first_position, window, CAUSAL, WINDOW)
                 p = probabilities(tl.dot(k, tl.trans(q)), shift[None, :], score_scale, seen)
                 of_values = tl.dot(p.to(d.dtype), d, of_values)
@@ -135,16 +142,16 @@ def key_gradients(
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "rows", "heads"])
+@triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "number_part", "number_batch", "padded"])
 def query_gradients(
-    query, key, value, slope, logarithms, delta, query_gradient, query_starts, key_starts,
+    query, key, value, slope, numbers, query_gradient, query_starts, key_starts,
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     slope_batch, slope_step, slope_head, query_gradient_batch, query_gradient_step, query_gradient_head,
-    queries, keys, first_position, score_scale, scale, window, rows, heads,
+    queries, keys, first_position, score_scale, scale, window, number_part, number_batch, padded,
     D: tl.constexpr, DP: tl.constexpr, W: tl.constexpr, WP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr,
     N: tl.constexpr, CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of M queries of one head, over the keys.  Logarithms and delta are as in `key_gradients`."""
+    """Compute the gradient of M queries of one head, over the keys; see `key_gradients`."""
     batch, head = tl.program_id(2), tl.program_id(1)
     wide, kv_head = batch.to(tl.int64), (head // GROUP).to(tl.int64)
     query_row, key_row, queries, keys, first_position = bounds(
@@ -164,9 +171,9 @@ def query_gradients(
             slope + wide * slope_batch + head.to(tl.int64) * slope_head + at * slope_step + lane,
             mask=real & (lane < W), other=0.0,
         )  # fmt: skip
-        numbers = wide * rows * heads + head + (query_row + row) * heads
-        shift = tl.load(logarithms + numbers, mask=row < queries, other=0.0)
-        less = tl.load(delta + numbers, mask=row < queries, other=0.0)
+        first_number = wide * number_batch + head.to(tl.int64) * padded + query_row
+        shift = tl.load(numbers + number_part + first_number + row, mask=row < queries, other=0.0)
+        less = tl.load(numbers + first_number + row, mask=row < queries, other=0.0)
         found = tl.zeros((M, DP), tl.float32)
         first, last = 0, keys
         if CAUSAL:

@@ -1,0 +1,178 @@
+"""The Gluon kernel that merges the states of chunks of keys from the first to the last."""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.language.extra.cuda import gdc_wait
+
+NOTHING = gl.constexpr(float("-inf"))
+
+
+@gluon.jit
+def finite_shift(highest):
+    """Return what is subtracted in exponents; see `chunks.finite_shift`."""
+    return gl.maximum(highest, -3.4028234663852886e38)
+
+
+@gluon.jit
+def horner(y, z, coefficient):
+    """Return y z + coefficient, rounded once."""
+    return gl.fma(y, z, gl.full(y.shape, coefficient, gl.float32, y.type.layout))
+
+
+@gluon.jit
+def natural_logarithm(x):
+    """Return log(x); see `chunks.natural_logarithm`."""
+    bits = x.to(gl.int32, bitcast=True)
+    exponent = (bits - 0x3F3504F3) >> 23
+    z = (bits - (exponent << 23)).to(gl.float32, bitcast=True) - 1.0
+    y = horner(gl.full(x.shape, 7.0376836292e-2, gl.float32, x.type.layout), z, -1.1514610310e-1)
+    y = horner(y, z, 1.1676998740e-1)
+    y = horner(y, z, -1.2420140846e-1)
+    y = horner(y, z, 1.4249322787e-1)
+    y = horner(y, z, -1.6668057665e-1)
+    y = horner(y, z, 2.0000714765e-1)
+    y = horner(y, z, -2.4999993993e-1)
+    y = horner(y, z, 3.3333331174e-1)
+    square = z * z
+    y = gl.fma(square, gl.full(x.shape, -0.5, gl.float32, x.type.layout), (y * z) * square)
+    found = gl.fma(exponent.to(gl.float32), gl.full(x.shape, 0.6931471805599453, gl.float32, x.type.layout), z + y)
+    return gl.where(x < float("inf"), found, x)
+
+
+@gluon.jit
+def greatest_before(left, before_left, right, before_right):
+    """Return the greatest of both parts, and of all their members but the last."""
+    return gl.maximum(left, right), gl.maximum(left, before_right)
+
+
+@gluon.jit
+def added(old, fresh, total, out, right_old, right_fresh, right_total, right_out):
+    """Return the sums after one more chunk: what they were times `right_old`, and its own times `right_fresh`."""
+    total = gl.fma(right_total, right_fresh, total * right_old)
+    out = gl.fma(right_out, right_fresh, out * right_old)
+    return right_old, right_fresh, total, out
+
+
+@gluon.jit
+def states(
+    part_top,
+    part_total,
+    part_out,
+    slot,
+    group,
+    end,
+    lane,
+    M: gl.constexpr,
+    CHUNK: gl.constexpr,
+    GROUPED: gl.constexpr,
+    DVP: gl.constexpr,
+    L: gl.constexpr,
+):
+    """Return the states of GROUPED chunks from `group` on; those that end before they start are empty."""
+    chunk = gl.expand_dims(group + gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1) + gl.expand_dims(lane * 0, 0)
+    real = chunk * CHUNK < end
+    place = slot + chunk.to(gl.int64) * M
+    return (
+        gl.load(part_top + place, mask=real, other=NOTHING),
+        gl.load(part_total + place, mask=real, other=0.0),
+        gl.load(part_out + place * DVP + gl.expand_dims(lane, 0), mask=real, other=0.0),
+    )
+
+
+@gluon.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
+        "logarithm_head",
+    ]
+)  # fmt: skip
+def merge_parts(
+    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    queries, keys, first_position, window, tiles, chunks,
+    DV: gl.constexpr, DVP: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, LOGARITHMS: gl.constexpr, SINKS: gl.constexpr,
+    GROUPED: gl.constexpr,
+):  # fmt: skip
+    """Merge the chunks of one packed row that `forward` stored with SPLIT, for 32 components, from left to right.
+
+    A thread has one component of all chunks of a group, and adds them in order.
+    """
+    L: gl.constexpr = gl.BlockedLayout([GROUPED, 1], [1, 32], [1, 1], [1, 0])
+    SLICES: gl.constexpr = DVP // 32
+    batch = gl.program_id(2)
+    unit = gl.program_id(1)
+    row = gl.program_id(0) // SLICES
+    lane = gl.program_id(0) % SLICES * 32 + gl.arange(0, 32, gl.SliceLayout(0, L))
+    wide = batch.to(gl.int64)
+    if query_starts is not None:
+        start = gl.load(query_starts + batch)
+        queries = gl.load(query_starts + batch + 1) - start
+        output += start.to(gl.int64) * output_step
+        if LOGARITHMS:
+            logarithms += start.to(gl.int64) * logarithm_step
+    else:
+        output += wide * output_batch
+        if LOGARITHMS:
+            logarithms += wide * logarithm_batch
+    if key_starts is not None:
+        keys = gl.load(key_starts + batch + 1) - gl.load(key_starts + batch)
+    if key_lengths is not None:
+        keys = gl.load(key_lengths + batch)
+    if ALIGNED:
+        first_position = keys - queries
+    tile = row // M
+    at = row // GROUP
+    head = unit * GROUP + row % GROUP
+    if at < queries:
+        begin, end = 0, keys
+        if CAUSAL:
+            high = gl.minimum((tile * M + M - 1) // GROUP, queries - 1)
+            end = gl.minimum(end, high + first_position + 1)
+        if WINDOW:
+            begin = gl.maximum(0, tile * M // GROUP + first_position - window + 1) // N * N
+        slot = ((wide * gl.num_programs(1) + unit) * tiles + tile) * chunks * M + row % M
+        top = gl.full([32], NOTHING, gl.float32, gl.SliceLayout(0, L))
+        total = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L))
+        out = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L))
+        first = begin // CHUNK
+        gdc_wait()  # the kernel may start before the states are stored
+        tops, totals, outs = states(part_top, part_total, part_out, slot, first, end, lane, M, CHUNK, GROUPED, DVP, L)
+        place = gl.expand_dims(gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1)
+        for group in range(first, (end + CHUNK - 1) // CHUNK, GROUPED):
+            next_tops, next_totals, next_outs = states(
+                part_top, part_total, part_out, slot, group + GROUPED, end, lane, M, CHUNK, GROUPED, DVP, L
+            )
+            none = gl.full(tops.shape, NOTHING, gl.float32, L)
+            highest, before = gl.associative_scan((tops, none), 0, greatest_before)
+            highest = gl.maximum(highest, gl.expand_dims(top, 0))
+            before = gl.maximum(before, gl.expand_dims(top, 0))
+            shift = finite_shift(highest)
+            old, fresh = gl.exp2(before - shift), gl.exp2(tops - shift)
+            totals = gl.where(place == 0, gl.fma(totals, fresh, old * gl.expand_dims(total, 0)), totals)
+            outs = gl.where(place == 0, gl.fma(outs, fresh, old * gl.expand_dims(out, 0)), outs)
+            _, _, total, out = gl.reduce((old, fresh, totals, outs), 0, added)
+            top = gl.maximum(top, gl.max(tops, axis=0))
+            tops, totals, outs = next_tops, next_totals, next_outs
+        if SINKS:
+            sink = gl.full([32], 0.0, gl.float32, top.type.layout)
+            sink += gl.load(sinks + head).to(gl.float32) * 1.4426950408889634
+            highest = gl.maximum(top, sink)
+            shift = finite_shift(highest)
+            old, fresh = gl.exp2(top - shift), gl.exp2(sink - shift)
+            one, zero = gl.full([32], 1.0, gl.float32, top.type.layout), gl.full([32], 0.0, gl.float32, top.type.layout)
+            total = gl.fma(one, fresh, total * old)
+            out = gl.fma(zero, fresh, out * old)
+            top = highest
+        inverse = gl.div_rn(gl.full([32], 1.0, gl.float32, top.type.layout), gl.maximum(total, 1.1754943508222875e-38))
+        out = (out + 0.0) * inverse
+        target = output + at.to(gl.int64) * output_step + head.to(gl.int64) * output_head
+        gl.store(target + lane, out.to(output.dtype.element_ty), mask=lane < DV)
+        if LOGARITHMS:
+            found = gl.fma(
+                top, gl.full([32], 0.6931471805599453, gl.float32, top.type.layout), natural_logarithm(total)
+            )
+            target = logarithms + at.to(gl.int64) * logarithm_step + head.to(gl.int64) * logarithm_head
+            gl.store(target + lane, gl.where(total == 0.0, NOTHING, found), mask=lane == 0)

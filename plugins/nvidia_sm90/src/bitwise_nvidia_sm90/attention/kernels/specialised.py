@@ -1,0 +1,386 @@
+"""The Gluon kernel of attention for many queries of dense keys: one warp copies, two warpgroups compute.
+
+It computes the tree of `chunks.forward`.  A program has 128 rows of one head, 64 for each warpgroup, and visits tiles
+of rows in turn, the longest first.  A warpgroup multiplies queries and the next block of keys while it computes the
+exponentials of the block before, whose product with values it then adds.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, natural_logarithm
+
+NOTHING = gl.constexpr(float("-inf"))
+
+
+@gluon.jit
+def tile_of(turn, tiles, units, sequences):
+    """Return the tile of rows, the head and the sequence of a program's turn: long rows first, back and forth."""
+    program, programs = gl.program_id(0), gl.num_programs(0)
+    place = gl.where(turn % 2 == 0, program, programs - 1 - program) + turn * programs
+    width = units * sequences
+    return tiles - 1 - place // width, place % units, place % width // units
+
+
+@gluon.jit
+def extent(
+    tile,
+    queries,
+    keys,
+    first_position,
+    window,
+    M: gl.constexpr,
+    N: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr,
+):
+    """Return the first key of the blocks that a tile visits, and their end; there is at least one block."""
+    begin, end = 0, keys
+    if CAUSAL:
+        end = gl.minimum(end, gl.minimum(tile * M + M, queries) + first_position)
+    if WINDOW:
+        begin = gl.minimum(gl.maximum(0, tile * M + first_position - window + 1), keys - 1) // N * N
+    return begin, gl.maximum(end, begin + 1)
+
+
+@gluon.jit
+def copy_tiles(
+    query_map, key_map, value_map, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty,
+    queries, keys, first_position, window, tiles, units, sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr,
+):  # fmt: skip
+    """Copy the queries of each tile, and the blocks of keys and values that it visits."""
+    count = 0
+    turn = 0
+    programs = gl.num_programs(0)
+    total = tiles * units * sequences
+    while turn * programs < total:
+        tile, head, sequence = tile_of(turn, tiles, units, sequences)
+        if tile >= 0:
+            begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
+            mbarrier.wait(q_empty, (turn & 1) ^ 1)
+            mbarrier.expect(q_full, 2 * query_map.block_type.nbytes)
+            for half in gl.static_range(2):
+                tma.async_copy_global_to_shared(
+                    query_map, [sequence, head, tile * M + half * (M // 2), 0], q_full, q.index(half)
+                )
+            for start in range(begin, end, N):
+                stage = count % STAGES
+                phase = (count // STAGES & 1) ^ 1
+                mbarrier.wait(k_empty.index(stage), phase)
+                mbarrier.expect(k_full.index(stage), key_map.block_type.nbytes)
+                tma.async_copy_global_to_shared(
+                    key_map, [sequence, head // GROUP, start, 0], k_full.index(stage), k.index(stage)
+                )
+                mbarrier.wait(v_empty.index(stage), phase)
+                mbarrier.expect(v_full.index(stage), value_map.block_type.nbytes)
+                tma.async_copy_global_to_shared(
+                    value_map, [sequence, head // GROUP, start, 0], v_full.index(stage), v.index(stage)
+                )
+                count += 1
+        turn += 1
+
+
+@gluon.jit
+def merged(top, total, out, top_part, total_part, out_part):
+    """Return the state after the merge of a chunk; see `chunks.merged`."""
+    top_part = gl.convert_layout(top_part, top.type.layout, assert_trivial=True)
+    total_part = gl.convert_layout(total_part, top.type.layout, assert_trivial=True)
+    highest = gl.maximum(top, top_part)
+    shift = finite_shift(highest)
+    old = gl.exp2(top - shift)
+    fresh = gl.exp2(top_part - shift)
+    total = gl.fma(total_part, fresh, total * old)
+    factor, _ = gl.broadcast(gl.expand_dims(fresh, 1), out)
+    out = gl.fma(out_part, factor, out * gl.expand_dims(old, 1))
+    return highest, total, out
+
+
+@gluon.jit
+def visible_scores(
+    s, start, positions, keys, window, N: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+):  # fmt: skip
+    """Return scores of a block, those of hidden keys as -inf."""
+    place = gl.expand_dims(start + gl.arange(0, N, gl.SliceLayout(0, s.type.layout)), 0)
+    seen = place < keys
+    if CAUSAL:
+        seen = seen & (place <= gl.expand_dims(positions, 1))
+    if WINDOW:
+        seen = seen & (place > gl.expand_dims(positions, 1) - window)
+    return gl.where(seen, s, NOTHING)
+
+
+@gluon.jit
+def softmax_step(s, top, total, scale):
+    """Return the weights of a block of scores, the maximum and the denominator after it, and the factor of the output."""
+    highest = gl.maximum(top, gl.max(s, axis=1) * scale)
+    shift = finite_shift(highest)
+    factor = gl.full(s.shape, scale, gl.float32, s.type.layout)
+    less, _ = gl.broadcast(gl.expand_dims(-shift, 1), s)
+    weights = gl.exp2(gl.fma(s, factor, less))
+    shrink = gl.exp2(top - shift)
+    total = gl.fma(total, shrink, gl.sum(weights, axis=1))
+    return weights, highest, total, shrink
+
+
+@gluon.jit
+def visit(
+    first, last, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half: gl.constexpr, weights, top, total, out, state_top, state_total,
+    state_out, positions, keys, scale, cap_factor, window,
+    N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr, TURNS: gl.constexpr,
+):  # fmt: skip
+    """Visit blocks of keys from `first` to `last`; each adds the product of the block before and its own weights."""
+    for start in range(first, last, N):
+        stage = count % STAGES
+        before = (count - 1) % STAGES
+        mbarrier.wait(k_full.index(stage), count // STAGES & 1)
+        if TURNS:
+            mbarrier.wait(turns.index(half), ((count - played) & 1) ^ (1 - half))
+        s = gl.zeros([64, N], gl.float32, SCORES)
+        s = warpgroup_mma(q, k.index(stage).reshape([N, k.shape[4]]).permute((1, 0)), s, use_acc=False, is_async=True)
+        mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
+        out = warpgroup_mma(weights, v.index(before).reshape([N, v.shape[4]]), out, is_async=True)
+        if TURNS:
+            mbarrier.arrive(turns.index(1 - half))
+        s = warpgroup_mma_wait(1, deps=[s])
+        mbarrier.arrive(k_empty.index(stage))
+        if CAP:
+            s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
+        if MASK:
+            s = visible_scores(s, start, positions, keys, window, N, CAUSAL, WINDOW)
+        # The state of the block before, which ends a chunk if this one starts another.
+        part_top, part_total = top, total
+        fresh = start % CHUNK == 0
+        top = gl.where(fresh, NOTHING, top)
+        total = gl.where(fresh, 0.0, total)
+        found, top, total, shrink = softmax_step(s, top, total, scale)
+        shrink = gl.convert_layout(shrink, state_top.type.layout, assert_trivial=True)
+        out, _ = warpgroup_mma_wait(0, deps=[out, weights])
+        mbarrier.arrive(v_empty.index(before))
+        if fresh:
+            state_top, state_total, state_out = merged(state_top, state_total, state_out, part_top, part_total, out)
+            out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
+        else:
+            out = out * gl.expand_dims(shrink, 1)
+        weights = gl.convert_layout(found.to(v.dtype), PARTS)
+        count += 1
+    return count, weights, top, total, out, state_top, state_total, state_out
+
+
+@gluon.jit
+def compute_tiles(
+    half: gl.constexpr, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+    M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
+    TURNS: gl.constexpr,
+):  # fmt: skip
+    """Compute 64 of the rows of each tile."""
+    SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
+    OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, DV, 16])
+    PARTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
+    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
+    STORED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
+    q = q.index(half).reshape([64, q.shape[4]])
+    count = 0
+    played = 0
+    turn = 0
+    programs = gl.num_programs(0)
+    total_tiles = tiles * units * sequences
+    while turn * programs < total_tiles:
+        tile, head, sequence = tile_of(turn, tiles, units, sequences)
+        if tile >= 0:
+            begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
+            low = tile * M + half * 64
+            positions = low + gl.arange(0, 64, ROWS) + first_position
+            plain = keys // N * N
+            if CAUSAL:
+                plain = gl.minimum(plain, gl.maximum(0, low + first_position + 1) // N * N)
+            if WINDOW:
+                plain = 0
+            state_top = gl.full([64], NOTHING, gl.float32, gl.SliceLayout(1, OUT))
+            state_total = gl.zeros([64], gl.float32, gl.SliceLayout(1, OUT))
+            state_out = gl.zeros([64, DV], gl.float32, OUT)
+            out = gl.zeros([64, DV], gl.float32, OUT)
+            top = gl.full([64], NOTHING, gl.float32, ROWS)
+            total = gl.zeros([64], gl.float32, ROWS)
+            mbarrier.wait(q_full, turn & 1)
+            stage = count % STAGES
+            mbarrier.wait(k_full.index(stage), count // STAGES & 1)
+            s = gl.zeros([64, N], gl.float32, SCORES)
+            s = warpgroup_mma(
+                q, k.index(stage).reshape([N, k.shape[4]]).permute((1, 0)), s, use_acc=False, is_async=True
+            )
+            s = warpgroup_mma_wait(0, deps=[s])
+            mbarrier.arrive(k_empty.index(stage))
+            if CAP:
+                s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
+            s = visible_scores(s, begin, positions, keys, window, N, CAUSAL, WINDOW)
+            found, top, total, _ = softmax_step(s, top, total, scale)
+            weights = gl.convert_layout(found.to(v.dtype), PARTS)
+            count += 1
+            played += 1
+            border = gl.minimum(gl.maximum(begin + N, plain), end)
+            count, weights, top, total, out, state_top, state_total, state_out = visit(
+                begin + N, border, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half, weights, top, total, out,
+                state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
+                N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, TURNS,
+            )  # fmt: skip
+            count, weights, top, total, out, state_top, state_total, state_out = visit(
+                (border + N - 1) // N * N, end, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half, weights, top, total, out,
+                state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
+                N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, TURNS,
+            )  # fmt: skip
+            mbarrier.arrive(q_empty)
+            before = (count - 1) % STAGES
+            mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
+            out = warpgroup_mma(weights, v.index(before).reshape([N, v.shape[4]]), out, is_async=True)
+            out = warpgroup_mma_wait(0, deps=[out])
+            mbarrier.arrive(v_empty.index(before))
+            top, total, out = merged(state_top, state_total, state_out, top, total, out)
+            at = low + gl.arange(0, 64, gl.SliceLayout(1, OUT))
+            if sinks is not None:
+                sink = gl.load(sinks + head).to(gl.float32) * 1.4426950408889634
+                top, total, out = merged(
+                    top, total, out, gl.full([64], 0.0, gl.float32, gl.SliceLayout(1, OUT)) + sink,
+                    gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.zeros([64, DV], gl.float32, OUT),
+                )  # fmt: skip
+            inverse = gl.div_rn(
+                gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.maximum(total, 1.1754943508222875e-38)
+            )
+            out = (out + 0.0) * gl.expand_dims(inverse, 1)
+            if LOGARITHMS:
+                found_logarithm = gl.fma(
+                    top, gl.full([64], 0.6931471805599453, gl.float32, gl.SliceLayout(1, OUT)), natural_logarithm(total)
+                )
+                place = logarithms + sequence.to(gl.int64) * logarithm_batch + head.to(gl.int64) * logarithm_head
+                gl.store(
+                    place + at.to(gl.int64) * logarithm_step, gl.where(total == 0.0, NOTHING, found_logarithm),
+                    mask=at < queries,
+                )  # fmt: skip
+            rounded = gl.convert_layout(out.to(output.dtype.element_ty), STORED)
+            at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
+            place = output + sequence.to(gl.int64) * output_batch + head.to(gl.int64) * output_head
+            place = gl.expand_dims(place + at.to(gl.int64) * output_step, 1)
+            lane = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, STORED)), 0)
+            gl.store(place + lane, rounded, mask=gl.expand_dims(at < queries, 1))
+        turn += 1
+
+
+@gluon.jit
+def compute_first_half(
+    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+    M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
+    TURNS: gl.constexpr,
+):  # fmt: skip
+    """Compute the first 64 rows of each tile."""
+    compute_tiles(
+        0, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+        output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+        queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+    )  # fmt: skip
+
+
+@gluon.jit
+def compute_second_half(
+    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+    M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
+    TURNS: gl.constexpr,
+):  # fmt: skip
+    """Compute the last 64 rows of each tile."""
+    compute_tiles(
+        1, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+        output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+        queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+    )  # fmt: skip
+
+
+@gluon.jit(
+    do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "units", "sequences", "logarithm_batch",
+                       "logarithm_step", "logarithm_head"]
+)  # fmt: skip
+def forward_specialised(
+    query_map, key_map, value_map, output, logarithms, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+    D: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
+    LOGARITHMS: gl.constexpr, TURNS: gl.constexpr,
+):  # fmt: skip
+    """Compute all tiles of 128 rows of dense sequences in turn; the arguments are those of `chunks.forward`."""
+    if ALIGNED:
+        first_position = keys - queries
+    kind: gl.constexpr = query_map.dtype
+    q = gl.allocate_shared_memory(kind, [2, 1, 1, M // 2, D], query_map.layout)
+    k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, D], key_map.layout)
+    v = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, DV], value_map.layout)
+    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    turns = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(turns.index(0), count=1)
+    mbarrier.init(turns.index(1), count=1)
+    mbarrier.init(q_full, count=1)
+    mbarrier.init(q_empty, count=2)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(stage), count=1)
+        mbarrier.init(k_empty.index(stage), count=2)
+        mbarrier.init(v_full.index(stage), count=1)
+        mbarrier.init(v_empty.index(stage), count=2)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (
+                compute_first_half,
+                (
+                    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+                    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+                    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+                ),
+            ),
+            (
+                compute_second_half,
+                (
+                    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+                    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+                    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+                ),
+            ),
+            (
+                copy_tiles,
+                (
+                    query_map, key_map, value_map, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty,
+                    queries, keys, first_position, window, tiles, units, sequences,
+                    M, N, GROUP, STAGES, CAUSAL, WINDOW,
+                ),
+            ),
+        ],
+        [4, 1],
+        [240, 24],
+    )  # fmt: skip
