@@ -173,10 +173,9 @@ def _tile(
     machine: Machine, descriptor: int, rows: int, k: int, size: int, form: str, k_major: bool, group: int
 ) -> OperandVectors:
     addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
-    cells, touched = tile_cells(machine, addresses, size)
-    first = group * _WARPGROUP
-    read_asynchronously(machine, _MATRIX_READS, touched, first, machine.line)
-    return tile_vectors(machine, addresses, cells, size, form)
+    tile = tile_cells(machine, addresses, size)
+    read_asynchronously(machine, _MATRIX_READS, tile.touched, group * _WARPGROUP, machine.line)
+    return tile_vectors(machine, tile, form)
 
 
 def _register_rows(
