@@ -48,6 +48,8 @@ def _addresses(value: SymbolicVector) -> Array | None:
     """Return the addresses of loads, and `ZERO` for zeros among them; None if there is any other value."""
     flags = value.flags
     first: Array = value.words[0]
+    if not np.array_equal(first, value.words[1]):
+        return None  # a load under a condition of the launch-parametric analysis is more than its address
     if isinstance(flags, int):
         return first if flags == L.LOAD and int(first.max(initial=0)) < _LARGEST else None
     load = flags == L.LOAD
