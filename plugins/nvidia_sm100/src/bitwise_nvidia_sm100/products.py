@@ -82,19 +82,19 @@ class Product:
     def _tile(self, descriptor: int, rows: int, element: str, k_major: bool) -> OperandVectors:
         machine, size = self.machine, ELEMENT_BITS[element] // 8
         addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
-        cells, touched = tile_cells(machine, addresses, size)
+        tile = tile_cells(machine, addresses, size)
         for races in machine.races.of_blocks(self.blocks):
-            races.agent_reads(touched, self._access(writes=False, kind=OPERAND_READ))
-        return tile_vectors(machine, addresses, cells, size, FORMATS.get(element, element))
+            races.agent_reads(tile.touched, self._access(writes=False, kind=OPERAND_READ))
+        return tile_vectors(machine, tile, FORMATS.get(element, element))
 
     def _bytes(self, descriptor: int, rows: int, element: str, k_major: bool) -> SymbolicVector:
         """Return the bytes of packed elements of each row, words of shape (2, blocks, rows, bytes)."""
         padded = self.shape.scales is not None and self.shape.scales.kind == "mxf8f6f4"
         addresses = element_places(tile_layout(descriptor), rows, element, self.k, k_major, padded)
-        cells, touched = tile_cells(self.machine, addresses, 1)
+        tile = tile_cells(self.machine, addresses, 1)
         for races in self.machine.races.of_blocks(self.blocks):
-            races.agent_reads(touched, self._access(writes=False, kind=OPERAND_READ))
-        return tile_values(self.machine, addresses, cells, 1)
+            races.agent_reads(tile.touched, self._access(writes=False, kind=OPERAND_READ))
+        return tile_values(self.machine, tile)
 
     def _scaled(self, elements: SymbolicVector, address: int, scales: Scales, byte: int) -> OperandVectors:
         """Return the vectors of rows of bytes and their scales, which tensor memory holds at an address.

@@ -69,15 +69,15 @@ def _copy(
     columns = (address & 0xFFFF) + np.arange(size // 4)
     memory.require_allocated(columns, blocks)
     words = np.ascontiguousarray(tile_addresses(tile_layout(descriptor), rows, size, 1, True)[:, ::4])
-    cells, touched = tile_cells(machine, words, 4)
+    tile = tile_cells(machine, words, 4)
     places = race_cells(np.arange(LANES)[:, None], columns[None])
     agent = (PIPELINE, thread)
     # PTX orders a multiplication after a copy; that a copy follows earlier work is an assumption (SOUNDNESS.md).
     copied = AgentAccess(agent, thread, writes=True, kind=COPY, after=frozenset({COPY, OPERAND_READ}))
     for races in machine.races.of_blocks(blocks):
-        races.agent_reads(touched, AgentAccess(agent, thread, writes=False, kind=OPERAND_READ))
+        races.agent_reads(tile.touched, AgentAccess(agent, thread, writes=False, kind=OPERAND_READ))
         races.agent_accesses(NAME, places, copied)
-    value = tile_values(machine, words, cells, 4)
+    value = tile_values(machine, tile)
     lane = np.arange(LANES)
     row = np.array(quarters)[lane // QUARTER] * QUARTER + lane % QUARTER
     for index, column in enumerate(columns.tolist()):

@@ -23,6 +23,7 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRS
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
@@ -173,10 +174,9 @@ def _tile(
     machine: Machine, descriptor: int, rows: int, k: int, size: int, form: str, k_major: bool, group: int
 ) -> OperandVectors:
     addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
-    cells, touched = tile_cells(machine, addresses, size)
-    first = group * _WARPGROUP
-    read_asynchronously(machine, _MATRIX_READS, touched, first, machine.line)
-    return tile_vectors(machine, addresses, cells, size, form)
+    tile = tile_cells(machine, addresses, size)
+    read_asynchronously(machine, _MATRIX_READS, tile.touched, group * _WARPGROUP, machine.line)
+    return tile_vectors(machine, tile, form)
 
 
 def _register_rows(
@@ -237,7 +237,7 @@ def _accumulator(
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
     values = [_register_value(machine, each) for each in registers]
     bundled = _whole_accumulator(values)
-    if bundled is not None and bundled.words.shape[2:] == shape:
+    if bundled is not None and shape_of(bundled)[2:] == shape:
         return bundled
     if bits == 16:
         values = [extract(value, low, 16) for value in values for low in (0, 16)]
@@ -289,8 +289,14 @@ def _whole_accumulator(values: list[Value]) -> SymbolicVector | None:
 
 
 def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector, bits: int, groups: list[int]) -> None:
-    blocks, count = value.words.shape[1], len(registers) * (32 // bits)
+    count = len(registers) * (32 // bits)
     shape = (count // 4, 2, 2, len(groups), 4, 8, 4)
+    if bits == 32 and isinstance(value, ChainedSteps) and value.shape[2:] == shape:
+        if len(groups) * _WARPGROUP == machine.threads:
+            for index, register in enumerate(registers):
+                machine.write(register, ChainedRegister(value, count, index))
+            return
+    blocks = value.words.shape[1]
     words = np.broadcast_to(value.words, (2, blocks, *shape)).reshape(2, blocks, count, -1)
     threads = words.shape[-1]
     flags = value.flags

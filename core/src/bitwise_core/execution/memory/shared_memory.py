@@ -12,6 +12,7 @@ import numpy as np
 
 from bitwise_core.execution.active_lanes import WholeBlocks, has_whole_blocks, whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.loaded_chunks import CELLS, CHUNK, ZERO, ChunkPlaces, LoadedChunks, addresses_of
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -235,23 +236,70 @@ def _contents(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]
 class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
-    `recorder` is the recorder of a recorded run.
+    `recorder` is the recorder of a recorded run.  `chunks` are those that hold loads as a whole, None if there are none;
+    what `words` and `flags` hold of their cells is not used.
     """
+
+    chunks: LoadedChunks | None = None
 
     def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
         self.granule, self.blocks, self.version, self.recorder = granule, blocks, 0, recorder
-        self.words: hashing.Words = np.empty((2, blocks, 0), dtype=np.uint64)
-        self.flags: Array = np.empty((blocks, 0), dtype=np.uint32)
+        self._words: hashing.Words = np.empty((2, blocks, 0), dtype=np.uint64)
+        self._flags: Array = np.empty((blocks, 0), dtype=np.uint32)
         self._reserve(max(size, 16))
+
+    @property
+    def words(self) -> hashing.Words:
+        """The payloads of all cells, shape (2, blocks, cells)."""
+        self._release_all()
+        return self._words
+
+    @words.setter
+    def words(self, words: hashing.Words) -> None:
+        self._release_all()
+        self._words = words
+
+    @property
+    def flags(self) -> Array:
+        """The flags of all cells, shape (blocks, cells)."""
+        self._release_all()
+        return self._flags
+
+    @flags.setter
+    def flags(self, flags: Array) -> None:
+        self._release_all()
+        self._flags = flags
+
+    def _release_all(self) -> None:
+        """Write the contents of all chunks to their cells."""
+        if self.chunks is not None:
+            self._release(np.arange(self.chunks.held.size))
+            self.chunks = None
+
+    def _release(self, chunks: Array) -> None:
+        """Write the contents of chunks (flat) to their cells, in all blocks."""
+        assert self.chunks is not None
+        released = self.chunks.release(chunks)
+        if released is None:
+            return
+        cells, contents = released
+        inside = cells < self._flags.shape[1]
+        cells, contents = cells[inside], contents[:, inside]
+        kept, zero = contents == CELLS, contents == ZERO
+        words, flags = np.where(zero, np.uint64(0), contents), np.where(zero, np.uint32(L.CONST), np.uint32(L.LOAD))
+        self._words[:, :, cells] = np.where(kept, self._words[:, :, cells], words)
+        self._flags[:, cells] = np.where(kept, self._flags[:, cells], flags)
 
     def _reserve(self, size: int) -> None:
         count = -(-size // self.granule)
         words = np.empty((2, self.blocks, count), dtype=np.uint64)
         words[:] = _NEVER_WRITTEN
         flags = np.full((self.blocks, count), L.TERM | L.POISON, dtype=np.uint32)
-        words[:, :, : self.words.shape[2]] = self.words
-        flags[:, : self.flags.shape[1]] = self.flags
-        self.words, self.flags = words, flags
+        words[:, :, : self._words.shape[2]] = self._words
+        flags[:, : self._flags.shape[1]] = self._flags
+        self._words, self._flags = words, flags
+        if self.chunks is not None:
+            self.chunks.resize(count)
 
     def possibly_written(self) -> Array:
         """Return which cells, of shape (blocks, cells), hold something undefined that may have been written.
@@ -265,7 +313,7 @@ class SharedMemory:
 
     def reserve_cells(self, count: int) -> None:
         """Make room for at least `count` cells."""
-        if count > self.words.shape[2]:
+        if count > self._words.shape[2]:
             self._reserve(count * self.granule)
 
     def copy(self) -> SharedMemory:
@@ -312,7 +360,7 @@ class SharedMemory:
         if top >= SHARED_LIMIT:
             raise Unsupported("a shared-memory address lies outside shared memory")
         cells = where // self.granule
-        if top + 16 * self.granule >= self.words.shape[2] * self.granule:
+        if top + 16 * self.granule >= self._words.shape[2] * self.granule:
             self._reserve(top + 64 * self.granule)
         return cells
 
@@ -322,8 +370,32 @@ class SharedMemory:
         `rows` holds the block in whose memory each lane writes, shape (blocks, lanes); None: its own.
         """
         self.version += 1
-        for part, (words, flags) in enumerate(_contents(value, self.granule)):
+        if rows is None and self._store_chunks(cells, value, mask):
+            return
+        contents = _contents(value, self.granule)
+        if self.chunks is not None:
+            self._release(np.unique(cells[..., None] + np.arange(len(contents)) >> self.chunks.shift))
+        for part, (words, flags) in enumerate(contents):
             self._put(cells + part if part else cells, words, flags, mask, rows)
+
+    def _store_chunks(self, cells: Array, value: Value, mask: Array | None) -> bool:
+        """Write a value of loads of whole chunks, and return True; False for any other value."""
+        if self.granule >= CHUNK or self.recorder is not None:
+            return False
+        addresses = addresses_of(value)
+        chosen = None if addresses is None else _blocks_and_lanes(cells, mask)
+        if addresses is None or chosen is None:
+            return False
+        blocks, lanes = chosen
+        where = cells[0][lanes]
+        if int(np.bitwise_or.reduce(where, initial=0)) & (CHUNK // self.granule - 1):
+            return False
+        if self.chunks is None:
+            self.chunks = LoadedChunks(self.blocks, self._flags.shape[1], self.granule)
+        rows, first = np.arange(self.blocks)[blocks][:, None], where >> self.chunks.shift
+        for part, start in enumerate(addresses):
+            self.chunks.put(rows, first + part if part else first, _of_lanes(start[None], blocks, lanes)[0])
+        return True
 
     def holds(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> Array:
         """Return which lanes find their own value at their cells, inactive lanes included.
@@ -347,19 +419,19 @@ class SharedMemory:
             if not isinstance(flags, int):
                 flags = _of_lanes(flags[None], blocks, lanes)[0]
             # Assigning through flat indices takes a fifth of the time of an index array behind slices.
-            places = np.arange(0, self.flags.size, self.flags.shape[1])[blocks][:, None] + cells[0][lanes]
+            places = np.arange(0, self._flags.size, self._flags.shape[1])[blocks][:, None] + cells[0][lanes]
             words = _of_lanes(words, blocks, lanes)
-            self.flags.reshape(-1)[places] = flags
-            self.words[0].reshape(-1)[places] = words[0]
-            self.words[1].reshape(-1)[places] = words[1]
+            self._flags.reshape(-1)[places] = flags
+            self._words[0].reshape(-1)[places] = words[0]
+            self._words[1].reshape(-1)[places] = words[1]
             return
         shape = (self.blocks, cells.shape[1])
         where = np.broadcast_to(cells, shape)
         block, lane = np.nonzero(whole_mask(mask, shape))
         column = where[block, lane]
         row = block if rows is None else rows[block, lane]
-        self.words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
-        self.flags[row, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
+        self._words[:, row, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
+        self._flags[row, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
 
     def load(self, cells: Array, bits: int, rows: Array | None = None, whole: WholeBlocks | None = None) -> Value:
         """Return `bits` bits at each lane's cell, in the memory of its own block or of `rows` as in `store`.
@@ -369,17 +441,37 @@ class SharedMemory:
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)
+        if self.chunks is not None and rows is None and cells.shape[0] == 1:
+            loaded = self.chunks.load(cells[0], count, None if whole is None else whole.sources)
+            if loaded:
+                return L.as_array_if_constant(loaded)
         parts = [self._get(cells + part if part else cells, rows, whole) for part in range(count)]
         found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
+
+    def loads(self, places: ChunkPlaces, bits: int) -> tuple[SymbolicVector, Array] | None:
+        """Return the loads of `bits` bits at some places, for some blocks, and each block's number among these.
+
+        None if the places hold anything else.
+        """
+        found = None if self.chunks is None else self.chunks.loads(places)
+        return None if found is None else (SymbolicVector(bits, L.both_words(found[0]), L.LOAD), found[1])
 
     def _get(
         self, cells: Array, rows: Array | None = None, whole: WholeBlocks | None = None
     ) -> tuple[hashing.Words, Array]:
         if rows is not None:
-            return self.words[:, rows, cells], self.flags[rows, cells]
-        if cells.shape[0] == 1:
-            words, flags = self.words.take(cells[0], axis=2), self.flags.take(cells[0], axis=1)
-            return (words, flags) if whole is None else (words[:, whole.sources], flags[whole.sources])
-        own = (np.arange(self.blocks) if whole is None else whole.sources)[:, None]
-        return self.words[:, own, cells], self.flags[own, cells]
+            return self._with_chunks(rows, cells, (self._words[:, rows, cells], self._flags[rows, cells]))
+        sources = np.arange(self.blocks) if whole is None else whole.sources
+        if cells.shape[0] > 1:
+            own = sources[:, None]
+            return self._with_chunks(own, cells, (self._words[:, own, cells], self._flags[own, cells]))
+        words, flags = self._words.take(cells[0], axis=2), self._flags.take(cells[0], axis=1)
+        if whole is not None:
+            words, flags = words[:, sources], flags[sources]
+        return self._with_chunks(sources[:, None], cells, (words, flags))
+
+    def _with_chunks(
+        self, rows: Array, cells: Array, contents: tuple[hashing.Words, Array]
+    ) -> tuple[hashing.Words, Array]:
+        return contents if self.chunks is None else self.chunks.cells_with_chunks(rows, cells, *contents)

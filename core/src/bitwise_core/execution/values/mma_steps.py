@@ -20,6 +20,7 @@ from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
+from bitwise_core.execution.values.matrix_chains import next_steps, shape_of, step_payload
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.execution.values.zero_signs import ZeroSigns
@@ -255,86 +256,53 @@ def mma_terms(
     If both vectors are all zeros, the step adds +0 to the accumulator (measured: an accumulator of -0 is returned as
     +0, every other one unchanged).  If the elements of both are finite, one vector of zeros is sufficient.
     """
-    name = step.name
     if step.integers is None:
         accumulator = nan_marks.accumulator_operand(accumulator, context)
-        before = full_hash(accumulator)
+    dimensions = max(len(shape_of(accumulator)), left.words.ndim)
+    flags = L.TERM | step_flags(accumulator.flags, left, right, dimensions - 1)
+    flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
+    rows = left.words + hashing.shaped(hashing.constant("fused " + step.name), left.words.ndim)
+    columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
+    unchanged = _adds_nothing(step, left, right, context)
+    if step.integers is not None:
+        start = exact_hash(accumulator)
+        words = hashing.mix(start * hashing.shaped(hashing.multiplier(2), start.ndim) + rows + columns)
+        out = SymbolicVector(accumulator.bits, words, flags)
+    elif isinstance(flags, int) and unchanged is None and context.recorder is None:
+        marked = nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, rows, flags | L.CHAINED)).flags
+        assert isinstance(marked, int)
+        return next_steps(accumulator, marked, rows, columns)
     else:
-        before = exact_hash(accumulator)
-    words = _step_hashes(step, before, left, right)
-    out = SymbolicVector(
-        accumulator.bits,
-        words,
-        L.TERM | step_flags(accumulator.flags, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
-    )
+        out = SymbolicVector(accumulator.bits, step_payload(accumulator, rows, columns), flags | L.CHAINED)
     context.note(
-        MATRIX + name,
+        MATRIX + step.name,
         out,
         lambda: [accumulator, *(SymbolicVector(out.bits, each.words, L.TERM) for each in (left, right))],
     )
     if step.integers is not None:
         return out
     out = nan_marks.with_ieee_nans(out)
-    if step.opaque:
+    if unchanged is None:
         return out
-    zeros = [each.zero for each in (left, right) if each.zero is not None]
-    if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
-        return out
-    finite = context.finite and not step.signed_zeros and left.finite and right.finite
-    if not zeros or (len(zeros) == 1 and not finite):
-        return out
-    both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
-    unchanged = np.broadcast_to(both, out.words.shape[1:])
+    unchanged = np.broadcast_to(unchanged, out.words.shape[1:])
     accumulator = nan_marks.with_ieee_nans(L.plus_zero(accumulator))
     if unchanged.all():
         return accumulator
-    if not unchanged.any():
-        return out
-    flags = L.select_flags(unchanged, accumulator.flags, out.flags)
-    return SymbolicVector(out.bits, np.where(unchanged, accumulator.words, out.words), flags)
+    return L.blend(unchanged, accumulator, out)
 
 
-_CHUNK = 1 << 15
-"""The number of hash words that are mixed together, small enough to stay in a core's cache between operations."""
-
-
-def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors, right: HashedVectors) -> hashing.Words:
-    """Return the hashes of a step's results, computed for some blocks at a time."""
-    shape = np.broadcast_shapes(accumulator.shape, left.words.shape, right.words.shape)
-    result = np.empty(shape, dtype=np.uint64)
-    factor = hashing.shaped(hashing.multiplier(2), len(shape))
-    named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
-    other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
-    if result.size > _FEW_WORDS:
-        named, other = _with_long_rows(named, shape), _with_long_rows(other, shape)
-    blocks = shape[1]
-    blocks_per_chunk = max(1, _CHUNK * blocks // max(1, result.size))
-    for start in range(0, blocks, blocks_per_chunk):
-        stop = start + blocks_per_chunk
-        part = result[:, start:stop]
-        np.multiply(_block_range(accumulator, start, stop), factor, out=part)
-        part += _block_range(named, start, stop)
-        part += _block_range(other, start, stop)
-        hashing.scramble(part)
-    return result
-
-
-_LONG_ROW, _FEW_WORDS = 32, 1 << 15
-"""The number of words next to each other from which on an operation on arrays is fast, if there are more than a few."""
-
-
-def _with_long_rows(words: hashing.Words, shape: tuple[int, ...]) -> hashing.Words:
-    """Return words that broadcast to a shape, repeated along the last axes until `_LONG_ROW` are next to each other."""
-    length, first = 1, len(shape)
-    while length < _LONG_ROW and first > 2:
-        first -= 1
-        length *= shape[first]
-    target = words.shape[:first] + shape[first:]
-    return words if target == words.shape else np.ascontiguousarray(np.broadcast_to(words, target))
-
-
-def _block_range(words: hashing.Words, start: int, stop: int) -> hashing.Words:
-    return words if words.shape[1] == 1 else words[:, start:stop]
+def _adds_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> Array | None:
+    """Return in which outputs a step adds zeros alone, None if in no output."""
+    zeros = [each.zero for each in (left, right) if each.zero is not None]
+    if step.opaque or step.integers is not None or not zeros:
+        return None
+    if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
+        return None
+    finite = context.finite and not step.signed_zeros and left.finite and right.finite
+    if len(zeros) == 1 and not finite:
+        return None
+    both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
+    return both if both.any() else None
 
 
 def step_words(step: MmaStep, left: HashedVectors, right: HashedVectors) -> hashing.Words:

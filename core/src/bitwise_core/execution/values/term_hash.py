@@ -14,6 +14,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     ARGMINMAX,
     CANONICAL_BF16_NAN,
     CANONICAL_NAN,
+    CHAINED,
     CONST,
     FLIPPED_NAN,
     FLOAT_AC_TERMS,
@@ -59,6 +60,7 @@ MARK_WORDS = {
     if width | bf16 | flipped
 }
 """How each mark of a value's NaNs changes the hash that identifies its bits."""
+CHAINED_WORDS = hashing.constant("a chain of matrix steps")
 CONSTANT_WORDS = hashing.constant("with a number")
 IDENTITY_WORDS = hashing.constant("with identity")
 
@@ -94,7 +96,7 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
         factor, tag = hashing.multiplier(1), hashing.constant(WIDENING)
         return hashing.mix(inner * hashing.shaped(factor, inner.ndim) + hashing.shaped(tag, inner.ndim))
     if kind == TERM:
-        return words
+        return _changed(words, CHAINED_WORDS) if flags & CHAINED else words
     operation = (flags >> OPERATION_SHIFT) & 255
     if kind == AC_TERMS and (operation >= ARGMINMAX or flags & WITH_CONSTANT):
         # One word of the payload alone does not identify the value, but a term over it may keep only one word.

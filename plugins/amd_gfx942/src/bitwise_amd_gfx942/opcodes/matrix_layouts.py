@@ -11,6 +11,7 @@ run * (groups * (r / run) + group) + r % run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ import numpy as np
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder, Value
@@ -92,13 +94,28 @@ def accumulate(
     `a_blocks` gives for each block of the result the block of A that it multiplies.
     """
     rows, columns, axes = _row_and_column_indices(tile, machine.threads // WAVE, tuple(a_blocks))
-    total = _bundle(old)
-    total = _reshaped(
-        _stacked([as_symbolic_vector(each) for each in old], machine.threads) if total is None else total, axes
-    )
+    total = _whole(old)
+    if total is None:
+        total = _stacked([as_symbolic_vector(each) for each in old], machine.threads)
+    if shape_of(total)[2:] != axes:
+        total = _reshaped(total, axes)
     for one, other in zip(left, right, strict=True):
         total = machine.domain.mma_step(step, total, one.take(rows), other.take(columns))
+    if isinstance(total, ChainedSteps) and total.shape[2:] == axes:
+        return [ChainedRegister(total, tile.accumulators, index) for index in range(tile.accumulators)]
     return _accumulators(_reshaped(total, (tile.accumulators, machine.threads)), total.recorder)
+
+
+def _whole(values: Sequence[Value]) -> SymbolicVector | None:
+    """The result of one instruction, where the values are all of its accumulators in order; None for any other."""
+    whole = bundled(values)
+    return whole if whole is not None and _registers_of(whole) == len(values) else None
+
+
+def _registers_of(whole: SymbolicVector) -> int:
+    """The number of accumulators of a lane, of stacked ones or along the axes of `_row_and_column_indices`."""
+    shape = shape_of(whole)
+    return shape[2] if len(shape) == 4 else shape[2] * shape[3]
 
 
 def in_active_waves(mask: Array, new: Sequence[SymbolicVector], old: Sequence[Value]) -> list[SymbolicVector] | None:
@@ -106,12 +123,14 @@ def in_active_waves(mask: Array, new: Sequence[SymbolicVector], old: Sequence[Va
 
     Each is what `blend_values` returns.  None where old accumulators have a structure besides their hashes.
     """
-    total = _bundle(new)
+    total = _whole(new)
     before = [each for each in old if isinstance(each, SymbolicVector) and not each.origins and each.recorder is None]
     if total is None or total.recorder is not None or len(before) < len(old) or mask.ndim != 2:
         return None
-    whole = _bundle(before)
-    whole = _stacked(before, total.words.shape[3]) if whole is None else whole
+    stacked = len(new), math.prod(shape_of(total)[2:]) // len(new)
+    whole = _whole(before)
+    whole = _stacked(before, stacked[1]) if whole is None else _reshaped(whole, stacked)
+    total = _reshaped(total, stacked)
     lanes = mask[:, None]
     words = np.where(lanes, total.words, whole.words)
     flags = L.uniform_flags(L.select_flags(lanes, total.flags, whole.flags))
@@ -148,18 +167,6 @@ def _row_and_column_indices(tile: Tile, waves: int, a_blocks: tuple[int, ...]) -
     rows = (wave * blocks + np.array(a_blocks)[block]) * side + row
     columns = (wave * blocks + block) * side + lane
     return rows, columns, axes
-
-
-def _bundle(values: Sequence[Value]) -> SymbolicVector | None:
-    """The result of one instruction, where the values are all of its accumulators in order; None for any other."""
-    whole = None
-    for index, value in enumerate(values):
-        if not isinstance(value, SymbolicVector) or value.bundle is None or value.bundle[1] != index:
-            return None
-        if whole is not None and value.bundle[0] is not whole:
-            return None
-        whole = value.bundle[0]
-    return whole if whole is not None and whole.words.shape[2] == len(values) else None
 
 
 def _reshaped(value: SymbolicVector, axes: tuple[int, ...]) -> SymbolicVector:

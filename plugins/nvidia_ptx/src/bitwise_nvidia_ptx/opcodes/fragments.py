@@ -15,6 +15,7 @@ import numpy as np
 
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
@@ -90,13 +91,18 @@ def accumulate(
     halves, warps = len(left), machine.threads // 32
     rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
     columns = np.arange(warps * 8).reshape(warps, _LANES_PER_VECTOR, 2).transpose(2, 0, 1)[None, :, :, None]
-    old = _stacked([as_symbolic_vector(each) for each in accumulators], (halves, 2, warps, 8, _LANES_PER_VECTOR))
+    shape = (halves, 2, warps, 8, _LANES_PER_VECTOR)
+    before = [as_symbolic_vector(each) for each in accumulators]
+    whole = bundled(before)
+    old = whole if whole is not None and shape_of(whole)[2:] == shape else _stacked(before, shape)
     new = machine.domain.mma_step(step, old, left[0].concatenated(left[1:]).take(rows), right.take(columns))
     count = 2 * halves
-    words = new.words.reshape(2, new.words.shape[1], count, machine.threads)
+    if isinstance(new, ChainedSteps) and new.shape[2:] == shape:
+        return [ChainedRegister(new, count, index) for index in range(count)]
+    words = np.broadcast_to(new.words, (*new.words.shape[:2], *shape)).reshape(2, -1, count, machine.threads)
     flags = new.flags
     if not isinstance(flags, int):
-        flags = np.broadcast_to(flags, (flags.shape[0], *old.words.shape[2:])).reshape(flags.shape[0], count, -1)
+        flags = np.broadcast_to(flags, (flags.shape[0], *shape)).reshape(flags.shape[0], count, -1)
     return [
         SymbolicVector(
             new.bits, words[:, :, index], flags if isinstance(flags, int) else L.uniform_flags(flags[:, index])

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.loaded_chunks import ChunkPlaces, chunk_places
 from bitwise_core.execution.values.mma_steps import OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
@@ -57,36 +58,69 @@ def tile_addresses(layout: TileLayout, rows: int, k: int, size: int, k_major: bo
     return found
 
 
-def tile_cells(machine: Machine, addresses: Array, size: int) -> tuple[Array, Array]:
-    """Return the first cell of each element of a tile, shape (1, elements), and all cells of the tile, flat."""
-    first = machine.shared.cells(addresses.reshape(1, -1), None)
-    step = max(1, size // machine.shared.granule)
-    return first, first[0] if step == 1 else (first[0][:, None] + np.arange(step)).ravel()
+@dataclass(frozen=True, slots=True)
+class TileCells:
+    """The cells of shared memory that hold a tile, whose elements have these byte `addresses`, shape (rows, k).
+
+    `first` holds the first cell of each element, shape (1, elements), and `touched` all cells, flat, all below `end`.
+    `places` are the elements in chunks, None if some element is not in one chunk.
+    """
+
+    addresses: Array
+    size: int
+    first: Array
+    touched: Array
+    end: int
+    places: ChunkPlaces | None
 
 
-def tile_vectors(machine: Machine, addresses: Array, cells: Array, size: int, form: str) -> OperandVectors:
-    """Return the operand vectors of a tile of a format, whose elements have these addresses and first cells."""
-    cache: dict[object, tuple[int, Array, OperandVectors, object]] = machine.extra.setdefault("tiles", {})
-    blocks = machine.active_whole_blocks()
-    key, version = (id(addresses), size, form, id(blocks)), machine.shared.version
+def tile_cells(machine: Machine, addresses: Array, size: int) -> TileCells:
+    """Return the cells of a tile with elements of `size` bytes."""
+    cache: dict[tuple[int, int], TileCells] = machine.extra.setdefault("cells of tiles", {})
+    key = id(addresses), size
     found = cache.get(key)
-    if found is not None and found[0] == version and found[1] is addresses:
+    if found is None or found.addresses is not addresses:
+        first = machine.shared.cells(addresses.reshape(1, -1), None)
+        step = max(1, size // machine.shared.granule)
+        touched = first[0] if step == 1 else (first[0][:, None] + np.arange(step)).ravel()
+        places = chunk_places(first[0], step, machine.shared.granule)
+        found = TileCells(addresses, size, first, touched, int(touched.max(initial=0)) + 1, places)
+        if len(cache) > 512:
+            cache.clear()
+        cache[key] = found
+    machine.shared.reserve_cells(found.end)
+    return found
+
+
+def tile_vectors(machine: Machine, tile: TileCells, form: str) -> OperandVectors:
+    """Return the operand vectors of a tile of a format."""
+    cache: dict[object, tuple[int, TileCells, OperandVectors, object]] = machine.extra.setdefault("tiles", {})
+    blocks = machine.active_whole_blocks()
+    key, version = (id(tile), form, id(blocks)), machine.shared.version
+    found = cache.get(key)
+    if found is not None and found[0] == version and found[1] is tile:
         return found[2]
-    values = tile_values(machine, addresses, cells, size)
-    if blocks is None:
-        result = machine.domain.operand_vectors(values, form)
+    loads = None if tile.places is None or blocks is not None else machine.shared.loads(tile.places, 8 * tile.size)
+    if loads is not None:
+        values, numbers = loads
+        values = SymbolicVector(values.bits, values.words.reshape(2, -1, *tile.addresses.shape), values.flags)
+        result = machine.domain.operand_vectors(values, form).of_blocks(numbers)
     else:
-        result = machine.domain.operand_vectors(of_blocks(values, blocks.numbers), form).of_blocks(blocks.place)
+        values = tile_values(machine, tile)
+        if blocks is None:
+            result = machine.domain.operand_vectors(values, form)
+        else:
+            result = machine.domain.operand_vectors(of_blocks(values, blocks.numbers), form).of_blocks(blocks.place)
     if len(cache) > 64:
         cache.clear()
-    cache[key] = (version, addresses, result, blocks)
+    cache[key] = (version, tile, result, blocks)
     return result
 
 
-def tile_values(machine: Machine, addresses: Array, cells: Array, size: int) -> SymbolicVector:
-    """Return the elements of a tile with these addresses and first cells, words of shape (2, blocks, rows, k)."""
-    value = as_symbolic_vector(machine.shared.load(cells, size * 8))
-    (rows, k), blocks = addresses.shape, value.words.shape[1]
+def tile_values(machine: Machine, tile: TileCells) -> SymbolicVector:
+    """Return the elements of a tile, words of shape (2, blocks, rows, k)."""
+    value = as_symbolic_vector(machine.shared.load(tile.first, tile.size * 8))
+    (rows, k), blocks = tile.addresses.shape, value.words.shape[1]
     flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    return SymbolicVector(size * 8, words, flags)
+    return SymbolicVector(tile.size * 8, words, flags)

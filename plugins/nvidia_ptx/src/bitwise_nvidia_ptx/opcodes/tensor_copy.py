@@ -16,6 +16,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks, start_write, use_in_cluster
+from bitwise_core.execution.memory.loaded_chunks import CHUNK
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_blocks
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -127,7 +128,8 @@ class Box:
     padding: Array | None = None
 
 
-def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
+def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bool = False) -> Box:
+    """Return the box of an operand; `chunks` takes consecutive elements as one of `CHUNK` bytes, where that is exact."""
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
         raise Unsupported("a tensor copy without coordinates", line)
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
@@ -149,6 +151,11 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
         if any((each % 16).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
             raise Unsupported("a box of elements of 4 bits that are not multiples of 16 is not modelled", line)
         coordinates[0], extents[0], sizes[0] = coordinates[0] // 16, extents[0] // 16, sizes[0] // 16
+    elif chunks and element < CHUNK:
+        count = CHUNK // element
+        if not any((each % count).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
+            coordinates[0], extents[0], sizes[0] = coordinates[0] // count, extents[0] // count, sizes[0] // count
+            element = CHUNK
     index = np.indices(extents[::-1]).reshape(rank, -1)[::-1]
     inside: Array = np.ones((1, index.shape[1]), dtype=bool)
     where = table.number("address").astype(np.int64)
@@ -184,7 +191,7 @@ def _load_box(
     `ranks` is the mask of the ranks of the blocks that receive the copy, None for the own block alone.
     """
     target, source, barrier_operand = operands
-    box = _box(machine, source, rank, line)
+    box = _box(machine, source, rank, line, chunks=True)
     base = uniform_offset(machine, target, "a tensor copy's destination")
     lanes = active_lane_count(machine)
     if (lanes > 1).any():
