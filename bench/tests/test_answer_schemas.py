@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_bench.answer_schemas import FOLDER, text
-from bitwise_core.cli.answer_forms import FORMS
+from bitwise_bench.answer_schemas import FOLDER, FORMS, text
 
 
 @pytest.mark.parametrize("command", FORMS)

@@ -78,7 +78,7 @@ def test_what_is_there_and_what_is_not(loaded: Callable[[Any], None], tmp_path: 
 def test_json_holds_the_same(loaded: Callable[[Any], None]) -> None:
     loaded((Tool("there", "it", there),))
     found = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
-    assert found["tools"] == [
+    assert found["found_tools"] == [
         {"name": "there", "plugin": "toys", "missing": "", "enables": "it",
          "found": [{"version": "1.2", "path": "bin/as", "note": "of PATH"}, {"version": "1.1", "path": "", "note": ""}]}
     ]  # fmt: skip

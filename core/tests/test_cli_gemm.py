@@ -90,14 +90,14 @@ def test_as_json_and_from_a_line_and_with_a_tree() -> None:
     assert tree.stdout.endswith(
         "fma.rn.fp32\n"
         "  convert.fp32.fp16\n"
-        "    load A+6 b16\n"
+        "    A[3]\n"
         "  convert.fp32.fp16\n"
-        "    load B+10 b16\n"
+        "    B[5]\n"
         "  fma.rn.fp32\n"
         "    convert.fp32.fp16\n"
-        "      load A+4 b16\n"
+        "      A[2]\n"
         "    convert.fp32.fp16\n"
-        "      load B+4 b16\n"
+        "      B[2]\n"
         "    constant 0x0 b32\n"
     )
 

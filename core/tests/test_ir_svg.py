@@ -33,7 +33,7 @@ def texts(svg: str) -> list[str]:
 
 def test_a_small_tree_is_drawn_whole() -> None:
     svg = to_svg(Operation("add.rn.fp32", (Load("X", 24, 32), Constant(32, 0x80000000))))
-    assert texts(svg) == ["add.rn.fp32", "X[24]", "0x80000000"]
+    assert texts(svg) == ["add.rn.fp32", "X[6]", "0x80000000"]
     root = ElementTree.fromstring(svg)
     assert [box.get("fill") for box in root.iter(f"{SVG}rect")] == [
         COLOURS["operation"],
@@ -86,7 +86,7 @@ def test_a_wide_matrix_step_is_elided() -> None:
     factors = tuple(Load("A", 2 * index, 16) for index in range(40))
     step = Matrix("family.k16.fp16", Load("C", 0, 32), factors, factors)
     found = texts(to_svg(step, max_nodes=4))
-    assert found == ["family.k16.fp16 (40 products)", "C[0]", "A[0]", "A[2]", "… 78 more"]
+    assert found == ["family.k16.fp16 (40 products)", "C[0]", "A[0]", "A[1]", "… 78 more"]
 
 
 def test_a_drawing_has_at_least_one_node() -> None:

@@ -140,11 +140,9 @@ def test_the_outline_shares_and_elides() -> None:
     x = Load("X", 0, 32)
     square = Operation("mul.rn.fp32", (x, x))
     assert render(Operation("add.rn.fp32", (square, Operation("neg.fp32", (square,))))) == (
-        "add.rn.fp32\n  %0 = mul.rn.fp32\n    load X+0 b32\n    load X+0 b32\n  neg.fp32\n    %0 (above)\n"
+        "add.rn.fp32\n  %0 = mul.rn.fp32\n    X[0]\n    X[0]\n  neg.fp32\n    %0 (above)\n"
     )
-    assert render(chain(50), max_depth=2) == (
-        "add.rn.fp32\n  add.rn.fp32\n    add.rn.fp32 ...\n    load X+192 b32\n  load X+196 b32\n"
-    )
+    assert render(chain(50), max_depth=2) == ("add.rn.fp32\n  add.rn.fp32\n    add.rn.fp32 ...\n    X[48]\n  X[49]\n")
     short = render(chain(20_000), max_depth=10**9, max_lines=5).splitlines()
     assert len(short) == 6
     assert short[-1].strip() == "... 6 more operands, of 40001 nodes in all"

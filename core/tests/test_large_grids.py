@@ -69,8 +69,8 @@ def test_full_execution_finds_the_same_classes(folder: Path) -> None:
 def test_a_difference_has_a_first_divergence(folder: Path) -> None:
     status, found = run_json("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
     assert (status, found["outcome"], found["divergence"]["element"]) == (4, "unproved", "Y[0]")
-    assert found["divergence"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
-    assert found["divergence"]["right"]["node"] == "add.rn.fp32(X[0/4], X[4/4])"
+    assert found["divergence"]["left"]["node"] == "add.rn.fp32(X[0], X[32])"
+    assert found["divergence"]["right"]["node"] == "add.rn.fp32(X[0], X[1])"
     assert run_json("diff", str(folder / "a.ptx"), str(folder / "d.ptx"))[0] == 0
 
 
@@ -86,8 +86,8 @@ def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
 def test_the_tree_of_an_element_in_another_block(folder: Path) -> None:
     done = CliRunner().invoke(app, ["tree", str(folder / "d.ptx"), "--element", "Y[3]"])
     assert done.exit_code == 0
-    loads = [line.strip() for line in done.stdout.splitlines() if "load" in line]
-    assert sorted(loads) == sorted(f"load X+{768 + 4 * index} b32" for index in range(64))
+    loads = [line.strip() for line in done.stdout.splitlines() if "X[" in line]
+    assert sorted(loads) == sorted(f"X[{192 + index}]" for index in range(64))
     done = CliRunner().invoke(app, ["tree", str(folder / "d.ptx"), "--element", "Y[4]"])
     assert (done.exit_code, done.stderr) == (
         2,

@@ -14,6 +14,7 @@ from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
+from bitwise_torch.answer_forms import LockDiffAnswer, LockShowAnswer
 from bitwise_torch.lock_command import app
 from bitwise_torch.locks import lock_of, read_lock
 from bitwise_torch.locks.shape_file import problem_of_line
@@ -93,7 +94,9 @@ def test_a_shape_file_is_locked_shown_and_compared() -> None:
     assert ran("diff", "a.json", "a.json") == (0, "3 same\n", "")
     status, said, _ = ran("diff", "a.json", "b.json", "--json")
     assert (status, json.loads(said)["counts"]) == (1, {"moved": 2, "only in b": 3, "same": 1})
-    assert json.loads(ran("show", "b.json", "--json")[1])["provenance"]["library"] == "toy 1.1"
+    LockDiffAnswer.model_validate_json(said)
+    shown = LockShowAnswer.model_validate_json(ran("show", "b.json", "--json")[1])
+    assert (shown.form, shown.lock["provenance"]["library"]) == ("lock-show/1", "toy 1.1")
 
 
 def test_diff_compares_what_descriptors_compute() -> None:

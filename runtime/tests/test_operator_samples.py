@@ -15,6 +15,7 @@ from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import locked_products, noted_operators, recorded_products
+from bitwise_torch.answer_forms import LockCheckAnswer
 from bitwise_torch.lock_command import app
 from bitwise_torch.locks import LibraryOperator, LockError, read_lock
 from bitwise_torch.operator_samples import (
@@ -245,6 +246,7 @@ def test_another_machine_compares_samples_before_it_replays(tmp_path: Path) -> N
     with locked_products(read_lock(path)), pytest.raises(LockError, match="compared on far: run `bitwise lock check"):
         attention(x)
     assert checked(path) == (0, "1 agrees\n")
+    assert LockCheckAnswer.model_validate_json(checked(path, "--json")[1]).counts == {"agrees": 1}
     assert len(read_lock(path).operators[0].digests) == 1
     assert checked(path, "--write")[0] == 0
     with locked_products(read_lock(path)) as replay:

@@ -15,6 +15,7 @@ from bitwise_core.descriptors import Cut, GEMMDesc, Instruction
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
+from bitwise_torch.answer_forms import ReceiptDiffAnswer, ReceiptVerifyAnswer
 from bitwise_torch.locks import LibraryOperator, lock_of
 from bitwise_torch.receipt_command import app
 from bitwise_torch.receipts import (
@@ -331,11 +332,15 @@ def test_the_command_writes_verifies_and_compares(folder: Path) -> None:
     assert ran("verify", "small-receipt.json", "--ask")[0] == 0
     status, out, _ = ran("verify", "small-receipt.json", "--lock", "lock.json", "--json")
     assert (status, json.loads(out)["outcome"], json.loads(out)["checks"][0]["outcome"]) == (1, "failed", "failed")
+    assert ReceiptVerifyAnswer.model_validate_json(out).form == "receipt-verify/1"
     assert ran("diff", "small-receipt.json", "small-receipt.json") == (0, "0 differences\n", "")
     status, out, _ = ran("diff", "small-receipt.json", "receipt.json", "--json")
-    assert (status, {each["part"] for each in json.loads(out)}) == (1, {"product", "claim"})
+    assert (status, {each.part for each in ReceiptDiffAnswer.model_validate_json(out).differences}) == (
+        1,
+        {"product", "claim"},
+    )
     assert ran("diff", "receipt.json", "receipt.json") == (
-        3, "product: 1x1x7 fp16 NN to fp16: unknown\n1 differences\n", "",
+        3, "product: 1x1x7 fp16 NN to fp16: unknown\n1 difference\n", "",
     )  # fmt: skip
     assert json.loads(ran("schema")[1]) == schema()
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bitwise_core.cli.answer_forms import FORMS, json_schema
+from bitwise_core.cli import answer_forms as core_forms
+from bitwise_core.cli.answer_forms import Answer, json_schema
+from bitwise_torch import answer_forms as runtime_forms
 
 FOLDER = Path(__file__).parents[3] / "docs" / "schemas"
 
 
+FORMS: dict[str, type[Answer]] = {**core_forms.FORMS, **runtime_forms.FORMS}
+"""The forms of all commands."""
+
+
 def text(command: str) -> str:
     """Return the file of a command's schema."""
-    return json.dumps(json_schema(command), indent=1) + "\n"
+    return json.dumps(json_schema(command, FORMS[command]), indent=1) + "\n"
 
 
 def main() -> None:

@@ -191,3 +191,13 @@ def test_mutated_files_raise_only_assembly_errors() -> None:
         found = reading(BODY, text="\n".join(changed))
         assert "internal error" not in (found.unknown or ""), f"{found.unknown}: {changed}"
         assert "\n" not in (found.unknown or "")
+
+
+def test_the_call_chain_of_an_inlined_line() -> None:
+    lines = (
+        '\t.file 1 "/src" "kernel.py"\n\t.file 2 "/lib" "standard.py"\n'
+        "\t.loc 2 170 27 ; standard.py:170:27 @[ standard.py:191:40 @[ kernel.py:26:35 ] ]\n\ts_endpgm\n"
+    )
+    last = parse(TEXT.replace("\ts_endpgm\n", lines)).kernel().instructions[-1]
+    assert last.source is not None
+    assert last.source.chain == ("kernel.py:26", "standard.py:191", "standard.py:170")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bitwise_core.assembly.module import (
+    MAXIMUM_CALLERS,
     Address,
     Guard,
     Immediate,
@@ -145,6 +146,41 @@ def test_lines_and_sources(module: Module) -> None:
         SourceLine("standard.py", 7, 9),
     )
     assert back == Instruction("ret", (), None, 32, SourceLine("kernel.py", 0, 5))
+
+
+def test_the_call_chain_of_an_inlined_line() -> None:
+    text = """.version 8.3
+.target sm_90
+.address_size 64
+.visible .entry k()
+{
+.loc 1 26 35
+ret;
+.loc 2 170 27 // standard.py:170:27 @[ /lib/standard.py:191:40 @[ kernel.py:26:35 ] ]
+ret;
+.loc 2 9 1, function_name $L, inlined_at 1 26 35
+ret;
+.loc 2 8 1, function_name $L, inlined_at 2 9 1
+ret;
+}
+.file 1 "/src/kernel.py"
+.file 2 "/lib/standard.py"
+"""
+    sources = [each.source for each in parse(text, "k.ptx").kernel().instructions]
+    assert [each.chain for each in sources if each is not None] == [
+        ("kernel.py:26",),
+        ("kernel.py:26", "standard.py:191", "standard.py:170"),
+        ("kernel.py:26", "standard.py:9"),
+        ("kernel.py:26", "standard.py:9", "standard.py:8"),
+    ]
+    assert str(sources[1]) == "kernel.py:26 > standard.py:191 > standard.py:170"
+
+
+def test_a_call_chain_is_read_up_to_a_limit() -> None:
+    comment = "a.py:1:1" + " @[ b.py:2:2" * 100_000
+    found = instruction(f".loc 1 1 2 // {comment}\nret;")
+    assert found.source is not None
+    assert len(found.source.callers) == MAXIMUM_CALLERS
 
 
 def test_source_without_a_file_directive() -> None:

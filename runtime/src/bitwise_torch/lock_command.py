@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.cli.common import as_errors, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.known_distributions import advice
 from bitwise_torch.default_command import WritesByDefault
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from bitwise_torch.locks import Entry, Finding, Lock
 
 MOVED_STATUS, INCOMPLETE_STATUS = 1, 3
+CHECK_NOTES = (
+    "one sample of each operator was run; its results on other inputs are not compared",
+    "the products of the lock were not run: their descriptors determine their bits",
+)
+"""What the answer of `lock check` rests on."""
 """Exit statuses: some products moved; some products have no descriptor or are in one file only."""
 
 MAXIMUM_REASONS = 40
@@ -120,7 +125,7 @@ def show(file: File, as_json: AsJson = False) -> None:
     with _errors_as_sentences():
         content = read_lock(file)
     if as_json:
-        print_json(content.model_dump(mode="json", exclude_defaults=True))
+        print_answer("lock-show", {"lock": content.model_dump(mode="json", exclude_defaults=True)})
         return
     for name, value in content.provenance.items():
         typer.echo(f"{name}: {value}")
@@ -149,7 +154,7 @@ def diff(
         found = differences(lock_a, lock_b)
     counts = Counter(each.change for each in found)
     if as_json:
-        print_json({
+        print_answer("lock-diff", {
             "a": dict(lock_a.provenance), "b": dict(lock_b.provenance), "counts": dict(counts),
             "products": [{
                 "problem": each.problem.model_dump(exclude_defaults=True), "change": each.change,
@@ -198,7 +203,8 @@ def check(
             content.model_copy(update={"operators": tuple(each.operator for each in found)}).write(file)
     counts: Counter[str] = Counter(each.verdict for each in found)
     if as_json:
-        print_json({
+        print_answer("lock-check", {
+            "notes": list(CHECK_NOTES),
             "counts": dict(counts),
             "operators": [
                 {"operator": each.operator.operator, "arguments": each.operator.arguments, "verdict": each.verdict,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.cli.common import as_errors, print_answer, print_json
 from bitwise_core.errors import InputError
 from bitwise_torch.default_command import WritesByDefault
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from bitwise_core.plugins.profiles import SupportedProfile
 
 FAILED_STATUS, INCOMPLETE_STATUS = 1, 3
+VERIFY_NOTES = (
+    "the kind of a check says what it rests on",
+    "claims that were not checked are not known to hold on this machine",
+)
+"""What the answer of `receipt verify` rests on."""
 """Exit statuses: a claim failed or receipts differ; something was not checked or is not known."""
 
 
@@ -102,8 +107,9 @@ def verify(
     outcomes = [each.outcome for each in found]
     status = FAILED_STATUS if "failed" in outcomes else INCOMPLETE_STATUS if "not checked" in outcomes else 0
     if as_json:
-        print_json({"outcome": {0: "held", 1: "failed", 3: "not checked"}[status],
-                    "checks": [each.record() for each in found]})  # fmt: skip
+        outcome = {0: "held", 1: "failed", 3: "not checked"}[status]
+        checks = [each.record() for each in found]
+        print_answer("receipt-verify", {"outcome": outcome, "checks": checks, "notes": list(VERIFY_NOTES)})
         raise typer.Exit(status)
     for each in found:
         typer.echo(f"{each.claim} ({each.kind}): {each.outcome}")
@@ -127,11 +133,12 @@ def diff(
     with _errors_as_sentences():
         found = receipt_differences(read_receipt(a), read_receipt(b))
     if as_json:
-        print_json([{"part": each.part, "sentence": each.sentence, "unknown": each.unknown} for each in found])
+        listed = [{"part": each.part, "sentence": each.sentence, "unknown": each.unknown} for each in found]
+        print_answer("receipt-diff", {"differences": listed})
     else:
         for each in found:
             typer.echo(f"{each.part}: {each.sentence}")
-        typer.echo(f"{len(found)} differences")
+        typer.echo(f"{len(found)} difference{'' if len(found) == 1 else 's'}")
     known = any(not each.unknown for each in found)
     raise typer.Exit(FAILED_STATUS if known else INCOMPLETE_STATUS if found else 0)
 

@@ -7,9 +7,11 @@ Instructions keep their line number in the text, so that messages can name it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import islice
 from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from bitwise_core.errors import BitwiseError
@@ -26,20 +28,49 @@ class AssemblyError(BitwiseError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """The line of the kernel's source that an instruction was compiled from, from the debug directives.
+    """The line of the kernel's source that an instruction was compiled from, from the debug information.
 
-    Characters of the file's name that cannot be printed are their numbers.
+    Where functions are inlined, `callers` are the lines that call them, the innermost first; they do not affect
+    equality.  Characters of the file's name that cannot be printed are their numbers.
     """
 
     file: str
     line: int
     column: int = 0
+    callers: tuple[SourceLine, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "file", visible(self.file))
 
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The call chain as `FILE:LINE`: the line of the kernel's own file first, then the calls that it inlines.
+
+        The kernel's own file is the file of the outermost caller.  Its innermost line stands for its callers.
+        """
+        frames = (self, *self.callers)
+        own = next(number for number, each in enumerate(frames) if each.file == frames[-1].file)
+        return tuple(f"{each.file}:{each.line}" for each in reversed(frames[: own + 1]))
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return " > ".join(self.chain)
+
+
+MAXIMUM_CALLERS = 32
+"""Callers beyond this number are not read."""
+
+_CALLER = re.compile(r"@\[ *([^\s@\[\]][^@\[\]]{0,1023}):([0-9]{1,9}):[0-9]{1,9}")
+
+
+def callers_in_comment(comment: str) -> tuple[SourceLine, ...]:
+    """Return the callers that LLVM names behind a line directive, the innermost first.
+
+    Its comment has the form `FILE:LINE:COLUMN @[ FILE:LINE:COLUMN @[ ... ] ]`.
+    """
+    if "@[" not in comment:
+        return ()
+    found = islice(_CALLER.finditer(comment), MAXIMUM_CALLERS)
+    return tuple(SourceLine(re.split(r"[/\\]", each[1])[-1], int(each[2])) for each in found)
 
 
 @dataclass(frozen=True, slots=True)

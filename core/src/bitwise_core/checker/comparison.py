@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,14 +29,17 @@ from bitwise_core.checker.block_symmetry import symmetry
 from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary
-from bitwise_core.checker.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
+from bitwise_core.checker.divergence import DivergentNodes, expression_text, first_divergence
+from bitwise_core.checker.explanations import explanation
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.verdicts import DIFFERENT_TREES, EQUAL_TREES, Divergence, Outcome, Side, Verdict, verdict
+from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError, buffer_at, offset_at
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
 from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
+from bitwise_core.ir.element_names import element_name
 
 NAN_BITS_DIFFER = (
     "the trees agree, but the bits of a NaN, which depend on the architecture, are read by an operation or stored as "
@@ -209,32 +212,56 @@ def find_element(source: Source, prepared: PreparedLaunch, session: Session, buf
     outputs: Mapping[int, Output] | None = concrete_outputs(prepared, session.buffers, session.options)
     if outputs is None:
         outputs = _outputs_of_storing_block(
-            session.summary(source, prepared.arch, prepared), session.options, buffer, index
+            session.summary(source, prepared.arch, prepared),
+            session.options,
+            buffer,
+            index,
+            _width_of_number(source, session, buffer),
         )
     output = outputs.get(buffer)
     if output is None or not output.address.size:
         return "nothing is stored there"
-    # A buffer may be stored in several widths; an index then denotes one element for each.
+    # A buffer may be stored in several widths; without a type, an index then denotes one element for each.
     offsets = output.address.astype(np.int64) - (buffer << POINTER_SHIFT)
-    positions = np.flatnonzero(offsets == index * output.size.astype(np.int64))
+    sizes = output.size.astype(np.int64)
+    width = _width_of_number(source, session, buffer)
+    wanted = index * (sizes if width is None else np.int64(width))
+    positions = np.flatnonzero(offsets == wanted)
+    if width is not None:
+        positions = np.flatnonzero((offsets <= wanted) & (wanted + width <= offsets + sizes))
+        positions = positions if positions.size else np.flatnonzero(offsets == wanted)
     if not positions.size:
-        return f"the last element stored is {int(offsets[-1]) // int(output.size[-1])}"
+        return f"the last element stored is {(int(offsets[-1] + sizes[-1]) - 1) // int(width or sizes[-1])}"
     position = int(positions[0])
-    return Element(int(output.address[position]), int(output.size[position]), (int(output.thread[position]), None))
+    size = int(sizes[position])
+    whole = Element(int(output.address[position]), size, (int(output.thread[position]), None))
+    if width is None or size <= width:
+        return whole
+    return replace(whole, address=(buffer << POINTER_SHIFT) + index * width, size=width)
 
 
-def _outputs_of_storing_block(found: GridSummary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
+def _width_of_number(source: Source, session: Session, buffer: int) -> int | None:
+    """The width in bytes of the elements of a buffer by its number, None where the launch does not state it."""
+    name = next((name for name, number in session.buffers.items() if number == buffer), "")
+    return _element_width([source], name)
+
+
+def _outputs_of_storing_block(
+    found: GridSummary, options: Options, buffer: int, index: int, width: int | None
+) -> Mapping[int, Output]:
     """The outputs, in one buffer, of the block that stores the element at an index."""
     owners = found.owners.get(buffer)
     if owners is None:
         return {}
-    for size in (4, 2, 8, 1):
+    for size in (4, 2, 8, 1) if width is None else (width,):
         address = np.array([(buffer << POINTER_SHIFT) + index * size])
         if not covers(union(owners.start, owners.end), address)[0]:
             continue
         block = int(owners.of(address)[0])
         output = symmetry.run_in_full(found, term_domain_factory(options.assume), [block])[block].get(buffer)
-        if output is not None and ((output.address == np.uint64(address[0])) & (output.size == size)).any():
+        if output is None:
+            continue
+        if width is not None or ((output.address == np.uint64(address[0])) & (output.size == size)).any():
             return {buffer: output}
     return {}
 
@@ -262,30 +289,55 @@ def divergence(
     buffer = buffer_at(element.address)
     offset = offset_at(element.address)
     name = names.get(buffer, f"buffer {buffer}")
-    found = Divergence(f"{name}[{offset // element.size}]", name, offset, element.size)
+    width = _element_width(sources, name)
+    found = Divergence(element_name(name, offset, element.size, width), name, offset, element.size)
     if None in element.threads:
         missing = (left if element.threads[0] is None else right).name
         return replace(found, why_not=f"{missing} does not store an element of that width there"), None
     try:
-        sides = [
-            trace_element(each, session, element.address, element.size, thread or 0)
+        traces = [
+            trace_provenance(each, session.buffers, session.options.assume, buffer, thread or 0)
             for each, thread in zip((left.prepared, right.prepared), element.threads, strict=True)
         ]
+        for part in _parts(element, width):
+            (root_left, line_left), (root_right, line_right) = (
+                each.stored(buffer, part.address, part.size) for each in traces
+            )
+            if root_left.hash != root_right.hash:
+                break
     except Unsupported as error:
         return replace(found, why_not=str(error)), None
-    (first, root_left, line_left), (second, root_right, line_right) = sides
+    first, second = traces
     if root_left.hash == root_right.hash:
         cross = session.options.cross_architecture
         return replace(found, why_not=NAN_BITS_DIFFER if cross else FOREIGN_NAN_BITS_DIFFER), None
+    element, offset = part, offset_at(part.address)
+    found = Divergence(element_name(name, offset, part.size, width), name, offset, part.size)
     nodes = first_divergence(first, root_left, second, root_right)
+    meaning, depth = explanation(nodes, (first, second), (left.name, right.name))
+    shown_left, shown_right = nodes.path[depth]
     shown = replace(
         found,
-        left=_divergent_side(first, nodes.left, line_left),
-        right=_divergent_side(second, nodes.right, line_right),
-        depth=nodes.depth,
-        meaning=divergence_sentence(nodes.left.name, nodes.right.name, left.name, right.name),
+        left=_divergent_side(first, shown_left, line_left),
+        right=_divergent_side(second, shown_right, line_right),
+        depth=depth,
+        meaning=meaning,
     )
     return shown, DivergenceTrace(element, name, (first, second), (root_left, root_right), nodes)
+
+
+def _element_width(sources: Iterable[Source], buffer: str) -> int | None:
+    """The width in bytes of the elements of a buffer, None where no launch states their type."""
+    known = element_types([source.launch for source in sources if source.launch is not None]).get(buffer)
+    return None if known is None or known.kind is None else known.bytes
+
+
+def _parts(element: Element, width: int | None) -> Iterator[Element]:
+    """Yield the elements of a store of several elements, or else the stored value as a whole."""
+    if width is None or element.size % width:
+        width = element.size
+    for address in range(element.address, element.address + element.size, width):
+        yield Element(address, width, element.threads)
 
 
 def trace_element(
@@ -303,9 +355,9 @@ def trace_element(
 def _divergent_side(found: Provenance, definition: Definition, store_line: int) -> Side:
     line = definition.line or store_line
     source = found.sources.get(line)
-    return Side(
-        expression_text(found, definition), definition.name, line or None, None if source is None else str(source)
-    )
+    own, *calls = source.chain if source is not None else (None,)
+    shown = tuple(str(each) for each in calls)
+    return Side(expression_text(found, definition), definition.name, line or None, own, shown)
 
 
 def first_difference(left: Mapping[int, Output], right: Mapping[int, Output]) -> Element | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
 from bitwise_core.execution.launch import buffer_at, offset_at
 from bitwise_core.execution.values import mma_steps
+from bitwise_core.ir.element_names import element_name
 from bitwise_core.numerics import UnknownOperation, operation
 
 _LEAVES = {"load": "a value from memory", "constant": "a constant", "undefined": "an undefined value"}
@@ -35,11 +36,20 @@ MAXIMUM_DEPTH = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DivergentNodes:
-    """The first nodes at which two trees diverge, one of each tree, and their distance from the root."""
+    """The first nodes at which two trees diverge, one of each tree, and their distance from the root.
+
+    `above` are the pairs of nodes on the way to them, the roots first.
+    """
 
     left: Definition
     right: Definition
     depth: int
+    above: tuple[tuple[Definition, Definition], ...] = field(default=(), repr=False)
+
+    @property
+    def path(self) -> tuple[tuple[Definition, Definition], ...]:
+        """The pairs of nodes from the roots to the divergent nodes."""
+        return (*self.above, (self.left, self.right))
 
 
 def first_divergence(left: Provenance, root_left: Scalar, right: Provenance, root_right: Scalar) -> DivergentNodes:
@@ -49,16 +59,18 @@ def first_divergence(left: Provenance, root_left: Scalar, right: Provenance, roo
     node is the one that uses them.
     """
     here = DivergentNodes(left.definition(root_left), right.definition(root_right), 0)
+    above: list[tuple[Definition, Definition]] = []
     for depth in range(1, MAXIMUM_DEPTH):
         pair = _differing_operands(here.left, here.right)
         if pair is None:
-            return here
+            return replace(here, above=tuple(above))
         below = DivergentNodes(left.definition(pair[0]), right.definition(pair[1]), depth)
         if below.left.name in _LEAVES and below.right.name in _LEAVES:
-            return here
+            return replace(here, above=tuple(above))
+        above.append((here.left, here.right))
         # Loads have no line in the recording: they get the line of their use.
         here = DivergentNodes(_with_line_of(below.left, here.left), _with_line_of(below.right, here.right), depth)
-    return here
+    return replace(here, above=tuple(above))
 
 
 def _with_line_of(definition: Definition, user: Definition) -> Definition:
@@ -94,8 +106,9 @@ def _unmatched(own: list[tuple[int, int]], others: list[tuple[int, int]], positi
 
 
 def address_text(provenance: Provenance, address: int, size: int) -> str:
-    """An element of a buffer as `X[offset/size]`, offset and size in bytes."""
-    return f"{buffer_name(provenance, buffer_at(address))}[{offset_at(address)}/{size}]"
+    """The elements of a buffer at an address, such as `X[3]`."""
+    name = buffer_name(provenance, buffer_at(address))
+    return element_name(name, offset_at(address), size, provenance.widths.get(name))
 
 
 def buffer_name(provenance: Provenance, number: int) -> str:
@@ -112,7 +125,12 @@ def number_text(number: int, bits: int, form: str) -> str:
 
 
 def _formats(definition: Definition) -> Iterable[str]:
-    """The operand formats of an operation; all operands of a flattened AC operation have one format."""
+    """The operand formats of an operation; all operands of a flattened AC operation have one format.
+
+    The name of a matrix step states the format of its accumulator behind its family and its native k.
+    """
+    if definition.name.startswith(mma_steps.MATRIX):
+        return [*definition.name.split()[3:4], "", ""]
     try:
         known = operation(definition.name).operands
     except UnknownOperation:
@@ -132,12 +150,13 @@ def expression_text(provenance: Provenance, definition: Definition, form: str = 
     name = definition.name.removeprefix(mma_steps.MATRIX).split("@")[0]
     if depth == 0:
         return "[…]" if name == mma_steps.VECTOR else f"{name}(…)"
+    count = 1 if name == mma_steps.VECTOR else _TEXT_OPERANDS
     shown = [
         expression_text(provenance, provenance.definition(each), operand_form, depth - 1)
-        for each, operand_form in zip(definition.operands[:_TEXT_OPERANDS], _formats(definition), strict=False)
+        for each, operand_form in zip(definition.operands[:count], _formats(definition), strict=False)
     ]
-    if len(definition.operands) > _TEXT_OPERANDS:
-        shown.append(f"… {len(definition.operands) - _TEXT_OPERANDS} more")
+    if len(definition.operands) > count:
+        shown.append(f"… {len(definition.operands) - count} more")
     return f"[{', '.join(shown)}]" if name == mma_steps.VECTOR else f"{name}({', '.join(shown)})"
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from bitwise_core.assembly.module import SourceLine
+from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -94,28 +96,41 @@ class Provenance:
     memory: GlobalMemory
     recorded: list[RecordedTerm]
     buffers: Mapping[str, int]
-    _result_offsets: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"Provenance({self.ready!r}, {len(self.recorded)} operations)"
 
     @cached_property
+    def _hashes(self) -> list[Array]:
+        """The hash words (2, results) of each recorded term."""
+        return [base_hash(each.result).reshape(2, -1) for each in self.recorded]
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        """The position of the first result of each recorded term among all results."""
+        return [0, *accumulate(each.shape[1] for each in self._hashes)][: len(self.recorded)]
+
+    @cached_property
     def _index(self) -> tuple[Array, Array, Array]:
         """The first words of all results in ascending order, with their second words and positions."""
-        first, second = [], []
-        total = 0
-        for each in self.recorded:
-            words = base_hash(each.result).reshape(2, -1)
-            self._result_offsets.append(total)
-            total += words.shape[1]
-            first.append(words[0])
-            second.append(words[1])
-        if not first:
+        if not self._hashes:
             empty = np.zeros(0, dtype=np.uint64)
             return empty, empty, np.zeros(0, dtype=np.int64)
-        keys = np.concatenate(first)
+        keys, seconds = np.concatenate(self._hashes, axis=1)
         order = np.argsort(keys, kind="stable")
-        return keys[order], np.concatenate(second)[order], order
+        return keys[order], seconds[order], order
+
+    @cached_property
+    def _index_of_second_words(self) -> tuple[Array, Array]:
+        """The second words of the hashes of all results in ascending order, with their positions.
+
+        There are two for each result: with the flags of the value, and without them.
+        """
+        seconds = [np.stack([base[1], np.broadcast_to(full_hash(each.result)[1].reshape(-1), base[1].shape)])
+                   for base, each in zip(self._hashes, self.recorded, strict=True)]  # fmt: skip
+        keys = np.concatenate(seconds, axis=1)
+        order = np.argsort(keys, axis=None, kind="stable")
+        return keys.reshape(-1)[order], order % keys.shape[1]
 
     def recorded_term(self, scalar: Scalar) -> tuple[RecordedTerm, int] | None:
         """The recorded term with this payload, and its position among the results of that term; None if unknown."""
@@ -124,11 +139,19 @@ class Provenance:
         position = int(np.searchsorted(keys, np.uint64(first)))
         while position < len(keys) and int(keys[position]) == first:
             if int(seconds[position]) == second:
-                flat = int(order[position])
-                number = int(np.searchsorted(self._result_offsets, flat, side="right")) - 1
-                return self.recorded[number], flat - self._result_offsets[number]
+                return self._result(int(order[position]))
             position += 1
+        if first == second and scalar.kind == L.TERM and self.recorded:
+            # Of the parts of a guarded value only the second word of the hash is known (`values.nan_guards`).
+            keys, order = self._index_of_second_words
+            position = int(np.searchsorted(keys, np.uint64(second)))
+            if position < len(keys) and int(keys[position]) == second:
+                return self._result(int(order[position]))
         return None
+
+    def _result(self, flat: int) -> tuple[RecordedTerm, int]:
+        number = int(np.searchsorted(self._offsets, flat, side="right")) - 1
+        return self.recorded[number], flat - self._offsets[number]
 
     def definition(self, scalar: Scalar) -> Definition:
         """The definition of a value."""
@@ -146,6 +169,8 @@ class Provenance:
             if operands[0] == scalar:
                 return Definition("undefined", scalar)
             scalar = operands[0]
+        if scalar.first == scalar.second and scalar.kind == L.TERM:
+            scalar = scalar_at(term.result, term.result.words.shape[1:], flat)
         if scalar.kind == L.AC_TERMS and term.commutes:
             operands = tuple(self._flattened_operands(scalar, term, operands))
         if term.name.startswith("fma") and len(operands) == 2:
@@ -177,6 +202,12 @@ class Provenance:
             if containing.any():
                 return _stored(event, int(np.flatnonzero(containing)[0]), address, size), event.line
         raise Unsupported(f"the traced block stores no element of {size} bytes there")
+
+    @cached_property
+    def widths(self) -> Mapping[str, int]:
+        """The width in bytes of the elements of each buffer whose type the launch states."""
+        known = element_types([self.ready.launch]).items()
+        return {name: each.bytes for name, each in known if each.kind is not None}
 
     @cached_property
     def sources(self) -> Mapping[int, SourceLine]:

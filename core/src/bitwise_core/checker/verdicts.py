@@ -31,21 +31,23 @@ class Outcome(StrEnum):
 class Side:
     """The divergent node of one kernel: an expression, its operation, and its line.
 
-    `line` is the line of the assembly, `source` the line of the kernel's source; None where unknown.
+    `line` is the line of the assembly, `source` the line of the kernel's own source file; None where unknown.  `calls`
+    are the lines of the functions that this line calls, the outermost first.
     """
 
     node: str
     operation: str
     line: int | None = None
     source: str | None = None
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first divergence of two kernels: an output element, and its first node that differs.
+    """The first divergence of two kernels: an output element, and the first node that shows the difference.
 
-    `element` is the name of the element, as in `Y[0]`, with an index in elements of `size` bytes; `offset` is its byte
-    offset in `buffer`.  `depth` is the distance of the divergent node from the root of the tree.  `left` and `right`
+    `element` is the name of the element, as in `Y[0]`; `offset` is its byte offset in `buffer` and `size` its width in
+    bytes.  `depth` is the distance of the divergent node from the root of the tree.  `left` and `right`
     are None where the trees cannot be shown, for the reason in `why_not`.  `meaning` explains the difference of the
     two nodes in a sentence.
     """

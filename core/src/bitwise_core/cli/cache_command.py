@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bitwise_core.caching.entry_files import OFF_VARIABLE, SIZE_VARIABLE, cache_directory, folders, size_limit
-from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.cli.common import as_errors, print_answer
 from bitwise_core.errors import InputError
 
 command = typer.Typer(
@@ -30,13 +30,14 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
         found = {name: each.usage() for name, each in folders().items()}
         off = os.environ.get(OFF_VARIABLE, "") not in ("", "0")
         if as_json:
-            print_json(
+            print_answer(
+                "cache-info",
                 {
                     "directory": None if directory is None else str(directory),
                     "limit": size_limit(),
                     "off": off,
                     "folders": {name: {"entries": each.entries, "size": each.size} for name, each in found.items()},
-                }
+                },
             )
             return
         typer.echo(f"{directory}" if directory is not None else "no folder: there is no home folder")

@@ -139,23 +139,21 @@ def show(verdict: Verdict, names: tuple[str, str], console: Console) -> None:
 
 
 def _show_divergence(found: Divergence, names: tuple[str, str], console: Console) -> None:
-    console.print(
-        f"first at {found.element}: {found.size} bytes at byte {found.offset} of {found.buffer}", markup=False
-    )
+    console.print(f"first at {found.element}", markup=False)
     if found.why_not is not None:
         console.print(f"  {found.why_not}", markup=False)
     for name, side in zip(names, (found.left, found.right), strict=True):
         if side is not None:
             console.print(f"  {name}{_place(side)}", style="bold", markup=False)
             console.print(f"    {side.node}", markup=False)
+    if found.left is not None and found.right is not None:
+        levels = f"{found.depth} level{'s' if found.depth > 1 else ''} below the stored value"
+        place = levels if found.depth else "at the stored value"
+        console.print(f"  these are the first nodes that show the difference, {place}", markup=False)
     if found.meaning is not None:
         console.print(f"  {found.meaning}", markup=False)
-    if found.left is not None:
-        place = f"{found.depth} levels below the stored value" if found.depth else "at the stored value"
-        console.print(
-            f"  this is the first divergence of the trees, {place}; X[offset/size] is a load, in bytes", markup=False
-        )
 
 
 def _place(side: Side) -> str:
-    return (f":{side.line}" if side.line else "") + (f", from {side.source}" if side.source else "")
+    calls = f" (which calls {', '.join(side.calls)})" if side.calls else ""
+    return (f":{side.line}" if side.line else "") + (f", from {side.source}{calls}" if side.source else "")

@@ -67,7 +67,9 @@ def checkup() -> dict[str, Any]:
             for each in loaded.plugins
         ],
         "broken": [asdict(each) for each in loaded.broken],
-        "tools": [{**_looked_for(tool), "plugin": plugin.name} for plugin in loaded.plugins for tool in plugin.tools],
+        "found_tools": [
+            {**_looked_for(tool), "plugin": plugin.name} for plugin in loaded.plugins for tool in plugin.tools
+        ],
         "launchers": [asdict(_launcher(each)) for each in loaded.launchers],
         "caches": _caches(loaded),
     }  # fmt: skip
@@ -130,7 +132,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         + [Line(each["name"], missing=f"could not be loaded: {each['reason']}") for each in found["broken"]],
     )
     yield from _section("tools", (Line(each["name"], tuple(map(_tool, each["found"])), each["missing"],
-                                       each["enables"]) for each in found["tools"]))  # fmt: skip
+                                       each["enables"]) for each in found["found_tools"]))  # fmt: skip
     yield from _section("launchers", (Line(**each) for each in found["launchers"]))
     yield from _section("caches", (Line(each["name"], (_cache(each),)) for each in found["caches"]))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from bitwise_core.cli.common import print_json
+from bitwise_core.cli.common import print_answer
 from bitwise_core.cli.plan_names import PLAN_NAMES
 from bitwise_core.descriptors import (
     DescriptorError,
@@ -159,9 +159,9 @@ def run(
         except OSError as error:
             raise InputError(f"--svg {svg}: cannot be written ({error.strerror})") from None
     if as_json:
-        print_json({
+        print_answer("gemm", {
             "m": m, "n": n, "k": desc.k, "descriptor": desc.model_dump(mode="json", exclude_defaults=True),
-            "text": desc.to_text(), "words": lines, "picture": drawing, **({"notes": list(notes)} if notes else {}),
+            "text": desc.to_text(), "words": lines, "picture": drawing, "notes": list(notes),
         })  # fmt: skip
         return
     elements = (

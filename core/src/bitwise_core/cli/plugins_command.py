@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_json
+from bitwise_core.cli.common import as_errors, print_answer
 from bitwise_core.cli.exit_status import printable
 
 
@@ -31,7 +31,8 @@ def _print(as_json: bool) -> None:
 
     found = registry.default()
     if as_json:
-        print_json(
+        print_answer(
+            "plugins",
             {
                 "plugins": [
                     {
@@ -54,7 +55,7 @@ def _print(as_json: bool) -> None:
                     {"name": broken.name, "distribution": broken.distribution, "reason": broken.reason}
                     for broken in found.broken
                 ],
-            }
+            },
         )
         return
     console = Console(highlight=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from bitwise_core.cli.common import UNKNOWN, print_json
+from bitwise_core.cli.common import UNKNOWN, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 from bitwise_core.probing import ProbeError, describe_shape, tree_shape
@@ -47,7 +47,7 @@ def run(
         # A third-party callable may reject its arguments with any of these.
         raise InputError(f"{target}: the call with {dtype} operands of sizes {sizes} failed: {error}") from None
     if as_json:
-        print_json({"target": target, "sizes": list(sizes), "dtype": dtype, **record_of(result)})
+        print_answer("probe", {"target": target, "sizes": list(sizes), "dtype": dtype, **record_of(result)})
     else:
         _print(target, result)
     return 0 if result.desc is not None else UNKNOWN

@@ -16,14 +16,18 @@ from bitwise_core.checker.expression_trees import MAXIMUM_NODES, Tree, build_tre
 from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
+from bitwise_core.ir.condensed_tree import condense
 from bitwise_core.ir.nodes import Node, descendants
 from bitwise_core.ir.svg import to_svg
 from bitwise_core.ir.text import head, render
 
 _ELEMENT = re.compile(r"(?P<buffer>.+)\[(?P<index>\d{1,18})\]\Z", re.DOTALL)
 _UNLIMITED = 10**9
+DEPTH = 24
+"""The levels of a tree that are shown."""
 
 
 def run(
@@ -32,7 +36,8 @@ def run(
 ) -> int:  # fmt: skip
     """Print the tree of one element and return the exit status.  Raises InputError.
 
-    `output_format` is a value of `TreeFormat`.  `whole` lifts the limits on the size of the tree.
+    `output_format` is a value of `TreeFormat`.  Long chains are shortened in text and pictures, and large trees cut;
+    `whole` prints everything.
     """
     (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
     if source.launch is None:
@@ -42,13 +47,17 @@ def run(
     except Unsupported as error:
         typer.echo(f"Unknown: {source.name}: {error}", err=True)
         return UNKNOWN
-    if output_format == "svg":
-        typer.echo(to_svg(tree.root, max_nodes=_UNLIMITED if whole else 200), nl=False)
-    elif output_format == "json":
+    known = element_types([source.launch]).items()
+    widths = {name: each.bytes for name, each in known if each.kind is not None}
+    if output_format == "json":
         print_answer("tree", as_record(tree, element, sources), (arch,))
+        return 0
+    root = tree.root if whole else condense(tree.root, DEPTH, widths)
+    if output_format == "svg":
+        typer.echo(to_svg(root, _UNLIMITED if whole else 200, widths), nl=False)
     else:
-        limits = (_UNLIMITED, _UNLIMITED) if whole else (24, 200)
-        Console(highlight=False, soft_wrap=True).print(render(tree.root, *limits), markup=False, end="")
+        limits = (_UNLIMITED, _UNLIMITED) if whole else (DEPTH, 200)
+        Console(highlight=False, soft_wrap=True).print(render(root, *limits, widths), markup=False, end="")
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from bitwise_core import numerics
@@ -330,6 +330,24 @@ class OpaqueOperation(Node):
     def children(self) -> tuple[Node, ...]:
         """The operands."""
         return self.operands
+
+
+class Label(OpaqueOperation):
+    """A node of a picture: a text over other nodes, in the colour of `kind`.
+
+    It is not interned, so that nodes of equal labels are drawn separately, and cannot be evaluated.
+    """
+
+    __slots__ = ("kind",)
+    kind: str  # type: ignore[misc]
+
+    def __new__(cls, name: str, operands: Sequence[Node], template: Node, kind: str | None = None) -> Label:
+        """Return a new node with the width, and by default the kind, of the node `template`."""
+        made = object.__new__(cls)
+        fields = ("name", name), ("operands", tuple(operands)), ("bits", template.bits), ("kind", kind or template.kind)
+        for field, value in fields:
+            object.__setattr__(made, field, value)
+        return made
 
 
 class Undefined(Node):

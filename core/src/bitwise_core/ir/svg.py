@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
+from bitwise_core.ir.element_names import NO_WIDTHS, element_name
 from bitwise_core.ir.nodes import Constant, Load, Matrix, Node, OpaqueOperation, Operation, descendants
 from bitwise_core.ir.text import head
 
@@ -41,10 +43,13 @@ class _Box:
         return _CHARACTER * len(self.label) + 2 * _GAP // 2
 
 
-def label(node: Node) -> str:
-    """Return the short text in a node's box: `X[24]` for a load."""
+def label(node: Node, widths: Mapping[str, int] = NO_WIDTHS) -> str:
+    """Return the short text in a node's box: `X[6]` for a load.
+
+    `widths` are the widths of the buffers' elements in bytes, by default those of the loads.
+    """
     if isinstance(node, Load):
-        text = f"{node.buffer}[{node.offset}]"
+        text = element_name(node.buffer, node.offset, node.bits // 8, widths.get(node.buffer))
     elif isinstance(node, Constant):
         text = f"{node.value:#x}"
     elif isinstance(node, Operation | OpaqueOperation):
@@ -56,22 +61,22 @@ def label(node: Node) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def to_svg(node: Node, max_nodes: int = 200) -> str:
-    """Return the tree as a complete SVG document, with the root at the top.
+def to_svg(node: Node, max_nodes: int = 200, widths: Mapping[str, int] = NO_WIDTHS) -> str:
+    """Return the tree as a complete SVG document, with the root at the top; for `widths` see `label`.
 
     The `max_nodes` boxes nearest to the root are drawn; a box "…" represents omitted operands, and "see ..." an inner
     node that is drawn elsewhere.  Raises ValueError where `max_nodes` is not positive.
     """
     if max_nodes < 1:
         raise ValueError(f"a picture has at least one node, not {max_nodes}")
-    levels = _unfold(node, max_nodes)
+    levels = _unfold(node, max_nodes, widths)
     width = _place(levels)
     height = 2 * _MARGIN + _HEIGHT + _ROW * (len(levels) - 1)
     total = sum(1 for _ in descendants(node))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" font-family="monospace" font-size="12" text-anchor="middle" role="img">',
-        f"<title>{escape(label(node))}: {total} nodes</title>",
+        f"<title>{escape(label(node, widths))}: {total} nodes</title>",
     ]
     boxes = [box for level in levels for box in level]
     lines.extend(_edge(box, child) for box in boxes for child in box.children)
@@ -100,9 +105,9 @@ def _centre(box: _Box) -> float:
     return box.x + box.width / 2
 
 
-def _unfold(root: Node, max_nodes: int) -> list[list[_Box]]:
+def _unfold(root: Node, max_nodes: int, widths: Mapping[str, int]) -> list[list[_Box]]:
     """Return boxes level by level, nearest to the root first, each inner node once."""
-    levels = [[_Box(label(root), root.kind, 0, root)]]
+    levels = [[_Box(label(root, widths), root.kind, 0, root)]]
     drawn, count = {root}, 1
     while True:
         level: list[_Box] = []
@@ -118,7 +123,8 @@ def _unfold(root: Node, max_nodes: int) -> list[list[_Box]]:
                 again = bool(child.children) and child in drawn
                 drawn.add(child)
                 kind = "more" if again else child.kind
-                below = _Box(f"see {label(child)}" if again else label(child), kind, box.depth + 1, child)
+                text = label(child, widths)
+                below = _Box(f"see {text}" if again else text, kind, box.depth + 1, child)
                 box.children.append(below)
                 level.append(below)
                 count += 1

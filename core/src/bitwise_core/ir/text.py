@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from bitwise_core.ir.element_names import NO_WIDTHS, element_name
 from bitwise_core.ir.nodes import (
     Concat,
     Constant,
     Gather,
+    Label,
     Load,
     Matrix,
     Node,
@@ -235,11 +237,20 @@ def read(text: str) -> tuple[Node, ...]:
     raise TreeError("the tree has no line that returns its roots")
 
 
-def render(root: Node, max_depth: int = 12, max_lines: int = 200) -> str:
+def render(root: Node, max_depth: int = 12, max_lines: int = 200, widths: Mapping[str, int] = NO_WIDTHS) -> str:
     """Return an indented outline; a shared node is written once and then referenced by name.
 
-    Nodes deeper than `max_depth` or beyond `max_lines` are replaced by `...`.
+    Nodes deeper than `max_depth` or beyond `max_lines` are replaced by `...`.  A load is written as the elements that
+    it reads; `widths` are the widths of the buffers' elements in bytes, by default those of the loads.
     """
+
+    def title(node: Node) -> str:
+        if isinstance(node, Label):
+            return node.name
+        if not isinstance(node, Load):
+            return head(node)
+        return element_name(node.buffer, node.offset, node.bits // 8, widths.get(node.buffer))
+
     uses: dict[Node, int] = {root: 1}
     for node in descendants(root):
         for child in node.children:
@@ -256,13 +267,13 @@ def render(root: Node, max_depth: int = 12, max_lines: int = 200) -> str:
         if node in names:
             lines.append(f"{indent}{names[node]} (above)")
             continue
-        label = head(node)
+        label = title(node)
         if node.children and uses[node] > 1:
             names[node] = f"%{len(names)}"
             label = f"{names[node]} = {label}"
         if node.children and depth >= max_depth:
             names.pop(node, None)
-            lines.append(f"{indent}{head(node)} ...")
+            lines.append(f"{indent}{title(node)} ...")
             continue
         lines.append(indent + label)
         stack.extend((child, depth + 1) for child in reversed(node.children))

@@ -14,10 +14,10 @@ from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.verdicts import COMMON_NOTES, Divergence
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.ir.condensed_tree import condense
 from bitwise_core.ir.nodes import descendants
 from bitwise_core.ir.svg import to_svg
 from bitwise_core.plugins import registry
-from bitwise_core.report.condensed_tree import condense
 from bitwise_core.report.shared_settings import settings_of, values_of
 
 MAXIMUM_DIVERGENCES = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bitwise_core.cli.common import print_answer
 from bitwise_cublas_profiles.invariance.command import invariance
 from bitwise_cublas_profiles.workspaces import WORKSPACE
 
@@ -82,7 +82,7 @@ def ask(
             version, path = loaded.version, str(loaded.path)
     if as_json:
         found = [{**each.configuration.record(), "workspace": each.workspace, "waves": each.waves} for each in results]
-        typer.echo(json.dumps({"version": version, "library": path, "query": query.description, "results": found}))
+        print_answer("cublas-ask", {"version": version, "library": path, "query": query.description, "results": found})
         return
     for result in results:
         typer.echo(f"{query.description}: {report.one_line(result.configuration)}; workspace {result.workspace} bytes")
@@ -139,7 +139,7 @@ def show(findings: list[Finding], version: str, as_json: bool, where: Mapping[st
     if as_json:
         records = [each.record() for each in findings]
         content = {"version": version, **(where or {}), "summary": report.summary(findings), "shapes": records}
-        typer.echo(json.dumps(content))
+        print_answer("cublas-audit", content)
         return
     few = len(findings) <= 20
     for each in findings:

@@ -14,6 +14,7 @@ import re
 from typing import NamedTuple
 
 from bitwise_core.assembly.module import (
+    MAXIMUM_CALLERS,
     AssemblyError,
     ClusterDirectives,
     Guard,
@@ -27,6 +28,7 @@ from bitwise_core.assembly.module import (
     SourceLine,
     Symbol,
     Vector,
+    callers_in_comment,
 )
 from bitwise_nvidia_ptx import lexer
 from bitwise_nvidia_ptx.declarations import INITIAL_LIMIT, declare_registers, parse_array, parse_parameter
@@ -55,6 +57,9 @@ _PROPERTY = re.compile(
 )
 _BODY = re.compile(r"\{", _FLAGS)
 _END = re.compile(r";\s*+", _FLAGS)
+_INLINED_AT = re.compile(r"inlined_at\s++([0-9]{1,9}+)\s++([0-9]{1,9}+)\s++([0-9]{1,9}+)(?!\w)", _FLAGS)
+LONGEST_COMMENT = 4096
+"""The part of a line behind its line directive in which callers are looked for, in characters."""
 _ARRAY = re.compile(
     r"(?:\.(visible|weak|extern|common)\s++)?+\.(shared|global|const)(?!\w)([^;(\"]*+);\s*+",
     _FLAGS,
@@ -83,10 +88,13 @@ class _Signature(NamedTuple):
 
 
 class _ModuleParser:
-    """The first pass over the text: module-level names, arrays, function signatures, and bodies as items."""
+    """The first pass over the text: module-level names, arrays, function signatures, and bodies as items.
 
-    def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
+    `raw` is the text with its comments.
+    """
+
+    def __init__(self, cursor: Cursor, raw: str) -> None:
+        self.cursor, self.raw = cursor, raw
         self.names = Scope(None, 0, {}, set())
         self.signatures: dict[str, _Signature] = {}
         self.drafts: dict[str, _FunctionDraft] = {}
@@ -193,7 +201,9 @@ class _FunctionParser:
         self.tables: dict[str, Vector] = {}
         self.shared: list[SharedArray] = []
         self.local: list[SharedArray] = []
+        self.raw = module_parser.raw
         self.sources: dict[tuple[str, ...], SourceLine] = {}
+        self.inlined: dict[tuple[int, ...], SourceLine] = {}
         self.branch_labels: set[str] = set()
         self.line = draft.line
 
@@ -211,7 +221,7 @@ class _FunctionParser:
             if kind == lexer.INSTRUCTION:
                 instructions.append(self._instruction(fields, scope, line, source, (start, end)))
             elif kind == lexer.LOCATION:
-                source = self.sources.get(fields) or self._source(fields)
+                source = self._source(fields, end)
             elif kind == lexer.LABEL:
                 found = scope.named[fields[0]]
                 assert isinstance(found, Symbol)
@@ -256,10 +266,29 @@ class _FunctionParser:
                 self.branch_labels.add(unique)
         return scope
 
-    def _source(self, fields: tuple[str, ...]) -> SourceLine:
-        index, line, column = map(int, fields)
-        found = SourceLine(self.files.get(index, f"<file {index}>"), line, column)
-        return self.sources.setdefault(fields, found)
+    def _source(self, fields: tuple[str, ...], end: int) -> SourceLine:
+        """Return the source line of a directive; its callers are in the rest of its line, which begins at `end`."""
+        key = (*fields, self.raw[end : end + LONGEST_COMMENT].partition("\n")[0])
+        found = self.sources.get(key)
+        if found is None:
+            index, line, column = place = tuple(map(int, fields))
+            callers = callers_in_comment(key[-1]) or self._callers(key[-1])
+            found = self.sources[key] = SourceLine(self._file(index), line, column, callers)
+            self.inlined[place] = found
+        return found
+
+    def _callers(self, text: str) -> tuple[SourceLine, ...]:
+        """Return the callers of an `inlined_at` attribute, which names the place of an earlier directive."""
+        match = _INLINED_AT.search(text)
+        if match is None:
+            return ()
+        index, line, column = place = tuple(map(int, match.groups()))
+        known = self.inlined.get(place)
+        caller = SourceLine(self._file(index), line, column)
+        return (caller, *(known.callers if known is not None else ()))[:MAXIMUM_CALLERS]
+
+    def _file(self, index: int) -> str:
+        return self.files.get(index, f"<file {index}>")
 
     def _declare(self, space: str, rest: str, scope: Scope) -> None:
         if space == "reg":
@@ -380,7 +409,7 @@ def parse(text: str | bytes, file: str) -> Module:
     line, size = cursor.line, cursor.take(_ADDRESS_SIZE)
     if size is not None and size[1] != "64":
         cursor.fail("only 64-bit addresses are supported; compile with .address_size 64", line)
-    module_parser = _ModuleParser(cursor)
+    module_parser = _ModuleParser(cursor, decoded)
     module_parser.parse()
     functions: dict[str, Kernel] = {}
     for name, draft in module_parser.drafts.items():

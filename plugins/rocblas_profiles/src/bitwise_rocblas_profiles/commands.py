@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from bitwise_core.cli.common import print_answer
 
 if TYPE_CHECKING:
     from bitwise_core.descriptors import GEMMDesc
@@ -170,7 +171,7 @@ def coverage_command(
             each: {"solutions": found.solutions, "described": found.described, "declined": dict(found.declined)}
             for each, found in given.items()
         }
-        typer.echo(json.dumps({"note": NOT_MEASURED, "coverage": content}))
+        print_answer("rocblas-coverage", {"note": NOT_MEASURED, "coverage": content})
         return
     for each, found in given.items():
         typer.echo(f"{each}:")
@@ -234,7 +235,7 @@ def _show(desc: GEMMDesc, selected: Selected, notes: Sequence[str], bias: bool, 
             "descriptor": desc.model_dump(mode="json", exclude_defaults=True), "text": desc.to_text(),
             "words": lines, "bias": bias, "measured": False, "notes": list(notes),
         }  # fmt: skip
-        typer.echo(json.dumps(content))
+        print_answer("rocblas-describe", content)
         return
     for line in (*lines, "", desc.to_text(), *notes):
         typer.echo(line)

@@ -9,12 +9,22 @@ from bitwise_amd_gfx942.text.calls import inline_calls
 from bitwise_amd_gfx942.text.descriptor import Argument, parse_arguments, parse_descriptor
 from bitwise_amd_gfx942.text.lines import LineError, split_instruction, without_comment
 from bitwise_amd_gfx942.text.operands import OperandError, parse_operand
-from bitwise_core.assembly.module import AssemblyError, Instruction, Kernel, Module, SourceLine, Symbol
+from bitwise_core.assembly.module import (
+    AssemblyError,
+    Instruction,
+    Kernel,
+    Module,
+    SourceLine,
+    Symbol,
+    callers_in_comment,
+)
 
 TARGETS = ("gfx942", "gfx950")
 _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
 _LABEL = re.compile(r'("[^"]+"|[.$\w]+):(.*)')
 _LOCATION = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})(?:\s+(\d{1,9}))?(?:\s.*)?")
+LONGEST_LINE = 4096
+"""The part of a line directive in which callers are looked for, in characters."""
 _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
 _BODY_DIRECTIVES = re.compile(
     r"\.(?:cfi_\w+(?:\s.*)?|p2align\s+\d+|(?:globl|weak|hidden|protected|local|ident)(?:\s.*)?)"
@@ -50,7 +60,7 @@ class _Parser:
         self.lines = text.split("\n")
         self.files: dict[int, str] = {}
         self.source: SourceLine | None = None
-        self.sources: dict[tuple[int, int, int], SourceLine] = {}
+        self.sources: dict[tuple[tuple[int, int, int], str], SourceLine] = {}
         self.bodies: dict[str, tuple[int, list[Instruction], dict[str, int]]] = {}
         self.functions: list[str] = []
         self.descriptors: dict[str, dict[str, str]] = {}
@@ -70,7 +80,7 @@ class _Parser:
                     name = line if line.startswith(".text") else "".join(line.split()[1:2])
                     self.in_text = name.startswith(".text")
                     continue
-                if self._directive(number, line, rows):
+                if self._directive(number, line, raw, rows):
                     continue
             label = _LABEL.fullmatch(line) if ":" in line else None
             if label is not None:
@@ -86,15 +96,18 @@ class _Parser:
             self._instruction(number, line)
         return self._finished()
 
-    def _directive(self, number: int, line: str, rows: Iterator[tuple[int, str]]) -> bool:
-        """Parse a directive with the lines that belong to it; return False for a line that is a label."""
+    def _directive(self, number: int, line: str, raw: str, rows: Iterator[tuple[int, str]]) -> bool:
+        """Parse a directive with the lines that belong to it; return False for a line that is a label.
+
+        `line` is the line `raw` without its comment.
+        """
         word, _, rest = line.replace("\t", " ").partition(" ")
         if word == ".loc":
-            self._location(number, line)
+            self._location(number, line, raw)
         elif word == ".file":
             found = _FILE.fullmatch(line)
             if found:
-                self.files[int(found[1])] = found[2] if found[3] is None else f"{found[2]}/{found[3]}"
+                self.files[int(found[1])] = (found[2] if found[3] is None else found[3]).rpartition("/")[2]
         elif word == ".type":
             name, _, kind = rest.partition(",")
             if kind.strip() == "@function":
@@ -128,15 +141,17 @@ class _Parser:
                 block.append((line_number, line if strip else raw.rstrip()))
         raise AssemblyError(self.file, number, f"the file is truncated inside {what}: {end} is missing")
 
-    def _location(self, number: int, line: str) -> None:
+    def _location(self, number: int, line: str, raw: str) -> None:
         found = _LOCATION.fullmatch(line)
         if found is None:
             raise AssemblyError(self.file, number, f"{line!r} is not a valid source location")
-        key = int(found[1]), int(found[2]), int(found[3] or 0)
-        known = self.sources.get(key)
+        place = int(found[1]), int(found[2]), int(found[3] or 0)
+        known = self.sources.get((place, raw))
         if known is None:
-            known = self.sources[key] = SourceLine(self.files.get(key[0], f"file {key[0]}"), key[1], key[2])
-        self.source = known if key[1] else self.source
+            file = self.files.get(place[0], f"file {place[0]}")
+            known = SourceLine(file, place[1], place[2], callers_in_comment(raw[:LONGEST_LINE]))
+            self.sources[place, raw] = known
+        self.source = known if place[1] else self.source
 
     def _label(self, number: int, name: str) -> None:
         if name in self.functions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bitwise_core.cli.common import print_answer
 from bitwise_cublas_profiles.invariance.row_limit import MAXIMUM_ROWS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def invariance(
     if confirmed is not None and any(each.refuted for each in confirmed):
         verdict = Verdict.NOT_INVARIANT
     if as_json:
-        typer.echo(json.dumps(_as_json(given, settings, report, verdict, confirmed), indent=1))
+        print_answer("cublas-invariance", _as_json(given, settings, report, verdict, confirmed))
     else:
         _show(given, settings, report, confirmed)
     raise typer.Exit(STATUS[verdict])

@@ -1,18 +1,22 @@
-"""A tree condensed for a picture: matrix steps show their operand rows as one box, long chains are abbreviated."""
+"""A tree condensed for readers: matrix steps show each operand row as one node, long chains are abbreviated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from bitwise_core.ir.nodes import Load, Matrix, Node, OpaqueOperation, Operation, descendants
+from bitwise_core.ir.element_names import NO_WIDTHS
+from bitwise_core.ir.nodes import Label, Load, Matrix, Node, Operation, descendants
 from bitwise_core.ir.svg import label
 
 CHAIN = 2
 """The number of steps that are drawn at the top of a chain of one operation; the others are shown as a count."""
 
 
-def condense(root: Node, depth: int = 7) -> Node:
-    """Return the upper `depth` levels of the tree for a picture; its nodes are labels and cannot be evaluated."""
+def condense(root: Node, depth: int = 7, widths: Mapping[str, int] = NO_WIDTHS) -> Node:
+    """Return the upper `depth` levels of the tree for readers; its nodes are labels and cannot be evaluated.
+
+    `widths` are the widths of the buffers' elements in bytes, by default those of the loads.
+    """
     lengths = _chains(root)
     made: dict[tuple[Node, int, int], Node] = {}
     stack: list[tuple[tuple[Node, int, int], bool]] = [((root, depth, 0), False)]
@@ -26,7 +30,7 @@ def condense(root: Node, depth: int = 7) -> Node:
             stack.append((key, True))
             stack.extend((each, False) for each in below if each not in made)
             continue
-        made[key] = _box(node, left, step, lengths, [made[each] for each in below])
+        made[key] = _box(node, left, step, lengths, [made[each] for each in below], widths)
     return made[root, depth, 0]
 
 
@@ -72,39 +76,27 @@ def _drawn_children(node: Node, left: int, step: int, lengths: dict[Node, int]) 
     return [(child, left - 1, step + 1 if child is following else 0) for child in children]
 
 
-class _Box(OpaqueOperation):
-    """A node of a picture; it is not interned, so that nodes of equal labels are drawn separately."""
-
-    __slots__ = ("kind",)
-    kind: str  # type: ignore[misc]
-
-    def __new__(cls, name: str, operands: Sequence[Node], template: Node, kind: str | None = None) -> _Box:
-        made = object.__new__(cls)
-        fields = ("name", name), ("operands", tuple(operands)), ("bits", template.bits), ("kind", kind or template.kind)
-        for field, value in fields:
-            object.__setattr__(made, field, value)
-        return made
-
-
-def _box(node: Node, left: int, step: int, lengths: dict[Node, int], below: Sequence[Node]) -> Node:
+def _box(
+    node: Node, left: int, step: int, lengths: dict[Node, int], below: Sequence[Node], widths: Mapping[str, int]
+) -> Node:
     if not node.children:
         return node
     if left == 0:
-        return _Box(f"{_label(node)} …", (), node)
+        return Label(f"{_label(node)} …", (), node)
     if _is_abbreviated(node, step, lengths):
-        return _Box(f"{lengths[node]} more of them", below, node, "concat")
+        return Label(f"{lengths[node]} more of them", below, node, "concat")
     if isinstance(node, Matrix):
-        rows = [_Box(_factors_label(side), (), side[0]) for side in (node.left, node.right)]
-        return _Box(_label(node), (*below, *rows), node)
-    return _Box(_label(node), below, node)
+        rows = [Label(_factors_label(side, widths), (), side[0]) for side in (node.left, node.right)]
+        return Label(_label(node), (*below, *rows), node)
+    return Label(_label(node), below, node)
 
 
 def _label(node: Node) -> str:
     return node.instruction.replace("_", " ") if isinstance(node, Matrix) else label(node)
 
 
-def _factors_label(side: Sequence[Node]) -> str:
+def _factors_label(side: Sequence[Node], widths: Mapping[str, int]) -> str:
     """Return a label for the factors of one side of a matrix step."""
     if all(isinstance(node, Load) for node in side):
-        return f"{label(side[0])} … {label(side[-1])}"
-    return f"{len(side)} values, first {label(side[0])}"
+        return f"{label(side[0], widths)} … {label(side[-1], widths)}"
+    return f"{len(side)} values, first {label(side[0], widths)}"
