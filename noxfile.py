@@ -121,6 +121,23 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *sources, "tests", "noxfile.py")
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/site; a warning, a broken link and a link to another host's file fail.
+
+    `-- --serve` shows it on this machine and follows changes.
+    """
+    session.install(*group("docs"))
+    # The notice is about releases of MkDocs that this repository does not use.
+    environment = {"PYTHONPATH": "bench/src", "NO_MKDOCS_2_WARNING": "1"}
+    if "--serve" in session.posargs:
+        session.run("mkdocs", "serve", env=environment)
+        return
+    site = ROOT / "build" / "site"
+    session.run("mkdocs", "build", "--strict", "--site-dir", str(site), env=environment)
+    session.run("python", "-m", "bitwise_bench.documentation.foreign_requests", str(site), env=environment)
+
+
 def source_folder(distribution: str) -> Path:
     """Return the folder of a distribution's package, which does not exist for a distribution without code."""
     return ROOT / distribution / "src"
