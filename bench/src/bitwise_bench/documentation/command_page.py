@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from enum import Enum
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -62,12 +63,12 @@ def _command(callback: Callable[..., Any], path: str, level: int) -> Iterator[st
     hints = get_type_hints(callback, include_extras=True)
     arguments, options = [], []
     for parameter in inspect.signature(callback).parameters.values():
-        base, *extras = get_args(hints[parameter.name]) if hasattr(hints[parameter.name], "__metadata__") else (None,)
-        for info in extras:
-            if isinstance(info, ArgumentInfo):
-                arguments.append((info.metavar or parameter.name.upper(), info, parameter.default))
-            elif isinstance(info, OptionInfo):
-                options.append((_names(info, parameter.name, base), info, parameter.default))
+        info, base, default = _declaration(parameter, hints[parameter.name])
+        if isinstance(info, ArgumentInfo):
+            name = (info.metavar or parameter.name.upper()).replace(" | ", " or ")
+            arguments.append((name, info, default))
+        elif isinstance(info, OptionInfo):
+            options.append((_names(info, parameter.name, base), info, default))
     usage = " ".join([path, *(["[OPTIONS]"] if options else []), *(name for name, _, _ in arguments)])
     yield f"```text\n{usage}\n```\n"
     rows = [
@@ -78,11 +79,25 @@ def _command(callback: Callable[..., Any], path: str, level: int) -> Iterator[st
         yield "\n".join(["| argument or option | meaning | default |", "| --- | --- | --- |", *rows]) + "\n"
 
 
+def _declaration(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any, Any]:
+    """Return what declares a parameter, in its annotation or as its default, its type, and its default."""
+    if isinstance(parameter.default, ArgumentInfo | OptionInfo):
+        return parameter.default, hint, parameter.default.default
+    base, *extras = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+    found = [each for each in extras if isinstance(each, ArgumentInfo | OptionInfo)]
+    if not found:
+        return None, base, None
+    # In an annotation, Typer takes the first name in the place of a default.
+    first = found[0].default
+    if isinstance(first, str):
+        found[0] = copy(found[0])
+        found[0].param_decls = (first, *(found[0].param_decls or ()))
+    return found[0], base, parameter.default
+
+
 def _names(info: OptionInfo, name: str, base: Any) -> str:
     """Return the names of an option with what stands for its value."""
-    # In an annotation, Typer takes the first name in the place of a default.
-    first = (info.default,) if isinstance(info.default, str) else ()
-    declared = (*first, *(info.param_decls or ()))
+    declared = tuple(info.param_decls or ())
     if not declared:
         flag = name.replace("_", "-")
         declared = (f"--{flag}/--no-{flag}",) if base is bool else (f"--{flag}",)
