@@ -1,4 +1,4 @@
-"""Every code block of README.md and of docs/ runs, or is checked where it needs a GPU, and prints what the page shows."""
+"""Every code block of README.md and docs/ runs and prints what the page shows, or is checked where it needs a GPU."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_language_without_a_rule_is_an_error() -> None:
         ("<!-- example: install -->\n```sh\n.venv/bin/nox -s bild\n```\n", "there is no session bild"),
         ("<!-- example: install -->\n```sh\npip install 'bitwise-core[amt]'\n```\n", "bitwise-core has no extra amt"),
         ("<!-- example: install -->\n```sh\npip install bitwise-cor\n```\n", "there is no distribution bitwise-cor"),
-        ("<!-- example: install -->\n```sh\npython -m bitwise_bench.dem\n```\n", "there is no module bitwise_bench.dem"),
+        ("<!-- example: install -->\n```sh\npython -m bitwise_core.x\n```\n", "there is no module bitwise_core.x"),
     ],
 )
 def test_a_fault_of_an_example_is_found(block: str, fault: str, tmp_path: Path) -> None:
@@ -116,7 +116,10 @@ def test_examples_of_a_page_share_their_folder_and_names(tmp_path: Path) -> None
 
 
 def test_what_is_printed_is_written_into_a_page_where_it_differs(tmp_path: Path) -> None:
-    page = "```python\nprint('a 12 ms\\nb')\n```\n\n```text\na ... ms\nb\n```\n\n```python\nprint(2)\n```\n```text\nold\n```\nEnd.\n"
+    page = (
+        "```python\nprint('a 12 ms\\nb')\n```\n\n```text\na ... ms\nb\n```\n\n"
+        "```python\nprint(2)\n```\n```text\nold\n```\nEnd.\n"
+    )
     found = run(page, tmp_path)
     assert written(page, found.printed) == page.replace("old", "2")
 

@@ -410,9 +410,9 @@ def headlines(records: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
             "[Verdicts](docs/results/verdicts.md#the-published-configurations)",
-            f"{total['done']:,} compiled configurations of {total['kernels']} kernels are {total['classes']:,} classes, "
-            f"for {total['byte classes']:,} byte classes on an {gpu}. {len(total['wrong merges'])} classes hold several "
-            f"byte patterns; {total['unknown']} configurations are Unknown.",
+            f"{total['done']:,} compiled configurations of {total['kernels']} kernels are {total['classes']:,} "
+            f"classes, for {total['byte classes']:,} byte classes on an {gpu}. {len(total['wrong merges'])} classes "
+            f"hold several byte patterns; {total['unknown']} configurations are Unknown.",
         ],
         [
             "[Matrix products](docs/results/products.md)",

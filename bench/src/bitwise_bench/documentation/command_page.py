@@ -112,7 +112,8 @@ def _value(base: Any) -> str:
         return _value(inner[0])
     if isinstance(base, type) and issubclass(base, Enum):
         return " or ".join(str(each.value) for each in base)
-    return {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "FILE"}.get(base.__name__, base.__name__.upper())
+    name = str(base.__name__)
+    return {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "FILE"}.get(name, name.upper())
 
 
 def _default(value: Any) -> str:

@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from bitwise_bench.documentation.page_links import ROOT
 from bitwise_core.cli.lazy_commands import loaded
 
+_SESSION = r'^@nox\.session(?:\(.*?name="([\w-]+)".*\)|.*)\ndef (\w+)'
+
 
 @cache
 def application() -> Any:
@@ -49,7 +51,7 @@ def run_command(arguments: Sequence[str]) -> tuple[int, str, str]:
 
 def faults_of_shell(text: str) -> list[str]:
     """Return a sentence for each command of a shell text that does not exist or has an unknown option."""
-    faults = []
+    faults: list[str] = []
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         for command in _commands(words):
@@ -78,7 +80,7 @@ def _faults_of_command(words: Sequence[str]) -> Iterator[str]:
         if importlib.util.find_spec(rest[1]) is None:
             yield f"there is no module {rest[1]}"
     elif name.endswith("nox") and "-s" in rest:
-        sessions = re.findall(r'^@nox\.session(?:\(.*?name="([\w-]+)".*\)|.*)\ndef (\w+)', (ROOT / "noxfile.py").read_text(), re.M)
+        sessions = re.findall(_SESSION, (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.MULTILINE)
         known = {session or function for session, function in sessions}
         for word in rest[rest.index("-s") + 1 :]:
             if word.startswith("-"):
@@ -104,7 +106,8 @@ def _faults_of_requirements(words: Sequence[str]) -> Iterator[str]:
 @cache
 def _projects() -> dict[str, Mapping[str, Any]]:
     places = ("*", "plugins/*", "examples/*")
-    found = [tomllib.loads(path.read_text())["project"] for place in places for path in ROOT.glob(f"{place}/pyproject.toml")]
+    files = [path for place in places for path in ROOT.glob(f"{place}/pyproject.toml")]
+    found = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in files]
     return {project["name"]: project for project in found}
 
 
@@ -112,7 +115,7 @@ def _faults_of_bitwise(arguments: list[str]) -> Iterator[str]:
     """Parse the arguments as the command would, without running it."""
     command: Any = command_tree()
     context = None
-    name = "bitwise"
+    name: str | None = "bitwise"
     try:
         while True:
             context = command.make_context(name, list(arguments), parent=context)
@@ -120,7 +123,7 @@ def _faults_of_bitwise(arguments: list[str]) -> Iterator[str]:
                 return
             # What the group left for its subcommand, whose name may be one that the group adds.
             name, found, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
-            command = loaded(found, name)
+            command = loaded(found, str(name))
     except typer.Exit:
         return
     except Exception as error:
@@ -149,8 +152,9 @@ def _faults_of_tree(tree: ast.Module) -> Iterator[str]:
                 if alias.name.startswith("bitwise"):
                     known[alias.asname or alias.name] = importlib.import_module(alias.name)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and inspect.ismodule(known.get(node.value.id)):
-            if not hasattr(known[node.value.id], node.attr):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = known.get(node.value.id)
+            if inspect.ismodule(owner) and not hasattr(owner, node.attr):
                 yield f"{node.value.id} has no name {node.attr}"
         elif isinstance(node, ast.Call) and (called := _called(node.func, known)) is not None:
             yield from _faults_of_keywords(node, called)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
-_LOADED_BY_LINK = {"stylesheet", "icon", "preload", "preconnect", "prefetch", "dns-prefetch", "modulepreload", "manifest"}
+_LOADED = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
 _FOREIGN = re.compile(r"(?:https?:)?//")
 _IN_STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\s\"')]+)")
 
 
-class _Loaded(HTMLParser):
+class _LoadedParts(HTMLParser):
     """Collects what a page loads from other hosts."""
 
     def __init__(self) -> None:
@@ -27,8 +27,9 @@ class _Loaded(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
-        loaded = [given.get("src", ""), *(part.split()[0] for part in given.get("srcset", "").split(",") if part.strip())]
-        if tag == "link" and _LOADED_BY_LINK & set(given.get("rel", "").split()):
+        images = [part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()]
+        loaded = [given.get("src", ""), *images]
+        if tag == "link" and _LOADED & set(given.get("rel", "").split()):
             loaded.append(given.get("href", ""))
         if tag == "object":
             loaded.append(given.get("data", ""))
@@ -40,7 +41,7 @@ def foreign_requests(name: str, text: str) -> list[str]:
     """Return the URLs of other hosts that a page or a style sheet loads."""
     if name.endswith(".css"):
         return _IN_STYLE.findall(text)
-    page = _Loaded()
+    page = _LoadedParts()
     page.feed(text)
     return page.found
 

@@ -10,7 +10,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +118,14 @@ def _draw_classes(data: Mapping[str, Any], axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     handles, labels = axes.get_legend_handles_labels()
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.legend(handles[::-1], labels[::-1], fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3)
+    axes.legend(
+        handles[::-1], labels[::-1], fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3
+    )
 
 
-PICTURES: Mapping[str, tuple[Callable[[], dict[str, Any]], Callable[[Mapping[str, Any], Any], None], tuple[float, float]]]
+PICTURES: Mapping[
+    str, tuple[Callable[[], dict[str, Any]], Callable[[Mapping[str, Any], Any], None], tuple[float, float]]
+]
 PICTURES = MappingProxyType(
     {
         "summation-orders": (summation_orders, _draw_orders, (8.4, 2.8)),
@@ -151,7 +154,9 @@ def main() -> int:
         draw(data, figure.subplots())
         figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None, "Description": digest(data)})
         text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-        (FOLDER / f"{name}.svg").write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
+        (FOLDER / f"{name}.svg").write_text(
+            "".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8"
+        )
     return 0
 
 
