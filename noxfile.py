@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 import shutil
@@ -65,7 +66,7 @@ def group(name: str) -> list[str]:
 
 def install_workspace(session: nox.Session, *requirements: str) -> None:
     """Install every distribution of this repository, editable, with its dependencies and `requirements`."""
-    session.install("hatchling>=1.26", "editables>=0.5", *requirements)
+    session.install("hatch-vcs>=0.5", "hatchling>=1.26", "editables>=0.5", *requirements)
     editable = [part for folder in DISTRIBUTIONS for part in ("-e", f"./{folder}")]
     session.install("--no-build-isolation", *editable)
 
@@ -119,6 +120,23 @@ def types(session: nox.Session) -> None:
     install_workspace(session, *group("types"))
     sources = [str(path.relative_to(ROOT)) for path in map(source_folder, DISTRIBUTIONS) if path.is_dir()]
     session.run("mypy", *sources, "tests", "noxfile.py")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/site; a warning, a broken link and a link to another host's file fail.
+
+    `-- --serve` shows it on this machine and follows changes.
+    """
+    session.install(*group("docs"))
+    # The notice is about releases of MkDocs that this repository does not use.
+    environment = {"PYTHONPATH": "bench/src", "NO_MKDOCS_2_WARNING": "1"}
+    if "--serve" in session.posargs:
+        session.run("mkdocs", "serve", env=environment)
+        return
+    site = ROOT / "build" / "site"
+    session.run("mkdocs", "build", "--strict", "--site-dir", str(site), env=environment)
+    session.run("python", "-m", "bitwise_bench.documentation.foreign_requests", str(site), env=environment)
 
 
 def source_folder(distribution: str) -> Path:
@@ -213,6 +231,41 @@ def install(session: nox.Session) -> None:
     with session.chdir(folder):
         session.run("bitwise", "plugins")
         session.run("python", "-m", "pytest", "-q", "--rootdir", ".", "--confcutdir", ".", "tests")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each archive of this repository in a folder."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("bitwise_*"))}
+
+
+@nox.session(requires=["build"], reuse_venv=False)
+def release(session: nox.Session) -> None:
+    """Check what would be published: two builds are equal, metadata, the wheels in a clean environment, the change log.
+
+    Nothing is uploaded.  The version is that of the last tag, with the number of commits since then.
+    """
+    session.install("--find-links", "dist", "bitwise-core[nvidia,amd,triton]")
+    install_triton(session)
+    with session.chdir(session.create_tmp()):
+        session.run("bitwise", "--version")
+        session.run("bitwise", "doctor")
+        # The demonstration is not published; what it imports is.
+        session.run("python", "-m", "bitwise_bench.demo", env={"PYTHONPATH": str(ROOT / "bench" / "src")})
+    session.install(*group("build"), *group("release"))
+    session.run("twine", "check", "--strict", *map(str, sorted((ROOT / "dist").glob("bitwise_*"))))
+    again = Path(session.create_tmp()) / "again"
+    shutil.rmtree(again, ignore_errors=True)
+    for folder in PUBLISHED:
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(again), folder, silent=True)
+    first, second = digests(ROOT / "dist"), digests(again)
+    if first != second:
+        session.error(f"two builds differ: {sorted({*first.items()} ^ {*second.items()})}")
+    (core,) = (ROOT / "dist").glob("bitwise_core-*.whl")
+    version = core.name.split("-")[1]
+    log = str(session.run("towncrier", "build", "--draft", "--version", version, silent=True))
+    (ROOT / "build").mkdir(exist_ok=True)
+    (ROOT / "build" / "CHANGELOG.md").write_text(log[log.index("## ") :], encoding="utf-8")
+    session.log(f"{len(first)} archives of version {version} are reproducible; the change log is in build/CHANGELOG.md")
 
 
 @nox.session

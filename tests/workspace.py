@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# The version of the distributions where there is no tag.
+FALLBACK_VERSION = "0.1.0"
+
 # Folders of kernels written in their own language: only its compiler loads the modules in them.
 KERNELS = {"kernels", "samples"}
 

@@ -23,7 +23,7 @@ from bitwise_bench.public_kernels.read import launch_folders, main, read_launch,
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
-from bitwise_bench.readme_tables import public_kernels
+from bitwise_bench.result_tables import public_kernels
 from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options
 from bitwise_core.errors import InputError

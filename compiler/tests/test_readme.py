@@ -59,14 +59,6 @@ def classes(kernel: Any, blocks: tuple[int, ...], targets: tuple[str, ...] = ("s
     return len(found.classes)
 
 
-def test_both_pages_have_the_same_examples() -> None:
-    page = FOLDER.parent / "README.md"
-    if not page.is_file():
-        pytest.skip("needs the repository's README")
-    for word in ("bitwise_triton.reductions", "capture, compare, partition", "equivalence_pruner"):
-        assert examples(page, word) == examples(FOLDER / "README.md", word) != []
-
-
 def test_the_docstrings_have_the_examples_of_the_pages() -> None:
     kernel, around = examples(FOLDER / "README.md")
     assert textwrap.indent(kernel[kernel.index("@triton.jit") :], "    ") in (inspect.getdoc(functions) or "")

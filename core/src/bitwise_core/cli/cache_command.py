@@ -15,6 +15,7 @@ command = typer.Typer(
     name="cache",
     help="Show or remove the results that are kept on disk between runs.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

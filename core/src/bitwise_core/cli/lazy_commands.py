@@ -55,7 +55,7 @@ def add_lazy_command(app: typer.Typer, name: str, summary: str, load: Callable[[
             return []
 
         def invoke(self, ctx: Any) -> Any:
-            command = typer.main.get_command(_application(type(self).loader(), name))
+            command = loaded(self, name)
             with command.make_context(ctx.info_name, ctx.args, parent=ctx.parent) as inner:
                 return command.invoke(inner)
 
@@ -64,11 +64,17 @@ def add_lazy_command(app: typer.Typer, name: str, summary: str, load: Callable[[
         """Stand for the command that is loaded."""
 
 
-def _application(loaded: Any, name: str) -> typer.Typer:
+def loaded(command: Any, name: str) -> Any:
+    """Return the command that a command of this module stands for, and any other command itself."""
+    loader = getattr(command, "loader", None)
+    return command if loader is None else typer.main.get_command(_application(loader(), name))
+
+
+def _application(found: Any, name: str) -> typer.Typer:
     """Return a Typer application with one command where a function was loaded."""
-    if isinstance(loaded, typer.Typer):
-        return loaded
+    if isinstance(found, typer.Typer):
+        return found
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    required = any(each.default is Parameter.empty for each in signature(loaded).parameters.values())
-    app.command(name=name, no_args_is_help=required)(loaded)
+    required = any(each.default is Parameter.empty for each in signature(found).parameters.values())
+    app.command(name=name, no_args_is_help=required)(found)
     return app

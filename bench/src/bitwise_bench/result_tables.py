@@ -1,8 +1,8 @@
-"""The tables of README.md, generated from the records and the plugins.
+"""The tables of README.md and docs/, generated from the records and the plugins.
 
-    python -m bitwise_bench.readme_tables
+    python -m bitwise_bench.result_tables
 
-rewrites the text between `<!-- table: NAME -->` and `<!-- end table -->` in README.md of the working directory.
+rewrites the text between `<!-- table: NAME -->` and `<!-- end table -->` in the pages of the working directory.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -395,6 +396,41 @@ def supported() -> str:
     return _markdown(TITLES, [[f"`{name}`", *others] for name, *others in rows])
 
 
+def headlines(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the main figures: verdicts, products with the bytes of a library, pinned orders."""
+    published, pinned_orders, fitted, held_out, second, *sweeps = records
+    total, gpu = published["total"], published["environment"]["gpu"].split()[1]
+    outcomes: Counter[str] = Counter()
+    for sweep in sweeps:
+        for key, count in sweep["outcomes"].items():
+            outcomes[key.split(": ")[1]] += count
+    libraries = sorted({sweep["environment"]["library"] for sweep in sweeps})
+    speeds = [each["summary"]["default"] for each in (fitted, held_out, second)]
+    cost = pinned_orders["summary"]
+    rows = [
+        [
+            "[Verdicts](docs/results/verdicts.md#the-published-configurations)",
+            f"{total['done']:,} compiled configurations of {total['kernels']} kernels are {total['classes']:,} "
+            f"classes, for {total['byte classes']:,} byte classes on an {gpu}. {len(total['wrong merges'])} classes "
+            f"hold several byte patterns; {total['unknown']} configurations are Unknown.",
+        ],
+        [
+            "[Matrix products](docs/results/products.md)",
+            f"{outcomes['equal']:,} products return the bytes of cuBLASLt {' or '.join(libraries)}, and "
+            f"{outcomes['different']} return others. The speed is {speeds[0]['all']:.2f} of cuBLAS's on "
+            f"{speeds[0]['problems']} products of published ranges, and {speeds[1]['all']:.2f} and "
+            f"{speeds[2]['all']:.2f} on {speeds[1]['problems']} and {speeds[2]['problems']} held-out products.",
+        ],
+        [
+            "[Pinned reductions](docs/results/reductions.md)",
+            f"In a pinned order, kernels with up to {cost['most_classes']['free']} byte classes have "
+            f"{cost['most_classes']['pinned']}, at {cost['geometric_mean']:.2f} of the free speed; the slowest of "
+            f"{len(pinned_orders['cases'])} cases is at {cost['slowest_case'][1]:.2f}.",
+        ],
+    ]
+    return "\n".join(["| measured | result |", "| --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 PLUGINS = ("nvidia_earlier", "sm90", "sm100", "sm120", "gfx942")
 """The plugins of architectures that exist."""
 
@@ -429,24 +465,57 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
 """The record and the generator of each table."""
 
 
+COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(
+    {
+        "headlines": (
+            (
+                "published-corpus-sm90-h100.json",
+                "pinned-reductions-sm90-h100.json",
+                *(f"cublas-{name}-sm90-h100.json" for name in ("published", "held-out", "second-held-out")),
+                *(f"cublas-sweep-sm90-h100-13.1-seed{seed}.json" for seed in (4, 6, 7, 14)),
+                "cublas-sweep-sm90-h200-13.1-seed5.json",
+                "cublas-sweep-sm90-h100-12.8-seed12.json",
+            ),
+            headlines,
+        ),
+    }
+)
+"""The records and the generator of each table that needs several records."""
+
+
 def rewritten(page: str, records: Path) -> str:
     """Return the page with every table regenerated.  Raises KeyError for a table without a generator."""
 
     def fill(found: re.Match[str]) -> str:
         if found[1] in STATED:
             content = STATED[found[1]]()
+        elif found[1] in COMBINED:
+            files, combine = COMBINED[found[1]]
+            content = combine([_read(records / file) for file in files])
         else:
             file, make = SOURCES[found[1]]
-            content = make(json.loads((records / file).read_text(encoding="utf-8")))
+            content = make(_read(records / file))
         return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
 
     return _BLOCK.sub(fill, page)
 
 
+def _read(path: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def pages(root: Path) -> list[Path]:
+    """Return README.md and the pages of docs/ in the folder of the repository, those without tables included."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+
+
 def main() -> int:
-    """Rewrite README.md in the working directory."""
-    page = Path("README.md")
-    page.write_text(rewritten(page.read_text(encoding="utf-8"), Path("records")), encoding="utf-8")
+    """Rewrite the pages of the working directory."""
+    for page in pages(Path()):
+        text = page.read_text(encoding="utf-8")
+        if (found := rewritten(text, Path("records"))) != text:
+            page.write_text(found, encoding="utf-8")
     return 0
 
 

@@ -1,0 +1,36 @@
+"""The tables of README.md and docs/ agree with the records."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bitwise_bench.result_tables import COMBINED, SOURCES, STATED, pages, rewritten
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", pages(ROOT), ids=lambda page: page.name)
+def test_no_table_is_stale(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == rewritten(text, ROOT / "records"), "run python -m bitwise_bench.result_tables"
+
+
+def test_every_table_is_on_one_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in pages(ROOT))
+    assert sorted(re.findall(r"<!-- table: ([\w-]+) -->", text)) == sorted((*SOURCES, *COMBINED, *STATED))
+
+
+def test_a_table_is_replaced_between_its_markers() -> None:
+    page = "before\n<!-- table: mutants -->\nold\n<!-- end table -->\nafter\n"
+    found = rewritten(page, ROOT / "records")
+    assert found.startswith("before\n<!-- table: mutants -->\n| change |")
+    assert found.endswith("<!-- end table -->\nafter\n")
+    assert "old" not in found
+
+
+def test_a_table_without_a_generator_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        rewritten("<!-- table: nothing -->\n<!-- end table -->", ROOT / "records")
