@@ -1,8 +1,8 @@
-"""Registers that tcgen05.ld writes: they hold their values only after tcgen05.wait::ld.
+"""Registers that tcgen05.ld writes: the PTX ISA says that they hold their values after tcgen05.wait::ld.
 
 Source: PTX ISA 8.8, "tcgen05.ld" and "tcgen05.wait".
-Compilers join such registers to pairs before the wait.  An assembler must place these moves of bits after the load in
-any case, so they are allowed; their results hold their values only after the wait as well.
+Compilers join such registers to pairs before the wait, and Triton 3.7 and later read them without one.  ptxas waits for
+a loaded register before the first instruction that reads it, as for registers of other loads.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ def _early_uses(kernel: Kernel, opcodes: OpcodeTable) -> dict[int, int]:
     return found
 
 
-def early_use(instruction: Instruction, kernel: Kernel, opcodes: OpcodeTable) -> int | None:
-    """Return the line that may use a register of this load before tcgen05.wait::ld, None if no path does."""
-    index = next(place for place, each in enumerate(kernel.instructions) if each is instruction)
-    return _early_uses(kernel, opcodes).get(index)
+def first_early_use(kernel: Kernel, opcodes: OpcodeTable) -> int | None:
+    """Return a line that may use a register of a load before tcgen05.wait::ld, None if no path has one."""
+    return next(iter(_early_uses(kernel, opcodes).values()), None)

@@ -553,9 +553,19 @@ class RaceDetector:
 
         Threads that wait for the barrier also see what the thread has seen, and what it has published itself.
         """
-        number, warp = self._agent(*agent), thread // self.warp
+        self._agent(*agent)
+        warp = thread // self.warp
         published = self.clock[warp].copy()
         published[warp] -= 1
+        self._agent_publishes(agent, published, barrier)
+
+    def agent_completes(self, agent: tuple[int, ...], barrier: int) -> None:
+        """As `agent_arrives`, but threads that wait for the barrier see the work of the agent only."""
+        self._agent(*agent)
+        self._agent_publishes(agent, np.zeros_like(self.clock[0]), barrier)
+
+    def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:
+        number = self._agent(*agent)
         published[number] = self.clock[number, number]
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)

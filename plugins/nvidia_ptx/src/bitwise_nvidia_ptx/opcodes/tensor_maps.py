@@ -22,8 +22,6 @@ from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_oper
 TABLE = OpcodeTable()
 
 TENSOR_MAP_BYTES = 128
-PARAMETER_MAP_BASE = 1 << 32
-"""The address of the first tensor map among the kernel parameters; the others follow."""
 
 
 @dataclass(slots=True)
