@@ -17,7 +17,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.race_detector import PENDING, History, RaceDetector, RaceDetectors
+from bitwise_core.execution.memory.race_detector import NO_BARRIER_SUFFICES, PENDING, History, RaceDetector, RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_HISTORIES = 64
@@ -41,6 +41,8 @@ class ClusterDetector(RaceDetector):
         """The lines of these accesses."""
         self.reached_by_agents: dict[tuple[int, int], int] = {}
         """The time of the last read of another block's shared memory, by the number of the agent and that rank."""
+        self.initialised: dict[int, tuple[tuple[Array, Array, Array], ...]] = {}
+        """What a warp publishes at its next arrival at the cluster's barrier: cells, with their writers and times."""
         self.relaxed: set[int] = set()
         """The phases of the cluster's barrier at which a warp arrived without publishing its accesses."""
 
@@ -49,6 +51,7 @@ class ClusterDetector(RaceDetector):
         found = super().copy()
         assert isinstance(found, ClusterDetector)
         found.reached_by_agents, found.relaxed = dict(self.reached_by_agents), set(self.relaxed)
+        found.initialised = dict(self.initialised)
         return found
 
     def warps_of(self, rank: int) -> slice:
@@ -92,6 +95,35 @@ class ClusterDetector(RaceDetector):
             self.arrive(-1 - phase, warps)
         else:
             self.relaxed.add(phase)
+            for warp in warps.tolist():
+                for accesses in self.initialised.pop(warp, ()):
+                    self._publish_initialisations(phase, warp, accesses)
+
+    def fence_initialisations(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector.fence_initialisations`; `threads` are their numbers."""
+        self._require(cells)
+        self._record_deferred()
+        for thread in threads.tolist():
+            mine = cells[(self.writer[cells] == thread) & (self.written[cells] != PENDING)]
+            warp = thread // self.warp
+            accesses = mine, self.writer[mine], self.written[mine]
+            self.initialised[warp] = (*self.initialised.get(warp, ()), accesses)
+
+    def _publish_initialisations(self, phase: int, warp: int, accesses: tuple[Array, Array, Array]) -> None:
+        """The writes with these cells, writers and times become visible to the threads that wait for the phase.
+
+        They become those of an agent, whose clock holds nothing else that the warp has done.
+        """
+        cells, writer, written = accesses
+        cells = cells[(self.writer[cells] == writer) & (self.written[cells] == written)]
+        agent = self._agent(-1, warp)
+        self.clock[agent, agent] += 1
+        self.writer[cells], self.written[cells] = agent * self.warp, self.clock[agent, agent]
+        self.write_round[cells] = NO_BARRIER_SUFFICES
+        published = np.zeros_like(self.clock[agent])
+        published[agent] = self.clock[agent, agent]
+        before = self.arrived_at.get(-1 - phase)
+        self.arrived_at[-1 - phase] = published if before is None else np.maximum(before, published)
 
     def wait_for_cluster(self, phase: int, warps: Array) -> None:
         """These warps have waited for a phase of the cluster's barrier at which all its threads have arrived."""
@@ -205,6 +237,10 @@ class BlockOfCluster(RaceDetector):
         if not of_cluster:
             own = np.arange(before.size) % detector.size == self.rank
             detector.generic = np.where(own, detector.generic, before)
+
+    def fence_initialisations(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector.fence_initialisations`."""
+        self.detector.fence_initialisations(self._cells(cells), self._actors(threads))
 
     def finished(self, cells: Array, actor: Array) -> None:
         """See `RaceDetector.finished`."""

@@ -98,6 +98,25 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
             races.reads(where, actors, "uses an mbarrier in")
 
 
+def fence_of_initialisations(instruction: Instruction) -> Step:
+    """fence.mbarrier_init.release.cluster: the next barrier of the cluster publishes what its threads initialised."""
+
+    def step(machine: Machine) -> None:
+        if machine.condition is not None or machine.path is not None:
+            raise DataDependent("a fence depends on data", instruction.line)
+        granule = machine.shared.granule
+        addresses = sorted(machine.extra.get("mbarriers", {}))
+        if machine.cluster is None or not addresses:
+            return
+        cells = np.concatenate([np.arange(each // granule, -(-(each + 8) // granule)) for each in addresses])
+        active = machine.active()
+        for threads in np.unique(active[active.any(axis=1)], axis=0):
+            for races in machine.races.of_blocks((active == threads).all(axis=1)):
+                races.fence_initialisations(cells, np.flatnonzero(threads))
+
+    return step
+
+
 def complete_phase(machine: Machine, barrier: MBarrier) -> None:
     """Start the next phase in the blocks where no arrival and no byte is missing."""
     done: Array = (barrier.missing <= 0) & (barrier.bytes == 0)

@@ -17,6 +17,7 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, uniform_offset, value_of_issuing_thread
+from bitwise_nvidia_ptx.opcodes.mbarriers import fence_of_initialisations
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
 TABLE = OpcodeTable()
@@ -113,6 +114,8 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("fence", operands=NO_DESTINATION, effects=Effect.NONE)
 def fence(instruction: Instruction, context: Context) -> Step:
     """fence; fence.proxy.tensormap with .acquire makes a published tensor map visible."""
+    if instruction.opcode == "fence.mbarrier_init.release.cluster":
+        return fence_of_initialisations(instruction)
     if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:
         return no_operation(instruction, context)
     target = instruction.operands[0]
