@@ -39,6 +39,7 @@ from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
 from bitwise_nvidia_sm100.descriptors import KINDS, SCALED_KINDS, instruction_shape, scale_vector, scaled_shape
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
+from bitwise_nvidia_sm100.pending_loads import is_after_loads
 from bitwise_nvidia_sm100.products import Product
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
@@ -82,7 +83,7 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
     if parts in (["wait::ld", "sync", "aligned"], ["wait::st", "sync", "aligned"]):
         return _wait(LOADS if parts[0] == "wait::ld" else STORES)
     if parts[:3] in (["ld", "sync", "aligned"], ["st", "sync", "aligned"]) and parts[-1] == "b32":
-        return _move(instruction, parts[0] == "ld", parts[3:-1])
+        return _move(instruction, context, parts[0] == "ld", parts[3:-1])
     if len(parts) > 1 and parts[1] in ("cta_group::1", "cta_group::2"):
         _check_one_group(instruction, context)
         found = _of_group(instruction, context, parts[0], parts[2:], parts[1] == "cta_group::2")
@@ -247,7 +248,7 @@ def _give_up_permit(machine: Machine) -> None:
     memory.permitted = memory.permitted & ~machine.active_blocks()
 
 
-def _move(instruction: Instruction, loads: bool, modifiers: Sequence[str]) -> Step:
+def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Sequence[str]) -> Step:
     """tcgen05.ld and st: {shape}.x{count}{.pack::16b or .unpack::16b}.b32."""
     packing = "pack::16b" if loads else "unpack::16b"
     count = re.fullmatch(r"x(\d+)", modifiers[1]) if len(modifiers) > 1 else None
@@ -264,6 +265,7 @@ def _move(instruction: Instruction, loads: bool, modifiers: Sequence[str]) -> St
     if len(registers) != places[0].shape[1]:
         raise UnknownInstruction(instruction, f"needs {places[0].shape[1]} registers")
     agent = LOADS if loads else STORES
+    after_loads = not loads and is_after_loads(instruction, context.kernel, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
         memory = tensor_memory(machine)
@@ -284,6 +286,9 @@ def _move(instruction: Instruction, loads: bool, modifiers: Sequence[str]) -> St
                     for each in before
                 )
                 before += [] if loads else [own]
+                if after_loads:
+                    for races in machine.races.of_blocks(rows):
+                        races.wait_for_agent((LOADS, thread), thread)
                 access = AgentAccess((agent, thread), thread, writes=not loads, repeats=repeats)
                 for races in machine.races.of_blocks(rows):
                     races.agent_accesses(NAME, cells, access)

@@ -14,6 +14,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import read_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, uniform_offset, value_of_issuing_thread
@@ -105,7 +106,10 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
         place = find(machine, map_operand, "a tensor map")
-        table = maps_of(machine).setdefault(place, TensorMap())
+        maps = maps_of(machine)
+        if place not in maps:
+            maps[place] = _new_map(machine, place) if find is uniform_offset else TensorMap()
+        table = maps[place]
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
     return replace
@@ -129,6 +133,21 @@ def fence(instruction: Instruction, context: Context) -> Step:
             found.visible = True
 
     return acquire
+
+
+def _new_map(machine: Machine, place: int) -> TensorMap:
+    """Return the map at an offset in shared memory before its first field is set.
+
+    Where its bytes are 0, an element type or swizzle that is not set has the code 0; compilers leave such fields out.
+    """
+    table = TensorMap()
+    for offset in range(place, place + TENSOR_MAP_BYTES, 4):
+        word = machine.known(read_shared(machine, np.full((1, 1), offset, dtype=np.uint64), 32))
+        if word is None or word.any():
+            return table
+    for name in ("element type", "swizzle"):
+        _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64))
+    return table
 
 
 def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
