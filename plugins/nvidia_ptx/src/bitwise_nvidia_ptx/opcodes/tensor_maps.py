@@ -14,9 +14,10 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import read_shared
+from bitwise_core.execution.memory.access import read_shared, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, uniform_offset, value_of_issuing_thread
 from bitwise_nvidia_ptx.opcodes.mbarriers import fence_of_initialisations
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
@@ -106,10 +107,9 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
         place = find(machine, map_operand, "a tensor map")
-        maps = maps_of(machine)
-        if place not in maps:
-            maps[place] = _new_map(machine, place) if find is uniform_offset else TensorMap()
-        table = maps[place]
+        if find is uniform_offset:
+            _begin_map(machine, place)
+        table = maps_of(machine).setdefault(place, TensorMap())
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
     return replace
@@ -135,19 +135,26 @@ def fence(instruction: Instruction, context: Context) -> Step:
     return acquire
 
 
-def _new_map(machine: Machine, place: int) -> TensorMap:
-    """Return the map at an offset in shared memory before its first field is set.
+def _begin_map(machine: Machine, place: int) -> None:
+    """Begin a map at an offset in shared memory if threads have stored zeros there, as for its first field.
 
-    Where its bytes are 0, an element type or swizzle that is not set has the code 0; compilers leave such fields out.
+    An element type or swizzle that is not set then has the code 0: compilers leave such fields out.  What the fields of
+    a map make of its bytes is undefined.  Raises Unsupported if only a part of them is known to be zero.
     """
-    table = TensorMap()
-    for offset in range(place, place + TENSOR_MAP_BYTES, 4):
-        word = machine.known(read_shared(machine, np.full((1, 1), offset, dtype=np.uint64), 32))
-        if word is None or word.any():
-            return table
+    places = [np.full((1, 1), each, dtype=np.uint64) for each in range(place, place + TENSOR_MAP_BYTES, 4)]
+    words = [machine.known(read_shared(machine, each, 32)) for each in places]
+    rows = machine.active_blocks()
+    own = [None if word is None else value_of_issuing_thread(machine, word) for word in words]
+    zero = [each is not None and not np.broadcast_to(each, (machine.blocks, 1))[rows].any() for each in own]
+    if not any(zero):
+        return
+    if not all(zero):
+        raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
+    table = maps_of(machine)[place] = TensorMap()
     for name in ("element type", "swizzle"):
         _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64))
-    return table
+    for each in places:
+        write_shared(machine, each, poison(32))
 
 
 def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
