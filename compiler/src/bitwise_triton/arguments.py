@@ -45,6 +45,7 @@ class TensorMap:
     """A host-side tensor descriptor over `buffer`: `shape` and `strides` in elements, `block_shape` in elements.
 
     `padding` is the value of loads outside the shape, "zero" or "nan".
+    `layout` is the layout in shared memory (NVMMASharedLayout), which a Gluon kernel needs; None for a Triton kernel.
     """
 
     buffer: Buffer
@@ -53,6 +54,7 @@ class TensorMap:
     block_shape: tuple[int, ...]
     padding: str = "zero"
     round_f32_to_tf32: bool = False
+    layout: Any = None
 
 
 Scalar: TypeAlias = bool | int | float
@@ -145,20 +147,23 @@ def to_triton(name: str, argument: object) -> object:
 
 
 def _descriptor(name: str, argument: TensorMap) -> object:
-    from triton.tools.tensor_descriptor import TensorDescriptor
+    extra: dict[str, object] = {"padding": argument.padding}
+    if argument.layout is None:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    else:
+        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    extra: Mapping[str, object] = {}
+        extra["layout"] = argument.layout
     if argument.round_f32_to_tf32:
         if "round_f32_to_tf32" not in TensorDescriptor.__dataclass_fields__:
             raise CaptureError(f"Argument {name!r}: this Triton has no round_f32_to_tf32; use 3.7.1 or later.")
-        extra = {"round_f32_to_tf32": True}
+        extra["round_f32_to_tf32"] = True
     try:
         return TensorDescriptor(
             PointerStandIn(argument.buffer),
             list(argument.shape),
             list(argument.strides),
             list(argument.block_shape),
-            argument.padding,
             **extra,
         )
     except (AssertionError, ValueError, TypeError) as error:

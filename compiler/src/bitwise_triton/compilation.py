@@ -241,7 +241,7 @@ def compile_all(
 def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
     """The compiled kernel, Triton's signature of it, and the bound values."""
     import triton
-    from triton.compiler.compiler import ASTSource, make_backend
+    from triton.compiler.compiler import make_backend
     from triton.runtime.jit import create_function_from_signature
 
     kernel = job.function
@@ -252,8 +252,19 @@ def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, obje
     # Triton has no public function from a specialisation to compile options.
     pack = kernel._pack_args
     options, signature, constants, attributes = pack(backend, settings, bound, specialization, extra)
-    source = ASTSource(kernel, signature, constants, attributes)
+    source = _source_class(kernel)(kernel, signature, constants, attributes)
     return triton.compile(source, target=job.target, options=options.__dict__), signature, bound
+
+
+def _source_class(kernel: Any) -> Any:
+    """The class of the compiler's input: functions of Gluon have one of their own."""
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource
+    from triton.compiler.compiler import ASTSource
+
+    return ASTSource
 
 
 def _launcher_options(kernel: Any, options: Mapping[str, Any]) -> dict[str, Any]:

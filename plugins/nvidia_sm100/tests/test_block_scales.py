@@ -331,7 +331,7 @@ REFUSED = [
     ("a transposed tile", f"{MX4.descriptor(0)};", f"{MX4.descriptor(0) | 1 << 16};", "transposed operand of e2m1"),
     ("256 rows", f"{MX4.descriptor(0)};", f"{MX4.descriptor(0) ^ 3 << 27};", "256 rows"),
     ("scales at another lane", f"[%r3+{A_SCALES}], [", f"[%r3+{A_SCALES + (16 << 16)}], [", "begin at lane 16"),
-    ("two blocks", "tcgen05.cp.cta_group::1", "tcgen05.cp.cta_group::2", "two blocks"),
+    ("two blocks", "tcgen05.cp.cta_group::1", "tcgen05.cp.cta_group::2", "has .cta_group::"),
     ("a shape without multicast", "32x128b.warpx4", "32x128b", "is not modelled"),
     ("decompression", "32x128b.warpx4", "32x128b.warpx4.b8x16.b4x16_p64", "is not modelled"),
     ("too few operands", f"[%r3+{B_SCALES}], %p4;", "%p4;", "operands that are not modelled"),

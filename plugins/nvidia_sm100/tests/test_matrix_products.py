@@ -371,13 +371,13 @@ def test_an_accumulator_is_accessed_after_its_product_is_complete(accesses: str)
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("mma.cta_group::1.kind::f16", "mma.cta_group::2.kind::f16", "two blocks"),
+        ("mma.cta_group::1.kind::f16", "mma.cta_group::2.kind::f16", "has .cta_group::"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::1X", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.ws.cta_group::1.kind::f16", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.sp.cta_group::1.kind::f16", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.collector::a::use", "is not modelled"),
         ("%r30, %p4;", "%r30, {%r1, %r1, %r1, %r1}, %p4;", "operands that are not modelled"),
-        ("arrive::one.b64 [%rd20]", "arrive::one.shared::cluster.multicast::cluster.b64 [%rd20], 1", "is not modelled"),
+        ("arrive::one.b64 [%rd20]", "arrive::one.shared::cluster.multicast::cluster.b32 [%rd20], 1", "is not modelled"),
         ("tcgen05.wait::ld.", "@%p2 tcgen05.shift.cta_group::1.down [%r3]; tcgen05.wait::ld.", "is not modelled"),
         ("tcgen05.wait::ld.", "tcgen05.cp.cta_group::1.4x256b [%r3], %rd30; tcgen05.wait::ld.", "is not modelled"),
     ],

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_nvidia_ptx.assembler import installed_assemblers
+from bitwise_nvidia_ptx.machine_code import parse_listing
 from tcgen05_kernels import Text, executed, reading
 
 SHAPES = {"32x32b": (32, 1), "16x64b": (16, 2), "16x128b": (16, 4), "16x256b": (16, 8), "16x32bx2": (16, 1)}
@@ -133,8 +138,8 @@ def test_a_store_and_a_load_return_what_was_stored() -> None:
     ("old", "new", "reason"),
     [
         ("tcgen05.wait::st.sync.aligned;", "", "before conflicting work on it is known to be complete"),
-        ("tcgen05.wait::ld.sync.aligned;", "", "may use before tcgen05.wait::ld"),
-        ("tcgen05.wait::ld.sync.aligned;", "@%p1 tcgen05.wait::ld.sync.aligned;", "may use before tcgen05.wait::ld"),
+        ("tcgen05.wait::ld.sync.aligned;", "", "before conflicting work on it is known to be complete"),
+        ("tcgen05.wait::ld.sync.aligned;", "@%p1 tcgen05.wait::ld.sync.aligned;", "before conflicting work on it"),
         ("ld.sync.aligned.32x32b.x8.b32 ", "ld.sync.aligned.32x32b.x16.b32 ", "needs 16 registers"),
         ("add.s32 %r7, %r3, %r6;", "mov.b32 %r7, %r3;", "outside of its quarter"),
         ("[%r7];", "[%r7+1048576];", "begins at lane 112"),
@@ -158,17 +163,38 @@ def test_what_is_undefined_is_unknown(old: str, new: str, reason: str) -> None:
 PAIRS = "cvt.u64.u32 %rd40, %r200; cvt.u64.u32 %rd41, %r201; shl.b64 %rd41, %rd41, 32; or.b64 %rd40, %rd40, %rd41;"
 
 
-def test_bits_may_be_moved_before_the_wait_and_nothing_else() -> None:
+def test_registers_that_are_read_before_the_wait_are_noted() -> None:
     wait, split = "tcgen05.wait::ld.sync.aligned;", "mov.b64 {%r210, %r211}, %rd40;"
     text = moved().whole()
     early = text.replace(wait, f"{PAIRS} {wait} {split}").replace("], %r200;", "], %r210;")
     assert reading(early).signature == reading(text).signature
-    for use in ("add.rn.f32 %r210, %r200, %r200;", "add.rn.f32x2 %rd40, %rd40, %rd40;", "mov.b32 %r200, 0;"):
-        found = reading(text.replace(wait, f"{PAIRS} {use} {wait}"))
-        assert found.signature is None
-        assert found.unknown is not None
-        assert "may use before tcgen05.wait::ld" in found.unknown
-    assert reading(text.replace(wait, f"{PAIRS} st.global.b64 [%rd2], %rd40; {wait}")).signature is None
+    assert not any("before tcgen05.wait::ld" in note for note in (*reading(early).notes, *reading(text).notes))
+    for use in ("add.rn.f32 %r210, %r200, %r200;", "add.rn.f32x2 %rd40, %rd40, %rd40;", "mov.b32 %r210, %r200;"):
+        found = reading(text.replace(wait, f"{PAIRS} {use} st.global.b32 [%rd2], %r210; {wait}"))
+        assert any("before tcgen05.wait::ld" in note for note in found.notes)
+    assert reading(text.replace(wait, f"{PAIRS} st.global.b64 [%rd2], %rd40; {wait}")).notes != reading(text).notes
+
+
+def test_the_assembler_waits_for_loaded_registers(tmp_path: Path) -> None:
+    """Bits 110 to 112 of an instruction number the scoreboard that it sets, bits 116 to 121 those that it waits for."""
+    tools = [each for name in ("ptxas-blackwell", "ptxas") for each in installed_assemblers(name) if each.disassembler]
+    if not tools:
+        pytest.skip("no ptxas with its disassembler is installed")
+    text, binary = tmp_path / "k.ptx", tmp_path / "k.cubin"
+    use = "add.rn.f32 %r210, %r200, %r201; st.global.b32 [%rd2], %r210;"
+    kernel = moved().whole().replace("tcgen05.wait::ld.sync.aligned;", use)
+    text.write_text(kernel.replace(".version 8.8", ".version 8.7"))
+    subprocess.run([tools[0].path, "--gpu-name=sm_100a", text, "-o", binary], check=True)
+    listing = [str(tools[0].disassembler), "-c", "-hex", "-plr", "-lrm", "narrow", binary]
+    shown = subprocess.run(listing, check=True, capture_output=True, text=True).stdout
+    code = parse_listing(shown)["k"].instructions
+    (place,) = (index for index, each in enumerate(code) if each.opcode == "LDTM")
+    loaded = code[place].writes
+    reader = next(index for index in range(place + 1, len(code)) if not loaded.isdisjoint(code[index].reads))
+    board = code[place].bits >> 110 & 7
+    assert loaded
+    assert board < 6
+    assert any(each.bits >> 116 >> board & 1 for each in code[place + 1 : reader + 1])
 
 
 def test_what_nothing_has_written_is_undefined() -> None:

@@ -124,7 +124,7 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
 def _argument(machine: Machine, argument: Argument, parameter: Parameter, index: int) -> Value:
     if argument.kind == "tensor_map":
         assert argument.tensor_map is not None
-        address = tensor_maps.PARAMETER_MAP_BASE + index * tensor_maps.TENSOR_MAP_BYTES
+        address = memory.PARAMETER_BASE + index * tensor_maps.TENSOR_MAP_BYTES
         machine.symbols[parameter.name] = address
         tensor_maps.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, machine.buffers)
         return literal(address, 64)

@@ -96,8 +96,8 @@ KINDS = {
 _UNDEFINED_BITS = {6, 23, 29}
 
 
-def instruction_shape(kind: str, descriptor: int) -> Shape:
-    """Return what the descriptor of an instruction of a kind states.
+def instruction_shape(kind: str, descriptor: int, of_pair: bool = False) -> Shape:
+    """Return what the descriptor of an instruction of a kind states; `of_pair`: it works on a pair of blocks.
 
     Its bits: 0-2 sparsity; 3 saturation; 4-5 result type; 7-9 and 10-12 types of A and B; 13 and 14 negations; 15 and
     16 transposes; 17-22 N / 8; 24-28 M / 16; 30-31 shift.  Raises Unsupported for what is not modelled.
@@ -125,7 +125,11 @@ def instruction_shape(kind: str, descriptor: int) -> Shape:
         raise Unsupported(f"a matrix instruction of {left} by {right} with {result} results is not modelled")
     m, n = number(24, 5) << 4, number(17, 6) << 3
     transposes = bool(number(15, 1)), bool(number(16, 1))
-    if m not in (64, 128) or not 8 <= n <= 256 or (m == 128 and n % 16) or (kind == "i8" and n > 32 and n % 16):
+    if of_pair:
+        exists = m in (128, 256) and 32 <= n <= 256 and n % 32 == 0
+    else:
+        exists = m in (64, 128) and 8 <= n <= 256 and not (m == 128 and n % 16) and not (kind == "i8" and n > 32 and n % 16)
+    if not exists:
         raise Unsupported(f"a matrix instruction of {m} rows by {n} columns is not modelled")
     if kind == "tf32" and any(transposes):
         raise Unsupported("a transposed operand of 32 bits is not modelled")

@@ -5,6 +5,8 @@ Source: PTX ISA 8.8, "tcgen05.mma" and "Block Scaling".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,14 +14,24 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
+from bitwise_core.execution.memory.cluster_memory import cluster_state
+from bitwise_core.execution.memory.cluster_races import BlockOfCluster
+from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
+from bitwise_nvidia_ptx.opcodes.issuing_thread import require_pairs
 from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values, tile_vectors
+from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
+    TileCells,
+    tile_addresses,
+    tile_cells,
+    tile_values,
+    tile_vectors,
+)
 from bitwise_nvidia_sm100.descriptors import SCALED_KINDS, Scales, Shape, element_places, tile_layout
 from bitwise_nvidia_sm100.tensor_memory import (
     LANES,
@@ -43,11 +55,24 @@ _BYTES = "bytes"
 
 
 class Product:
-    """One multiplication that a thread of some blocks issues."""
+    """One multiplication that a thread of some blocks issues.
 
-    def __init__(self, machine: Machine, thread: int, blocks: Array, arch: str, k: int, shape: Shape) -> None:
-        self.machine, self.thread, self.blocks, self.k, self.shape = machine, thread, blocks, k, shape
+    `of_pair`: a thread of the even block of a pair issues it.  Each block then holds half of the rows of A and of D,
+    and half of the columns of B, of which it takes all.
+    """
+
+    def __init__(
+        self, machine: Machine, thread: int, blocks: Array, arch: str, k: int, shape: Shape, of_pair: bool
+    ) -> None:
+        self.machine, self.thread, self.k, self.shape = machine, thread, k, shape
         self.memory: TensorMemory = tensor_memory(machine)
+        self.of_pair, self.issuers, self.blocks = of_pair, blocks, blocks
+        if of_pair:
+            require_pairs(machine)
+            if blocks[1::2].any():
+                raise Unsupported("the block of a pair with the odd rank issues a matrix instruction")
+            self.blocks = np.repeat(blocks[::2], 2)
+        self.own_rows = shape.m // 2 if of_pair else shape.m
         scales = shape.scales
         options = " satfinite" if shape.saturates else f" {scales.form} block{scales.block}" if scales else ""
         family = f"{FAMILY}.{scales.kind}" if scales else FAMILY
@@ -63,11 +88,22 @@ class Product:
     def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
         return AgentAccess((PIPELINE, self.thread), self.thread, writes, kind, after)
 
+    def _accesses(self, access: AgentAccess) -> Iterator[tuple[RaceDetector, AgentAccess]]:
+        """Yield the races of each block whose memories the multiplication accesses, with the access there."""
+        if not self.of_pair:
+            for races in self.machine.races.of_blocks(self.blocks):
+                yield races, access
+            return
+        _, detectors = cluster_state(self.machine)
+        for _, issuer in detectors.ranks_of(self.issuers):
+            for rank in (issuer.rank, issuer.rank + 1):
+                yield BlockOfCluster(issuer.detector, rank), replace(access, rank=issuer.rank)
+
     def rows(self, descriptor: int, scales: int = 0) -> OperandVectors:
         """Return the rows of A in shared memory; `scales` is the address of its scales, if it has any."""
         shape = self.shape
         if shape.scales is None:
-            return self._tile(descriptor, shape.m, shape.left, not shape.transposes_a)
+            return self._tile(descriptor, self.own_rows, shape.left, not shape.transposes_a)
         values = self._bytes(descriptor, shape.m, shape.left, not shape.transposes_a)
         return self._scaled(values, scales, shape.scales, shape.scales.left_byte)
 
@@ -75,25 +111,42 @@ class Product:
         """Return the columns of B; `scales` is the address of its scales, if it has any."""
         shape = self.shape
         if shape.scales is None:
+            if self.of_pair:
+                return self._columns_of_pair(descriptor)
             return self._tile(descriptor, shape.n, shape.right, not shape.transposes_b)
         values = self._bytes(descriptor, shape.n, shape.right, not shape.transposes_b)
         return self._scaled(values, scales, shape.scales, shape.scales.right_byte)
 
     def _tile(self, descriptor: int, rows: int, element: str, k_major: bool) -> OperandVectors:
-        machine, size = self.machine, ELEMENT_BITS[element] // 8
+        size, form = ELEMENT_BITS[element] // 8, FORMATS.get(element, element)
+        tile = self._tile_cells(descriptor, rows, size, k_major)
+        if self.of_pair:  # the other block may be inactive
+            return self.machine.domain.operand_vectors(tile_values(self.machine, tile), form)
+        return tile_vectors(self.machine, tile, form)
+
+    def _tile_cells(self, descriptor: int, rows: int, size: int, k_major: bool) -> TileCells:
         addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
-        tile = tile_cells(machine, addresses, size)
-        for races in machine.races.of_blocks(self.blocks):
-            races.agent_reads(tile.touched, self._access(writes=False, kind=OPERAND_READ))
-        return tile_vectors(machine, tile, FORMATS.get(element, element))
+        tile = tile_cells(self.machine, addresses, size)
+        for races, access in self._accesses(self._access(writes=False, kind=OPERAND_READ)):
+            races.agent_reads(tile.touched, access)
+        return tile
+
+    def _columns_of_pair(self, descriptor: int) -> OperandVectors:
+        """Return all columns of B in each block: those of the even block, and then those of the odd one."""
+        shape, machine = self.shape, self.machine
+        size = ELEMENT_BITS[shape.right] // 8
+        tile = self._tile_cells(descriptor, shape.n // 2, size, not shape.transposes_b)
+        half = machine.domain.operand_vectors(tile_values(machine, tile), FORMATS.get(shape.right, shape.right))
+        even = np.arange(machine.blocks) // 2 * 2
+        return half.of_blocks(even).concatenated([half.of_blocks(even + 1)])
 
     def _bytes(self, descriptor: int, rows: int, element: str, k_major: bool) -> SymbolicVector:
         """Return the bytes of packed elements of each row, words of shape (2, blocks, rows, bytes)."""
         padded = self.shape.scales is not None and self.shape.scales.kind == "mxf8f6f4"
         addresses = element_places(tile_layout(descriptor), rows, element, self.k, k_major, padded)
         tile = tile_cells(self.machine, addresses, 1)
-        for races in self.machine.races.of_blocks(self.blocks):
-            races.agent_reads(tile.touched, self._access(writes=False, kind=OPERAND_READ))
+        for races, access in self._accesses(self._access(writes=False, kind=OPERAND_READ)):
+            races.agent_reads(tile.touched, access)
         return tile_values(self.machine, tile)
 
     def _scaled(self, elements: SymbolicVector, address: int, scales: Scales, byte: int) -> OperandVectors:
@@ -115,14 +168,16 @@ class Product:
     def _lanes(self, address: int) -> Array:
         """Return the lanes of the rows of A or D at an address: those of 64 rows are half of each quarter."""
         first = address >> 16
-        if first not in ((0,) if self.shape.m == LANES else (0, 16)):
+        if first not in ((0,) if self.of_pair or self.shape.m == LANES else (0, 16)):
             raise Unsupported(f"a matrix of {self.shape.m} rows begins at lane {first} of tensor memory")
-        return first + row_lanes(self.shape.m)
+        return first + row_lanes(LANES if self.of_pair else self.shape.m)
 
     def of_tensor_memory(self, accumulator: int, address: int, scales: int = 0) -> OperandVectors:
         """Return the rows of A in tensor memory, whose elements are packed along k; `scales` as for `rows`."""
         if self.shape.scales is not None and self.shape.left not in ELEMENT_BITS:
             raise Unsupported(f"an operand of {self.shape.left} in tensor memory is not modelled")
+        if self.of_pair and self.own_rows != LANES:
+            raise Unsupported(f"an operand of {self.shape.m} rows in the tensor memory of a pair of blocks is not modelled")
         bits = ELEMENT_BITS[self.shape.left]
         if accumulator >> 16 != address >> 16:
             raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
@@ -145,24 +200,37 @@ class Product:
     def _record(self, lanes: Array, columns: Array, access: AgentAccess) -> None:
         self.memory.require_allocated(columns, self.blocks)
         cells = race_cells(lanes[:, None], columns[None])
-        for races in self.machine.races.of_blocks(self.blocks):
-            races.agent_accesses(NAME, cells, access)
+        for races, own in self._accesses(access):
+            races.agent_accesses(NAME, cells, own)
 
     def accumulate(self, address: int, left: OperandVectors, right: OperandVectors, adds: bool) -> None:
         """Compute D at an address: it is the sum of products, and of its old content if the product `adds`."""
         shape, memory, lanes = self.shape, self.memory, self._lanes(address)
-        columns = (address & 0xFFFF) + np.arange(shape.n)
+        row, column = self._elements()
+        columns = (address & 0xFFFF) + np.arange(len(column))
         kind = _accumulation(address, shape)
         self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind, COPY})))
         bits = 16 if shape.result == "f16" else 32
         before = [extract(memory.column(number), 0, bits) for number in columns.tolist()]
         whole = stacked(before)
         old = _of_lanes(whole, lanes) if adds else _zero(bits)
-        row, column = np.arange(shape.m)[None], np.arange(shape.n)[:, None]
         new = self.machine.domain.mma_step(self.step, old, left.take(row), right.take(column))
         for index, each in unstacked(_replaced(whole, new, lanes, self.blocks)).items():
             content = each if bits == 32 else concat([each, poison(16)])
             memory.columns[int(columns[index])] = content
+
+
+    def _elements(self) -> tuple[Array, Array]:
+        """Return the own rows and the columns of D that the columns and lanes of tensor memory hold.
+
+        They have the shapes (1, lanes) and (columns, 1 or lanes).  With 64 own rows of a pair of blocks, the second half
+        of the lanes holds the second half of the columns of D ("Data path layout B" of the PTX ISA).
+        """
+        n = self.shape.n
+        if self.own_rows == LANES or not self.of_pair:
+            return np.arange(self.own_rows)[None], np.arange(n)[:, None]
+        half, row = np.divmod(np.arange(LANES), self.own_rows)
+        return row[None], np.arange(n // 2)[:, None] + half[None] * (n // 2)
 
 
 def _accumulation(address: int, shape: Shape) -> int:

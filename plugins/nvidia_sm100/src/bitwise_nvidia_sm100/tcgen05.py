@@ -21,16 +21,25 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTIN
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
+from bitwise_core.execution.memory.cluster_memory import cluster_state, use_in_cluster
+from bitwise_core.execution.memory.cluster_races import BlockOfCluster
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
+from bitwise_nvidia_ptx.opcodes.issuing_thread import (
+    active_lane_count,
+    blocks_of_mask,
+    for_each_place,
+    issuers_and_receivers,
+    require_pairs,
+    uniform_offset,
+)
 from bitwise_nvidia_ptx.opcodes.matrix_sync import registers_in
-from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, initialised_mbarrier, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
 from bitwise_nvidia_sm100.descriptors import KINDS, SCALED_KINDS, instruction_shape, scale_vector, scaled_shape
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
-from bitwise_nvidia_sm100.pending_loads import early_use
+from bitwise_nvidia_sm100.pending_loads import is_after_loads
 from bitwise_nvidia_sm100.products import Product
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
@@ -53,54 +62,83 @@ TABLE = OpcodeTable()
 
 def tensor_info(instruction: Instruction) -> InstructionInfo:
     """Return what tcgen05 reads and writes: only loads write registers."""
-    verb = instruction.opcode.split(".")[1] if "." in instruction.opcode else ""
+    parts = instruction.opcode.split(".")
+    verb = parts[1] if len(parts) > 1 else ""
     if verb == "ld":
         return DESTINATION_FIRST.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
     if verb in ("fence", "wait", "relinquish_alloc_permit"):
         return NO_DESTINATION.info(instruction, Effect.CROSS_LANE)
-    return NO_DESTINATION.info(instruction, Effect.LOAD | Effect.STORE | Effect.CROSS_LANE)
+    found = Effect.LOAD | Effect.STORE | Effect.CROSS_LANE
+    if not {"cta_group::2", "multicast::cluster"}.isdisjoint(parts):
+        found |= Effect.CLUSTER
+    return NO_DESTINATION.info(instruction, found)
 
 
 @TABLE.opcode("tcgen05", operands=tensor_info)
 def tensor_core(instruction: Instruction, context: Context) -> Step:
-    """tcgen05.{alloc,dealloc,relinquish_alloc_permit,ld,st,wait,fence,cp,mma,commit} of one block."""
+    """tcgen05.{alloc,dealloc,relinquish_alloc_permit,ld,st,wait,fence,cp,mma,commit} of a block or a pair of blocks."""
     parts = instruction.opcode.split(".")[1:]
-    if any(each.startswith("cta_group::") and each != "cta_group::1" for each in parts):
-        raise UnknownInstruction(instruction, "works on the tensor memory of two blocks, which is not modelled")
     if parts in (["fence::before_thread_sync"], ["fence::after_thread_sync"]):
         return _no_operation
     if parts in (["wait::ld", "sync", "aligned"], ["wait::st", "sync", "aligned"]):
         return _wait(LOADS if parts[0] == "wait::ld" else STORES)
-    if parts[:4] == ["alloc", "cta_group::1", "sync", "aligned"] and parts[4:] in (["shared::cta", "b32"], ["b32"]):
-        return _allocate(instruction)
-    if parts == ["dealloc", "cta_group::1", "sync", "aligned", "b32"]:
-        return _release(instruction)
-    if parts == ["relinquish_alloc_permit", "cta_group::1", "sync", "aligned"]:
-        return _give_up_permit
     if parts[:3] in (["ld", "sync", "aligned"], ["st", "sync", "aligned"]) and parts[-1] == "b32":
         return _move(instruction, context, parts[0] == "ld", parts[3:-1])
-    if parts[:3] == ["commit", "cta_group::1", "mbarrier::arrive::one"] and parts[3:] in (
-        ["b64"],
-        ["shared::cluster", "b64"],
-    ):
-        return _commit(instruction)
-    if parts[:2] == ["cp", "cta_group::1"]:
-        return copy_step(instruction, parts[2:])
-    if parts[:2] == ["mma", "cta_group::1"] and len(parts) > 2:
-        found = _multiplication(instruction, context, parts[2].removeprefix("kind::"), parts[3:])
+    if len(parts) > 1 and parts[1] in ("cta_group::1", "cta_group::2"):
+        _check_one_group(instruction, context)
+        found = _of_group(instruction, context, parts[0], parts[2:], parts[1] == "cta_group::2")
         if found is not None:
             return found
     raise UnknownInstruction(instruction)
 
 
-def _multiplication(instruction: Instruction, context: Context, kind: str, modifiers: Sequence[str]) -> Step | None:
+def _check_one_group(instruction: Instruction, context: Context) -> None:
+    """Raise UnknownInstruction for a kernel whose instructions have different .cta_group qualifiers."""
+    groups = ["cta_group::1", "cta_group::2"]
+    own = next(each for each in groups if each in instruction.opcode.split("."))
+    groups.remove(own)
+    for each in context.kernel.instructions:
+        if each.opcode.startswith("tcgen05.") and groups[0] in each.opcode.split("."):
+            raise UnknownInstruction(instruction, f"has .{own}, and the instruction of line {each.line} .{groups[0]}")
+
+
+def _of_group(
+    instruction: Instruction, context: Context, verb: str, rest: Sequence[str], of_pair: bool
+) -> Step | None:
+    """Return the step of an instruction with a .cta_group, None for modifiers that are not modelled.
+
+    `rest` are the modifiers after it.  `of_pair`: .cta_group::2, which works on the tensor memory of two blocks.
+    """
+    if verb == "alloc" and rest in (["sync", "aligned", "shared::cta", "b32"], ["sync", "aligned", "b32"]):
+        return _allocate(instruction, of_pair)
+    if verb == "dealloc" and rest == ["sync", "aligned", "b32"]:
+        return _release(instruction, of_pair)
+    if verb == "relinquish_alloc_permit" and rest == ["sync", "aligned"]:
+        return _give_up_permit
+    if verb == "commit" and rest[:1] == ["mbarrier::arrive::one"]:
+        if rest[1:] in (["b64"], ["shared::cluster", "b64"]):
+            return _commit(instruction)
+        if rest[1:] in (["multicast::cluster", "b64"], ["shared::cluster", "multicast::cluster", "b64"]):
+            return _commit_to_blocks(instruction)
+    if verb == "cp" and not of_pair:
+        return copy_step(instruction, rest)
+    if verb == "mma" and rest:
+        return _multiplication(instruction, context, rest[0].removeprefix("kind::"), rest[1:], of_pair)
+    return None
+
+
+def _multiplication(
+    instruction: Instruction, context: Context, kind: str, modifiers: Sequence[str], of_pair: bool
+) -> Step | None:
     """Return the step of tcgen05.mma of a kind, None for modifiers that are not modelled."""
     rest = [each for each in modifiers if each not in ("collector::a::discard", "collector::a::fill")]
     if kind in KINDS and not rest:
-        return _multiply(instruction, context, kind)
+        return _multiply(instruction, context, kind, 0, of_pair)
+    if kind in SCALED_KINDS and of_pair:
+        raise UnknownInstruction(instruction, "multiplies with block scales in a pair of blocks, which is not modelled")
     if kind in SCALED_KINDS and rest[:1] == ["block_scale"] and len(rest) < 3:
         vector = scale_vector(kind, "".join(rest[1:]))
-        return None if vector is None else _multiply(instruction, context, kind, vector)
+        return None if vector is None else _multiply(instruction, context, kind, vector, of_pair)
     return None
 
 
@@ -142,7 +180,14 @@ def _wait(agent: int) -> Step:
     return step
 
 
-def _allocate(instruction: Instruction) -> Step:
+def _require_both(machine: Machine, rows: Array) -> None:
+    """Raise Unsupported unless the blocks of each pair execute an instruction together."""
+    require_pairs(machine)
+    if (rows[::2] != rows[1::2]).any():
+        raise Unsupported("one block of a pair allocates or releases tensor memory without the other")
+
+
+def _allocate(instruction: Instruction, of_pair: bool) -> Step:
     target, count = instruction.operands
 
     def step(machine: Machine) -> None:
@@ -151,7 +196,11 @@ def _allocate(instruction: Instruction) -> Step:
         for rows, threads, _ in _warps(machine):
             if len(_warp_threads(machine, threads)) != 1:
                 raise Unsupported("several warps of a block allocate tensor memory at once")
+            if of_pair:
+                _require_both(machine, rows)
             first = memory.allocate(number, rows)
+            if of_pair and (first[::2] != first[1::2]).any():
+                raise Unsupported("the blocks of a pair allocate different columns of their tensor memories")
             address = machine.known(address_of(machine, target))
             if address is None:
                 raise DataDependent("the address of tensor memory is stored at a computed address")
@@ -172,7 +221,7 @@ def _count_of(machine: Machine, operand: Operand) -> int:
     return int(number.flat[0])
 
 
-def _release(instruction: Instruction) -> Step:
+def _release(instruction: Instruction, of_pair: bool) -> Step:
     place, count = instruction.operands
 
     def step(machine: Machine) -> None:
@@ -181,6 +230,8 @@ def _release(instruction: Instruction) -> Step:
             warps = _warp_threads(machine, threads)
             if len(warps) != 1:
                 raise Unsupported("several warps of a block release tensor memory at once")
+            if of_pair:
+                _require_both(machine, rows)
             first, agent = int(addresses[warps[0]]), (ALLOCATION, warps[0])
             memory.release(first, number, rows)
             cells = race_cells(np.arange(LANES)[:, None], np.arange(first, first + number)[None])
@@ -213,12 +264,8 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
     registers, line = registers_in(operands[0]), instruction.line
     if len(registers) != places[0].shape[1]:
         raise UnknownInstruction(instruction, f"needs {places[0].shape[1]} registers")
-    early = early_use(instruction, context.kernel, context.arch.opcodes) if loads else None
-    if early is not None:
-        raise UnknownInstruction(
-            instruction, f"writes registers that line {early} may use before tcgen05.wait::ld has waited for them"
-        )
     agent = LOADS if loads else STORES
+    after_loads = not loads and is_after_loads(instruction, context.kernel, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
         memory = tensor_memory(machine)
@@ -239,6 +286,9 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
                     for each in before
                 )
                 before += [] if loads else [own]
+                if after_loads:
+                    for races in machine.races.of_blocks(rows):
+                        races.wait_for_agent((LOADS, thread), thread)
                 access = AgentAccess((agent, thread), thread, writes=not loads, repeats=repeats)
                 for races in machine.races.of_blocks(rows):
                     races.agent_accesses(NAME, cells, access)
@@ -298,10 +348,44 @@ def _commit(instruction: Instruction) -> Step:
     return step
 
 
-def _multiply(instruction: Instruction, context: Context, kind: str, vector: int = 0) -> Step:
+def _commit_to_blocks(instruction: Instruction) -> Step:
+    """tcgen05.commit to the memory barriers at one offset of the blocks of a cluster that a mask of ranks gives."""
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction)
+    target, ranks = instruction.operands
+
+    def commit(machine: Machine) -> None:
+        thread = issuing_thread(machine, "tcgen05.commit")
+        address = uniform_offset(machine, target, "an mbarrier")
+        masks, (_, detectors) = blocks_of_mask(machine, ranks), cluster_state(machine)
+        agent, outer, active = (PIPELINE, thread), machine.mask, machine.active()
+        where = issuers_and_receivers(machine, masks, machine.active_blocks(), "tcgen05.commit")
+        for issuer, receiver, rows in where:
+            machine.mask = active & rows[:, None]
+            try:
+                use_in_cluster(machine, address, receiver, 8, "uses an mbarrier in")
+            finally:
+                machine.mask = outer
+            receiving = np.roll(rows, receiver - issuer)
+            barrier = initialised_mbarrier(machine, address, receiving)
+            for _, block in detectors.ranks_of(rows):
+                if receiver == issuer:
+                    block.agent_arrives(agent, thread, address)
+                else:
+                    other = BlockOfCluster(block.detector, receiver)
+                    other.agent_arrives_from_cluster(agent, thread, issuer, address)
+            count_arrivals(machine, barrier, receiving.astype(np.int64), 1, (True, False), instruction.line)
+
+    def step(machine: Machine) -> None:
+        for_each_place(machine, (target,), lambda: commit(machine))
+
+    return step
+
+
+def _multiply(instruction: Instruction, context: Context, kind: str, vector: int, of_pair: bool) -> Step:
     """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}, enable-input-d: D = A B, plus D if it is enabled.
 
-    `vector` is the number of block scales of a row, 0 for none.
+    `vector` is the number of block scales of a row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
     """
     operands = instruction.operands
     if len(operands) != (7 if vector else 5) or isinstance(operands[4], Vector):
@@ -331,9 +415,9 @@ def _multiply(instruction: Instruction, context: Context, kind: str, vector: int
         for numbers, here in numbers_of_blocks(machine, (*found, predicate)):
             accumulator, left, right, descriptor, *places, adds = numbers
             of_a, of_b = places or (0, 0)
-            shape = scaled_shape(kind, vector, descriptor) if vector else instruction_shape(kind, descriptor)
+            shape = scaled_shape(kind, vector, descriptor) if vector else instruction_shape(kind, descriptor, of_pair)
             k = SCALED_KINDS[kind].k if vector else KINDS[kind].k
-            product = Product(machine, thread, here, context.arch.name, k, shape)
+            product = Product(machine, thread, here, context.arch.name, k, shape, of_pair)
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
             product.accumulate(accumulator, rows, product.columns(right, of_b), bool(adds))
 

@@ -20,7 +20,8 @@ class AgentAccess:
 
     `agent` identifies the agent, and `thread` issues its work.  `kind` numbers the kind of work.  `after` are the kinds
     of work of the same agent after which this work is executed in any case, as in a pipeline.  `repeats`: the work
-    writes exactly what the last write of these cells writes.
+    writes exactly what the last write of these cells writes.  `rank`: the agent and the thread belong to the block of
+    this rank in the cluster, None for the block whose cells are accessed.
     """
 
     agent: tuple[int, ...]
@@ -29,6 +30,7 @@ class AgentAccess:
     kind: int = 0
     after: frozenset[int] = frozenset()
     repeats: bool = False
+    rank: int | None = None
 
 
 @dataclass(slots=True)

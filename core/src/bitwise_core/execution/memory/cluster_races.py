@@ -17,7 +17,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.race_detector import PENDING, History, RaceDetector, RaceDetectors
+from bitwise_core.execution.memory.race_detector import NO_BARRIER_SUFFICES, PENDING, History, RaceDetector, RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_HISTORIES = 64
@@ -39,8 +39,20 @@ class ClusterDetector(RaceDetector):
         """The time of each warp's last access to the shared memory of another block, by the rank of that block."""
         self.reached_at: Array = np.zeros((size, self.warps), dtype=np.int64)
         """The lines of these accesses."""
+        self.reached_by_agents: dict[tuple[int, int], int] = {}
+        """The time of the last read of another block's shared memory, by the number of the agent and that rank."""
+        self.initialised: dict[int, tuple[tuple[Array, Array, Array], ...]] = {}
+        """What a warp publishes at its next arrival at the cluster's barrier: cells, with their writers and times."""
         self.relaxed: set[int] = set()
         """The phases of the cluster's barrier at which a warp arrived without publishing its accesses."""
+
+    def copy(self) -> RaceDetector:
+        """See `RaceDetector.copy`."""
+        found = super().copy()
+        assert isinstance(found, ClusterDetector)
+        found.reached_by_agents, found.relaxed = dict(self.reached_by_agents), set(self.relaxed)
+        found.initialised = dict(self.initialised)
+        return found
 
     def warps_of(self, rank: int) -> slice:
         """Return the warps of a block."""
@@ -58,6 +70,17 @@ class ClusterDetector(RaceDetector):
                     self.reached[rank, warp] = self.clock[warp, warp]
                     self.reached_at[rank, warp] = line
 
+    def reach_by_agent(self, access: AgentAccess, rank: int) -> None:
+        """An agent accesses the shared memory of the block of a rank, which must not end before.
+
+        Raises Unsupported if that block may not have started.
+        """
+        warp = access.thread // self.warp
+        if warp // self.block_warps != rank:
+            self.check_started(warp, rank)
+            agent = self._agent(*access.agent)
+            self.reached_by_agents[agent, rank] = int(self.clock[agent, agent])
+
     def check_started(self, warp: int, rank: int) -> None:
         """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
         if not self.started[warp] and not (self.clock[warp, self.warps_of(rank)] > 0).any():
@@ -72,6 +95,35 @@ class ClusterDetector(RaceDetector):
             self.arrive(-1 - phase, warps)
         else:
             self.relaxed.add(phase)
+            for warp in warps.tolist():
+                for accesses in self.initialised.pop(warp, ()):
+                    self._publish_initialisations(phase, warp, accesses)
+
+    def fence_initialisations(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector.fence_initialisations`; `threads` are their numbers."""
+        self._require(cells)
+        self._record_deferred()
+        for thread in threads.tolist():
+            mine = cells[(self.writer[cells] == thread) & (self.written[cells] != PENDING)]
+            warp = thread // self.warp
+            accesses = mine, self.writer[mine], self.written[mine]
+            self.initialised[warp] = (*self.initialised.get(warp, ()), accesses)
+
+    def _publish_initialisations(self, phase: int, warp: int, accesses: tuple[Array, Array, Array]) -> None:
+        """The writes with these cells, writers and times become visible to the threads that wait for the phase.
+
+        They become those of an agent, whose clock holds nothing else that the warp has done.
+        """
+        cells, writer, written = accesses
+        cells = cells[(self.writer[cells] == writer) & (self.written[cells] == written)]
+        agent = self._agent(-1, warp)
+        self.clock[agent, agent] += 1
+        self.writer[cells], self.written[cells] = agent * self.warp, self.clock[agent, agent]
+        self.write_round[cells] = NO_BARRIER_SUFFICES
+        published = np.zeros_like(self.clock[agent])
+        published[agent] = self.clock[agent, agent]
+        before = self.arrived_at.get(-1 - phase)
+        self.arrived_at[-1 - phase] = published if before is None else np.maximum(before, published)
 
     def wait_for_cluster(self, phase: int, warps: Array) -> None:
         """These warps have waited for a phase of the cluster's barrier at which all its threads have arrived."""
@@ -101,6 +153,12 @@ class ClusterDetector(RaceDetector):
                     "a block may end before another block of its cluster accesses its shared memory: no barrier of the "
                     "cluster comes after the access",
                     int(self.reached_at[rank][late][0]),
+                )
+        for (agent, rank), time in self.reached_by_agents.items():
+            if time > self.clock[self.warps_of(rank), agent].max():
+                raise Unsupported(
+                    "a block may end before asynchronous work of another block of its cluster reads its shared memory: "
+                    "no thread of the block waits for that work"
                 )
 
 
@@ -180,6 +238,10 @@ class BlockOfCluster(RaceDetector):
             own = np.arange(before.size) % detector.size == self.rank
             detector.generic = np.where(own, detector.generic, before)
 
+    def fence_initialisations(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector.fence_initialisations`."""
+        self.detector.fence_initialisations(self._cells(cells), self._actors(threads))
+
     def finished(self, cells: Array, actor: Array) -> None:
         """See `RaceDetector.finished`."""
         self.detector.finished(self._cells(cells), self._actors(actor))
@@ -198,7 +260,9 @@ class BlockOfCluster(RaceDetector):
         self.detector.finished_reads(self._cells(cells), self._thread(actor))
 
     def _access(self, access: AgentAccess) -> AgentAccess:
-        return replace(access, agent=self._agent_of_block(access.agent), thread=self._thread(access.thread))
+        """Return an access with the agent and the thread as the cluster's detector numbers them."""
+        issuer = self if access.rank is None else BlockOfCluster(self.detector, access.rank)
+        return replace(access, agent=issuer._agent_of_block(access.agent), thread=issuer._thread(access.thread))
 
     def _agent_of_block(self, agent: tuple[int, ...]) -> tuple[int, ...]:
         return *agent, self.rank
@@ -208,7 +272,9 @@ class BlockOfCluster(RaceDetector):
 
     def agent_reads(self, cells: Array, access: AgentAccess) -> None:
         """See `RaceDetector.agent_reads`."""
-        self.detector.agent_reads(self._cells(cells), self._access(access))
+        of_cluster = self._access(access)
+        self.detector.reach_by_agent(of_cluster, self.rank)
+        self.detector.agent_reads(self._cells(cells), of_cluster)
 
     def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
         """See `RaceDetector.agent_accesses`: each block has a memory of its own."""
@@ -218,6 +284,22 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.agent_arrives`."""
         for key in self._keys(barrier):
             self.detector.agent_arrives(self._agent_of_block(agent), self._thread(thread), key)
+
+    def agent_arrives_from_cluster(self, agent: tuple[int, ...], thread: int, rank: int, barrier: int) -> None:
+        """All work of an agent of the block of that rank arrives at a memory barrier of this block once it is complete.
+
+        Threads that wait for the barrier see this work.  Those that wait for what the cluster publishes also see what
+        `thread`, of the block of that rank, has seen and published.
+        """
+        issuer = BlockOfCluster(self.detector, rank)
+        of_cluster, own = self._keys(barrier)
+        self.detector.agent_arrives(issuer._agent_of_block(agent), issuer._thread(thread), of_cluster)
+        self.detector.agent_completes(issuer._agent_of_block(agent), own)
+
+    def copied_from_cluster(self, cells: Array, barrier: int, rank: int) -> None:
+        """A copy to these cells has completed at a memory barrier of the block of that rank.  See `arrived`."""
+        keys = BlockOfCluster(self.detector, rank)._keys(barrier)
+        self.detector.arrived(self._cells(cells), *keys, engine=self.rank)
 
     def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
         """See `RaceDetector.wait_for_agent`."""

@@ -29,7 +29,7 @@ SEVERAL = np.int32(-2)
 PENDING = np.int32(2**31 - 1)
 """The time of an asynchronous access that has not been waited for."""
 
-_NO_BARRIER_SUFFICES = 2**62
+NO_BARRIER_SUFFICES = 2**62
 """The round of an access that a barrier of all warps does not order: it is asynchronous."""
 
 
@@ -309,6 +309,10 @@ class RaceDetector:
         ordered = self._ordered(actor, self.reader.take(cells), self.read.take(cells), self.read_step.take(cells))
         ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
         after = self._ordered(actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells))
+        for agent, times in self.reads_by_agent.items():
+            # What is ordered after a read is ordered after the write before the read.
+            late = times.take(cells)
+            after |= (late > 0) & (late <= self.clock[:, agent].take(self.warp_of.take(actor)))
         if self.writers:
             after &= self._after_other_writers(cells, actor)
         return ~ordered, ~(after & self._after_updates(cells, actor, operation))
@@ -449,6 +453,12 @@ class RaceDetector:
                 return False
         return True
 
+    def fence_initialisations(self, cells: Array, threads: Array) -> None:
+        """These threads publish their initialisations of memory barriers in these cells at a barrier of the cluster.
+
+        It has no effect on blocks without access to the shared memory of others.
+        """
+
     def finished(self, cells: Array, actor: Array) -> None:
         """The pending writes of `actor` threads to these cells are complete and visible to them."""
         self._require(cells)
@@ -465,9 +475,10 @@ class RaceDetector:
         agent = self._agent(engine, *barriers)
         self.clock[agent, agent] += 1
         self.read[cells] = 0
+        self._forget_agent_reads(cells)
         self.writer[cells] = agent * self.warp
         self.written[cells] = self.clock[agent, agent]
-        self.write_round[cells] = _NO_BARRIER_SUFFICES
+        self.write_round[cells] = NO_BARRIER_SUFFICES
         self.generic[cells] = False
         for barrier in barriers:
             self._publish(barrier, self.clock[agent].copy())
@@ -489,11 +500,17 @@ class RaceDetector:
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = self.warp_of.take(actor)
+        self._forget_agent_reads(cells)
         self.writer[cells] = actor
         self.updated[cells] = False
         self.written[cells] = PENDING if pending else self.clock.diagonal().take(warp)
         self.written_step[cells] = self.lockstep.take(warp)
-        self.write_round[cells] = _NO_BARRIER_SUFFICES if pending else self.round
+        self.write_round[cells] = NO_BARRIER_SUFFICES if pending else self.round
+
+    def _forget_agent_reads(self, cells: Array) -> None:
+        """A write of these cells that is ordered after the reads of agents replaces them."""
+        for times in self.reads_by_agent.values():
+            times[cells] = 0
 
     def pending_reads(self, cells: Array, actor: int) -> None:
         """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`.
@@ -505,7 +522,7 @@ class RaceDetector:
         self.read_by_agents = True
         self.reader[cells] = actor
         self.read[cells] = PENDING
-        self.read_round[cells] = _NO_BARRIER_SUFFICES
+        self.read_round[cells] = NO_BARRIER_SUFFICES
         self.reads_by_warp[actor // self.warp, cells] = PENDING
 
     def _check_asynchronous_read(self, cells: Array, actor: int) -> None:
@@ -538,7 +555,7 @@ class RaceDetector:
         if agent not in self.reads_by_agent:
             self.reads_by_agent[agent] = np.zeros(self.writer.size, dtype=np.int32)
         self.reads_by_agent[agent][cells] = self.clock[agent, agent]
-        self.read_round[cells] = _NO_BARRIER_SUFFICES
+        self.read_round[cells] = NO_BARRIER_SUFFICES
 
     def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
         """An agent accesses these cells of a memory that only agents access.  Raises Race."""
@@ -553,9 +570,19 @@ class RaceDetector:
 
         Threads that wait for the barrier also see what the thread has seen, and what it has published itself.
         """
-        number, warp = self._agent(*agent), thread // self.warp
+        self._agent(*agent)
+        warp = thread // self.warp
         published = self.clock[warp].copy()
         published[warp] -= 1
+        self._agent_publishes(agent, published, barrier)
+
+    def agent_completes(self, agent: tuple[int, ...], barrier: int) -> None:
+        """As `agent_arrives`, but threads that wait for the barrier see the work of the agent only."""
+        self._agent(*agent)
+        self._agent_publishes(agent, np.zeros_like(self.clock[0]), barrier)
+
+    def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:
+        number = self._agent(*agent)
         published[number] = self.clock[number, number]
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
@@ -669,7 +696,7 @@ class RaceDetector:
         self.read_step[where] = np.where(still, self.lockstep[warp], self.read_step[where])
         self.reads_by_warp[warp, where] = np.where(mine == PENDING, self.clock[warp, warp], mine)
         pending = (self.reads_by_warp[:, where] == PENDING).any(axis=0) | (self.read[where] == PENDING)
-        self.read_round[where] = np.where(pending, _NO_BARRIER_SUFFICES, self.round)
+        self.read_round[where] = np.where(pending, NO_BARRIER_SUFFICES, self.round)
 
 
 def _grown(values: Array, cells: int, fill: int) -> Array:

@@ -54,7 +54,7 @@ def pending_copies(machine: Machine) -> PendingCopies:
 
 def _effects(instruction: Instruction) -> Effect:
     copies = Effect.LOAD | Effect.STORE
-    if "multicast::cluster" in instruction.opcode.split("."):
+    if not {"multicast::cluster", "cta_group::2"}.isdisjoint(instruction.opcode.split(".")):
         copies |= Effect.CLUSTER
     return copies | Effect.ASYNCHRONOUS if instruction.opcode.startswith("cp.async") else copies
 

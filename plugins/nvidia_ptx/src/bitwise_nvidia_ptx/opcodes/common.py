@@ -28,7 +28,9 @@ PACKED_INTEGERS = {"u16x2": ("u16", 2), "s16x2": ("s16", 2)}
 """Packed integer types, which add, min and max support."""
 
 
-_FLOATS = frozenset({"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2"})
+_FLOATS = frozenset(
+    {"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2"}
+)
 
 
 def integer_unless_float(instruction: Instruction) -> Effect:

@@ -29,6 +29,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     type_bits,
 )
 from bitwise_nvidia_ptx.opcodes.memory import extend, register_bits
+from bitwise_nvidia_ptx.opcodes.narrow_floats import narrow_conversion
 
 TABLE = OpcodeTable()
 
@@ -44,6 +45,9 @@ def convert(instruction: Instruction, context: Context) -> Step:
     _, *modifiers, to, source = parts_of(instruction, 3)
     if modifiers and modifiers[0] == "pack":
         return _pack(instruction, modifiers, to, source)
+    narrow = narrow_conversion(instruction, modifiers, to, source)
+    if narrow is not None:
+        return narrow
     check_modifiers(instruction, modifiers, set(_TO_FLOAT) | _TO_INTEGER | _OPTIONS)
     _check_types(instruction, modifiers, to, source)
     rounding = next((each for each in modifiers if each in _TO_FLOAT or each in _TO_INTEGER), None)

@@ -31,6 +31,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     parts_of,
 )
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
+from bitwise_nvidia_ptx.opcodes.conversion import float_conversion
 
 TABLE = OpcodeTable(CONVERSIONS)
 
@@ -102,9 +103,36 @@ def _check_type(instruction: Instruction, modifiers: Sequence[str], kind: str) -
         raise UnknownInstruction(instruction, f"has the modifier .{wrong[0]}, which {element} numbers do not have")
 
 
+def _of_mixed_types(instruction: Instruction, root: str, modifiers: Sequence[str], source: str) -> Step | None:
+    """Return the step of add, sub or fma of f32 with f16 or bf16 operands, None for one with one type.
+
+    {add,sub}{.rnd}{.sat}.f32.{f16,bf16} d, a, c and fma.rnd{.sat}.f32.{f16,bf16} d, a, b, c: all operands but c have the
+    shorter type, and are widened, which is exact (PTX ISA 8.6, "Mixed Precision Floating Point Instructions").
+    """
+    if root not in ("add", "sub", "fma") or "f32" not in modifiers or source not in ("f16", "bf16"):
+        return None
+    rest = [each for each in modifiers if each != "f32"]
+    check_modifiers(instruction, rest, ROUNDINGS | {"sat"})
+    if list(modifiers[-1:]) != ["f32"] or (root == "fma" and ROUNDINGS.isdisjoint(rest)):
+        raise UnknownInstruction(instruction)
+    rounding = next((_ROUNDING_NAMES[each] for each in rest if each in ROUNDINGS), "rn")
+    meaning = named(instruction, f"{root}.{rounding}{_suffix(rest)}.fp32")
+    widening = named(instruction, f"convert.fp32.{FORMATS[source]}")
+    destination, *operands, last = operands_of(instruction, 4 if root == "fma" else 3)
+
+    def step(machine: Machine) -> None:
+        wide = [float_conversion(machine, widening, machine.read_bits(each, 16)) for each in operands]
+        machine.write(destination, machine.domain.floating(meaning, [*wide, machine.read_bits(last, 32)]))
+
+    return step
+
+
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul and div of floating-point types.  mad and rem are not modelled."""
     root, *modifiers, kind = parts_of(instruction)
+    mixed = _of_mixed_types(instruction, root, modifiers, kind)
+    if mixed is not None:
+        return mixed
     form = _format(kind, instruction)
     operands = instruction.operands[1:]
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
@@ -126,6 +154,9 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
 def fused(instruction: Instruction, context: Context) -> Step:
     """fma: a fused multiply-add with one rounding."""
     _, *modifiers, kind = parts_of(instruction)
+    mixed = _of_mixed_types(instruction, "fma", modifiers, kind)
+    if mixed is not None:
+        return mixed
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat", "relu"})
     _check_type(instruction, modifiers, kind)
     if ROUNDINGS.isdisjoint(modifiers):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from bitwise_core.assembly.module import Operand
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.memory import address_of
@@ -76,20 +77,57 @@ def value_of_issuing_thread(machine: Machine, value: Array) -> Array:
     return chosen[:, None]
 
 
+def blocks_of_mask(machine: Machine, operand: Operand) -> Array:
+    """Return the mask of ranks that the issuing thread of each block gives, shape (blocks,).  Raises DataDependent."""
+    chosen = machine.known(machine.read_bits(operand, 16))
+    if chosen is None:
+        raise DataDependent("the blocks of a cluster that an asynchronous instruction reaches depend on data")
+    return np.broadcast_to(value_of_issuing_thread(machine, chosen), (machine.blocks, 1))[:, 0].astype(np.int64)
+
+
+def require_pairs(machine: Machine) -> None:
+    """Raise Unsupported unless the blocks of the clusters are pairs, as .cta_group::2 requires."""
+    state, _ = cluster_state(machine)
+    if state.size % 2:
+        raise Unsupported(f"an instruction with .cta_group::2 runs in clusters of {state.size} blocks, not of pairs")
+
+
+def issuers_and_receivers(
+    machine: Machine, masks: Array, issuing: Array, what: str
+) -> Iterator[tuple[int, int, Array]]:
+    """Yield the ranks of issuing and receiving blocks, with the issuing blocks, a boolean array of shape (blocks,).
+
+    `masks` are the ranks of the receiving blocks as bits, `issuing` the issuing blocks, both of shape (blocks,).
+    """
+    state, _ = cluster_state(machine)
+    if (issuing & (masks >> state.size != 0)).any():
+        raise Unsupported(f"{what} goes to a block outside the cluster")
+    own = own_ranks(machine)[:, 0]
+    for issuer in range(state.size):
+        for receiver in range(state.size):
+            rows = issuing & (own == issuer) & (masks >> receiver & 1 != 0)
+            if rows.any():
+                yield issuer, receiver, rows
+
+
 def for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callable[[], None]) -> None:
     """Call `act` separately for the blocks and threads whose shared addresses in `operands` differ.
 
     All addresses are those of the own block.  Raises Unsupported for another one.
     """
-    outer, active = machine.mask, machine.active()
-    places = []
+    found = []
     for operand in operands:
         value = machine.known(address_of(machine, operand))
         if value is None:
             raise DataDependent("a shared address of an asynchronous instruction depends on data")
-        value = own_offset(machine, value)
-        if value.size > 1:
-            places.append(_places(machine, value, active))
+        found.append(own_offset(machine, value))
+    for_each_number(machine, found, act)
+
+
+def for_each_number(machine: Machine, numbers: Sequence[Array], act: Callable[[], None]) -> None:
+    """Call `act` separately for the blocks and threads whose numbers differ."""
+    outer, active = machine.mask, machine.active()
+    places = [_places(machine, value, active) for value in numbers if value.size > 1]
     if not places:
         act()
         return

@@ -5,7 +5,7 @@ Source: PTX ISA 8.7, "mbarrier".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
 from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cluster_state, use_in_cluster
+from bitwise_core.execution.memory.cluster_races import BlockOfCluster
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
@@ -28,6 +29,23 @@ from bitwise_nvidia_ptx.opcodes.memory import address_of
 from bitwise_nvidia_ptx.shared_addresses import place_of
 
 TABLE = OpcodeTable()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy to shared memory that completes on an mbarrier.
+
+    `blocks` (boolean, shape (blocks,)) are those whose mbarriers it completes on, in their phases `phase`.  The copy of
+    each goes to the block `shift` ranks after it, which has the row of that block in `value`.  `touched` are all cells
+    that it writes.
+    """
+
+    phase: Array
+    cells: Array
+    value: Value
+    blocks: Array
+    touched: Array
+    shift: int = 0
 
 
 @dataclass(slots=True)
@@ -44,8 +62,7 @@ class MBarrier:
     missing: Array
     bytes: Array
     phase: Array
-    copies: list[tuple[Array, Array, Value, Array, Array]] = field(default_factory=list)
-    """For each copy that completes on the mbarrier: its phase, cells, value, blocks and touched cells."""
+    copies: list[Copy] = field(default_factory=list)
 
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
@@ -79,6 +96,25 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
             races.writes(where, actors)
         else:
             races.reads(where, actors, "uses an mbarrier in")
+
+
+def fence_of_initialisations(instruction: Instruction) -> Step:
+    """fence.mbarrier_init.release.cluster: the next barrier of the cluster publishes what its threads initialised."""
+
+    def step(machine: Machine) -> None:
+        if machine.condition is not None or machine.path is not None:
+            raise DataDependent("a fence depends on data", instruction.line)
+        granule = machine.shared.granule
+        addresses = sorted(machine.extra.get("mbarriers", {}))
+        if machine.cluster is None or not addresses:
+            return
+        cells = np.concatenate([np.arange(each // granule, -(-(each + 8) // granule)) for each in addresses])
+        active = machine.active()
+        for threads in np.unique(active[active.any(axis=1)], axis=0):
+            for races in machine.races.of_blocks((active == threads).all(axis=1)):
+                races.fence_initialisations(cells, np.flatnonzero(threads))
+
+    return step
 
 
 def complete_phase(machine: Machine, barrier: MBarrier) -> None:
@@ -202,9 +238,7 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
         for name in ("count", "missing", "bytes", "phase"):
             setattr(barrier, name, np.where(blocks, getattr(barrier, name), getattr(before, name)))
         barrier.initialised = before.initialised | blocks
-        barrier.copies = [
-            (phase, cells, value, where & ~blocks, touched) for phase, cells, value, where, touched in before.copies
-        ]
+        barrier.copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.copies]
     known[barrier.address] = barrier
     _touch(machine, barrier.address, writes=True)
     for races in machine.races.of_blocks(blocks):
@@ -299,6 +333,20 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, p
     return step
 
 
+def _complete(machine: Machine, address: int, copy: Copy, arrived: Array) -> None:
+    """A copy completes on the mbarriers at an address of these blocks, shape (blocks,)."""
+    receiving = np.roll(arrived, copy.shift)
+    machine.shared.store(copy.cells, copy.value, None if receiving.all() else receiving[:, None])
+    if not copy.shift:
+        for races in machine.races.of_blocks(arrived):
+            races.arrived(copy.touched, address)
+        return
+    _, detectors = cluster_state(machine)
+    for _, block in detectors.ranks_of(arrived):
+        receiver = BlockOfCluster(block.detector, block.rank + copy.shift)
+        receiver.copied_from_cluster(copy.touched, address, block.rank)
+
+
 def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:
     """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
 
@@ -316,15 +364,11 @@ def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Arr
     blocks: Array = np.any(ready & active, axis=1)
     threads: Array = np.any(ready & active, axis=0)
     for copy in barrier.copies:
-        phase, cells, value, where, touched = copy
-        arrived = (barrier.phase > phase) & where & blocks
+        arrived = (barrier.phase > copy.phase) & copy.blocks & blocks
         if arrived.any():
-            machine.shared.store(cells, value, None if arrived.all() else arrived[:, None])
-            for races in machine.races.of_blocks(arrived):
-                races.arrived(touched, barrier.address)
-            where = where & ~arrived
-        if where.any():
-            kept.append((phase, cells, value, where, touched))
+            _complete(machine, barrier.address, copy, arrived)
+        if (copy.blocks & ~arrived).any():
+            kept.append(replace(copy, blocks=copy.blocks & ~arrived))
     barrier.copies = kept
     for races in machine.races.of_blocks(blocks):
         warps = np.unique(np.flatnonzero(threads) // machine.warp)

@@ -45,6 +45,9 @@ from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
 
+PARAMETER_BASE = 1 << 32
+"""The first generic address of kernel parameters."""
+
 IGNORED_MODIFIERS = {
     "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc",
     "ca", "cg", "cs", "cv", "lu", "wb", "wt",
@@ -111,14 +114,21 @@ def move(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("cvta", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 @TABLE.opcode("isspacep", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_address(instruction: Instruction, context: Context) -> Step:
-    """cvta copies the address: generic addresses of global and shared memory equal the addresses in their spaces."""
+    """cvta copies the address: generic addresses of global and shared memory equal the addresses in their spaces.
+
+    Addresses of parameters have 32 bits in their space; their generic addresses begin at `PARAMETER_BASE`.
+    """
     if instruction.opcode.startswith("isspacep"):
         raise UnknownInstruction(instruction)
-    bits = type_bits(instruction.opcode.split(".")[-1])
+    parts = instruction.opcode.split(".")
+    bits = type_bits(parts[-1])
     destination, source = instruction.operands
 
     def step(machine: Machine) -> None:
-        machine.write(destination, machine.read_bits(source, bits))
+        value = machine.read_bits(source, bits)
+        if parts[1:] == ["param", "u64"]:
+            value = concat([extract(value, 0, 32), np.full((1, 1), PARAMETER_BASE >> 32, dtype=np.uint32)])
+        machine.write(destination, value)
 
     return step
 

@@ -5,7 +5,7 @@ Source: PTX ISA 8.7, "Tensors" and "cp.async.bulk.tensor".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_asynchronously
-from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks, start_write, use_in_cluster
+from bitwise_core.execution.memory.cluster_memory import own_ranks, start_write, use_in_cluster
 from bitwise_core.execution.memory.loaded_chunks import CHUNK
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_blocks
@@ -24,20 +24,26 @@ from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
+    blocks_of_mask,
+    for_each_number,
     for_each_place,
+    issuers_and_receivers,
     require_known_condition,
+    require_pairs,
     uniform_offset,
     value_of_issuing_thread,
 )
-from bitwise_nvidia_ptx.opcodes.mbarriers import MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.tensor_maps import map_key, maps_of
+from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
 
 _MODIFIERS = {
     "bulk", "tensor", "1d", "2d", "3d", "4d", "5d", "shared::cta", "shared::cluster", "global", "tile",
-    "mbarrier::complete_tx::bytes", "bulk_group", "multicast::cluster", "cta_group::1", "L2::cache_hint",
+    "mbarrier::complete_tx::bytes", "bulk_group", "multicast::cluster", "cta_group::1", "cta_group::2",
+    "L2::cache_hint",
 }  # fmt: skip
 """The modifiers of a tensor copy that are modelled."""
 
@@ -58,6 +64,8 @@ def copy(instruction: Instruction, context: Context) -> Step:
         target, source, barrier = instruction.operands[:3]
         line = instruction.line
         ranks = instruction.operands[3] if "multicast::cluster" in parts else None
+        if "cta_group::2" in parts:
+            return _load_of_pairs(instruction, ranks, rank)
 
         def load(machine: Machine) -> None:
             operands = target, source, barrier
@@ -74,6 +82,39 @@ def copy(instruction: Instruction, context: Context) -> Step:
         _for_each_thread(machine, lambda: _store_box(machine, target, source, rank, instruction.line))
 
     return store
+
+
+def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int) -> Step:
+    """A copy to shared memory with .cta_group::2: its mbarrier may be in the other block of a pair of blocks.
+
+    Each receiving block has the mbarrier in the block of its pair whose rank is even or odd as that of the operand's.
+    """
+    target, source, barrier = instruction.operands[:3]
+    line = instruction.line
+
+    def issue(machine: Machine) -> None:
+        require_pairs(machine)
+        value = machine.known(address_of(machine, barrier))
+        if value is None:
+            raise DataDependent("an mbarrier is at a computed address", line)
+        offset, where = place_of(machine, value)
+        if ranks is None and (machine.active() & (where // 2 != own_ranks(machine) // 2)).any():
+            raise Unsupported("a tensor copy completes on an mbarrier outside of its pair of blocks", line)
+        place = machine.known(address_of(machine, target))
+        if place is None:
+            raise DataDependent("a tensor copy's destination depends on data", line)
+
+        def act() -> None:
+            active = machine.active()
+            address, parity = (int(np.broadcast_to(each, active.shape)[active][0]) for each in (offset, where % 2))
+            _load_box(machine, (target, source, barrier), ranks, rank, line, (address, parity))
+
+        for_each_number(machine, (own_offset(machine, place), offset, where % 2), act)
+
+    def load(machine: Machine) -> None:
+        _for_each_thread(machine, lambda: issue(machine))
+
+    return load
 
 
 def _commit_stores(machine: Machine) -> None:
@@ -184,11 +225,17 @@ def _swizzle(address: Array, mode: int) -> Array:
 
 
 def _load_box(
-    machine: Machine, operands: tuple[Operand, Operand, Operand], ranks: Operand | None, rank: int, line: int
+    machine: Machine,
+    operands: tuple[Operand, Operand, Operand],
+    ranks: Operand | None,
+    rank: int,
+    line: int,
+    of_pair: tuple[int, int] | None = None,
 ) -> None:
     """Start a copy to shared memory; `operands` are its destination, the box and the mbarrier on which it completes.
 
-    `ranks` is the mask of the ranks of the blocks that receive the copy, None for the own block alone.
+    `ranks` is the mask of the ranks of the blocks that receive the copy, None for the own block alone.  `of_pair` is
+    the offset of the mbarrier and 0 or 1 for the block of each pair that has it, None for the receiving block.
     """
     target, source, barrier_operand = operands
     box = _box(machine, source, rank, line, chunks=True)
@@ -214,62 +261,53 @@ def _load_box(
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
     thread = int(np.flatnonzero(machine.active_threads())[0])
-    if ranks is None:
+    if ranks is None and of_pair is None:
         barrier = mbarrier_at(machine, barrier_operand)
         for races in machine.races.acting(machine.mask):
             races.writes(touched, np.full(touched.shape, thread), pending=True)
-        _add_copy(machine, barrier, (cells, value, lanes > 0, touched), box.bytes)
+        _add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
         return
-    chosen = machine.known(machine.read_bits(ranks, 16))
-    if chosen is None:
-        raise DataDependent("the blocks that receive a tensor copy depend on data", line)
-    address = uniform_offset(machine, barrier_operand, "an mbarrier")
-    masks = np.broadcast_to(value_of_issuing_thread(machine, chosen), (machine.blocks, 1))[:, 0].astype(np.int64)
-    for issuer, receiver, rows in _pairs(machine, masks, lanes > 0):
-        _multicast(machine, (address, cells, value, touched), (issuer, receiver), rows, thread, box.bytes)
-
-
-def _pairs(machine: Machine, masks: Array, issuing: Array) -> Iterator[tuple[int, int, Array]]:
-    """Yield the ranks of issuing and receiving blocks, with the issuing blocks, a boolean array of shape (blocks,)."""
-    state, _ = cluster_state(machine)
-    if (issuing & (masks >> state.size != 0)).any():
-        raise Unsupported("a tensor copy goes to a block outside the cluster")
-    own = own_ranks(machine)[:, 0]
-    for issuer in range(state.size):
-        for receiver in range(state.size):
-            rows = issuing & (own == issuer) & (masks >> receiver & 1 != 0)
-            if rows.any():
-                yield issuer, receiver, rows
+    if ranks is None:
+        masks = np.int64(1) << own_ranks(machine)[:, 0]
+    else:
+        masks = blocks_of_mask(machine, ranks)
+    address = uniform_offset(machine, barrier_operand, "an mbarrier") if of_pair is None else of_pair[0]
+    for issuer, receiver, rows in issuers_and_receivers(machine, masks, lanes > 0, "a tensor copy"):
+        holder = receiver if of_pair is None else receiver // 2 * 2 + of_pair[1]
+        _multicast(machine, (address, cells, value, touched), (issuer, receiver, holder), rows, thread, box.bytes)
 
 
 def _multicast(
     machine: Machine,
     copied: tuple[int, Array, Value, Array],
-    ranks: tuple[int, int],
+    ranks: tuple[int, int, int],
     rows: Array,
     thread: int,
     size: int,
 ) -> None:
-    """Start a copy of `size` bytes from issuing to receiving blocks: one rank each, in the clusters of `rows`."""
+    """Start a copy of `size` bytes in the clusters of `rows`, from the blocks of one rank to those of another.
+
+    `ranks` are those of the issuing blocks, of the receiving ones, and of those with the mbarrier.
+    """
     address, cells, value, touched = copied
-    issuer, receiver = ranks
-    receiving = np.roll(rows, receiver - issuer)
+    issuer, receiver, holder = ranks
     outer, machine.mask = machine.mask, machine.active() & rows[:, None]
     try:
-        use_in_cluster(machine, address, receiver, 8, "uses an mbarrier in", lasting=False)
+        use_in_cluster(machine, address, holder, 8, "uses an mbarrier in", lasting=False)
     finally:
         machine.mask = outer
     start_write(machine, touched, receiver, thread, rows)
-    barrier = initialised_mbarrier(machine, address, receiving)
+    holding = np.roll(rows, holder - issuer)
+    barrier = initialised_mbarrier(machine, address, holding)
     moved = take_blocks(value, np.roll(np.arange(machine.blocks), receiver - issuer))
-    _add_copy(machine, barrier, (cells, moved, receiving, touched), size)
+    copy = Copy(barrier.phase.copy(), cells, moved, holding, touched, receiver - holder)
+    _add_copy(machine, barrier, copy, size)
 
 
-def _add_copy(machine: Machine, barrier: MBarrier, copied: tuple[Array, Value, Array, Array], size: int) -> None:
-    """A copy of `size` bytes to the blocks in `copied` completes on their mbarriers."""
-    cells, value, where, touched = copied
-    barrier.copies.append((barrier.phase.copy(), cells, value, where, touched))
-    barrier.bytes = barrier.bytes - size * where
+def _add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
+    """A copy of `size` bytes to each block completes on an mbarrier."""
+    barrier.copies.append(copy)
+    barrier.bytes = barrier.bytes - size * copy.blocks
     complete_phase(machine, barrier)
 
 

@@ -14,16 +14,17 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import read_shared, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, uniform_offset, value_of_issuing_thread
+from bitwise_nvidia_ptx.opcodes.mbarriers import fence_of_initialisations
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
 TABLE = OpcodeTable()
 
 TENSOR_MAP_BYTES = 128
-PARAMETER_MAP_BASE = 1 << 32
-"""The address of the first tensor map among the kernel parameters; the others follow."""
 
 
 @dataclass(slots=True)
@@ -106,6 +107,8 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
         place = find(machine, map_operand, "a tensor map")
+        if find is uniform_offset:
+            _begin_map(machine, place)
         table = maps_of(machine).setdefault(place, TensorMap())
         _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
 
@@ -115,6 +118,8 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("fence", operands=NO_DESTINATION, effects=Effect.NONE)
 def fence(instruction: Instruction, context: Context) -> Step:
     """fence; fence.proxy.tensormap with .acquire makes a published tensor map visible."""
+    if instruction.opcode == "fence.mbarrier_init.release.cluster":
+        return fence_of_initialisations(instruction)
     if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:
         return no_operation(instruction, context)
     target = instruction.operands[0]
@@ -128,6 +133,28 @@ def fence(instruction: Instruction, context: Context) -> Step:
             found.visible = True
 
     return acquire
+
+
+def _begin_map(machine: Machine, place: int) -> None:
+    """Begin a map at an offset in shared memory if threads have stored zeros there, as for its first field.
+
+    An element type or swizzle that is not set then has the code 0: compilers leave such fields out.  What the fields of
+    a map make of its bytes is undefined.  Raises Unsupported if only a part of them is known to be zero.
+    """
+    places = [np.full((1, 1), each, dtype=np.uint64) for each in range(place, place + TENSOR_MAP_BYTES, 4)]
+    words = [machine.known(read_shared(machine, each, 32)) for each in places]
+    rows = machine.active_blocks()
+    own = [None if word is None else value_of_issuing_thread(machine, word) for word in words]
+    zero = [each is not None and not np.broadcast_to(each, (machine.blocks, 1))[rows].any() for each in own]
+    if not any(zero):
+        return
+    if not all(zero):
+        raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
+    table = maps_of(machine)[place] = TensorMap()
+    for name in ("element type", "swizzle"):
+        _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64))
+    for each in places:
+        write_shared(machine, each, poison(32))
 
 
 def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
