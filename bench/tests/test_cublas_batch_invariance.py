@@ -12,7 +12,7 @@ import pytest
 from bitwise_bench.cublas import batch_invariance
 from bitwise_bench.cublas.batch_invariance import SETTINGS, drawn_products, main, public_products
 from bitwise_bench.cublas.batch_invariance_page import page
-from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, read, write
+from bitwise_cublas_profiles.invariance.answers import Answers, Key, Run, read, shipped, write
 from bitwise_cublas_profiles.invariance.settings import Settings
 from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery
 
@@ -150,15 +150,25 @@ def test_drawn_products_follow_from_the_seed() -> None:
     assert drawn_products(5, 20) != drawn_products(6, 20)
 
 
-def test_no_recorded_number_of_rows_contradicts_its_certificate() -> None:
+def test_the_page_is_that_of_the_records_and_no_number_of_rows_contradicts_its_certificate() -> None:
     root = Path(__file__).parents[2]
-    path = root / "records" / "cublas-batch-invariance-bytes-sm90-h100-13.1.json"
-    if not path.exists():
+    paths = [root / "records" / f"cublas-batch-invariance{part}-sm90-h100-13.1.json" for part in ("", "-bytes")]
+    if not all(path.exists() for path in paths):
         pytest.skip("the records are in the source, not here")
-    content = json.loads(path.read_text())
-    assert set(content["settings"]) == set(SETTINGS)
-    names = ("products", "samples", "refuted", "boundaries run", "boundaries with other bytes")
-    total = [sum(each["counts"][name] for each in content["settings"].values()) for name in names]
-    assert total[2] == 0
-    text = (root / "plugins" / "cublas_profiles" / "README.md").read_text()
-    assert f"| {' | '.join(f'{each:,}' for each in total)} |" in text
+    record, check = (json.loads(path.read_text()) for path in paths)
+    assert (root / "docs" / "results" / "batch-invariance.md").read_text() == page(record, check)
+    assert set(check["settings"]) == set(SETTINGS)
+    assert sum(each["counts"]["refuted"] for each in check["settings"].values()) == 0
+
+
+def test_the_shipped_answers_hold_every_product_of_the_public_models() -> None:
+    (answers,) = shipped()
+    for model in batch_invariance.CONFIGS:
+        for fused in (False, True):
+            for each in public_products(fused)[model]:
+                for settings in SETTINGS.values():
+                    try:
+                        query = each.product.query(1, settings.pytorch)
+                    except CublasError:
+                        continue
+                    assert answers.series[Key.of(query)][-1].last == 16384

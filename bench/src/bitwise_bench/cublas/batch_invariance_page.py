@@ -1,6 +1,6 @@
 """The page on batch invariance, from the records of `bitwise_bench.cublas.batch_invariance`.
 
-python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] > docs/batch-invariance.md
+python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] > docs/results/batch-invariance.md
 """
 
 from __future__ import annotations
@@ -29,27 +29,25 @@ def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None) -> s
         f"Products by the weights of {len(models)} public models, certified for every number of rows M from 1 to "
         f"{record['rows']:,} on an {origin['device']} with cuBLASLt {origin['library']} and PyTorch "
         f"{origin.get('torch', '')}: {', '.join(models)}. "
-        "[The command](../plugins/cublas_profiles/README.md#batch-invariance) says what a verdict means. Products that "
-        "several layers or models have are counted once; layers fused as serving engines fuse them count as well.\n",
+        "[The command](../../plugins/cublas_profiles/README.md#batch-invariance) says what a verdict means. Products "
+        "that several layers or models have are counted once; layers fused as serving engines fuse them count too.\n",
         _table(("setting", "products", *VERDICTS), [_counts(each, products) for each in settings]),
-        "\nUnknown products have numbers of rows without a descriptor. The products that are not invariant follow, "
-        "with the first numbers of rows at which the bytes change and the least M from which all are one class.\n",
+        "\nThe products that are not invariant follow, with the first numbers of rows at which the bytes change and "
+        "the least M from which all are one class.\n",
     ]
     for setting in settings:
         rows = list(_broken(setting, products))
         parts.append(f"## {setting}\n")
         parts.append(_table(("product", "layers", "classes", "bytes change at M =", "one class from"), rows)
                      if rows else "No product is shown to be not invariant.\n")  # fmt: skip
+        parts += [f"Unknown: {each}.\n" for each in _unknown(setting, products)]
     if check is not None:
         parts.append(_checked(check))
     return "\n".join(parts)
 
 
 def _distinct(setting: str, products: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-    return {
-        (each["n"], each["k"], each.get("operator"), each.get("dtype")): each
-        for each in products if each["setting"] == setting
-    }  # fmt: skip
+    return {_key(each): each for each in products if each["setting"] == setting}
 
 
 def _counts(setting: str, products: Sequence[Mapping[str, Any]]) -> list[object]:
@@ -59,17 +57,36 @@ def _counts(setting: str, products: Sequence[Mapping[str, Any]]) -> list[object]
 
 
 def _broken(setting: str, products: Sequence[Mapping[str, Any]]) -> Iterable[list[object]]:
+    for product, layers, each in _with_verdict("not invariant", setting, products):
+        shown = ", ".join(map(str, each["breaks_at"][:_SHOWN])) + (", ..." * (len(each["breaks_at"]) > _SHOWN))
+        yield [product, layers, each["classes"], shown, each["one_class_from"] or "-"]
+
+
+def _unknown(setting: str, products: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    for product, layers, each in _with_verdict("unknown", setting, products):
+        missing = each.get("without_descriptor")
+        yield f"{product} ({layers}), " + (f"{missing:,} numbers of rows have no descriptor" if missing
+                                           else each.get("reason", "no boundary is shown").rstrip("."))  # fmt: skip
+
+
+def _with_verdict(
+    verdict: str, setting: str, products: Sequence[Mapping[str, Any]]
+) -> Iterable[tuple[str, str, Mapping[str, Any]]]:
+    """The distinct products with a verdict under a setting: the product, the layers that have it, and its record."""
     layers: dict[tuple[Any, ...], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for each in products:
-        if each["setting"] == setting and each["verdict"] == "not invariant":
-            key = (each["n"], each["k"], each["operator"], each["dtype"])
-            layers[key][each["model"]] += [name for name in each["layers"] if name not in layers[key][each["model"]]]
+        if each["setting"] == setting and each["verdict"] == verdict:
+            found = layers[_key(each)][each["model"]]
+            found += [name for name in each["layers"] if name not in found]
     for key, each in sorted(_distinct(setting, products).items(), key=lambda item: tuple(map(str, item[0]))):
-        if each["verdict"] == "not invariant":
+        if each["verdict"] == verdict:
             named = "; ".join(f"{model}: {', '.join(names)}" for model, names in layers[key].items())
-            shown = ", ".join(map(str, each["breaks_at"][:_SHOWN])) + (", ..." * (len(each["breaks_at"]) > _SHOWN))
-            product = f"{key[2]} {key[0]} x {key[1]}" + ("" if key[3] == "bf16" else f" {key[3]}")
-            yield [product, named, each["classes"], shown, each["one_class_from"] or "-"]
+            n, k, operator, dtype = key
+            yield f"{operator or 'product'} {n} x {k}" + ("" if dtype in ("bf16", None) else f" {dtype}"), named, each
+
+
+def _key(each: Mapping[str, Any]) -> tuple[Any, ...]:
+    return each["n"], each["k"], each.get("operator"), each.get("dtype")
 
 
 def _checked(check: Mapping[str, Any]) -> str:
