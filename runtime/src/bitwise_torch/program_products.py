@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -255,10 +255,10 @@ class _Count:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A product of two matrices that ran from a lock: its launch, and the output's shape and alignment."""
+    """A product of two matrices that ran from a lock: its launch, and the allocator and the alignment of its output."""
 
     launch: ProductLaunch
-    shape: tuple[int, int]
+    allocate: Callable[[Any], Any]
     alignment: int
     count: _Count
 
@@ -333,7 +333,7 @@ class Replay:
         ready = self._ready.get(key)
         if ready is None:
             return None, key
-        out = a.new_empty(ready.shape)
+        out = ready.allocate(a)
         at_out = out.data_ptr()
         if at_out & -at_out & 255 != ready.alignment:
             return None, key
@@ -354,10 +354,10 @@ class Replay:
         with self._counting:
             count.calls += 1
         call = dispatch_cache.known_call(key)
-        if ready is not None and call is not None and call.launch is not None and call.dtype is None:
+        if ready is not None and call is not None and call.launch is not None:
             if len(self._ready) >= dispatch_cache.CAPACITY:
                 self._ready.clear()
-            self._ready[ready] = _Ready(call.launch, call.shape, call.alignment, count)
+            self._ready[ready] = _Ready(call.launch, call.allocate, call.alignment, count)
         return found
 
     def _result(
