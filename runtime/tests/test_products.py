@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -521,3 +522,19 @@ def test_calls_of_tensor_subclasses_are_not_cached(recorder: Recorder) -> None:
     assert dispatch_cache._calls == {}
     matmul(torch.nn.Parameter(a, requires_grad=False), b, desc=DESC)
     assert len(dispatch_cache._calls) == 1
+
+
+def test_outputs_on_the_current_gpu_are_allocated_without_the_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(torch._C._dynamo.guards, "_empty_strided_cuda", lambda *given: asked.append(given))
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
+    operand = SimpleNamespace(new_empty=lambda *shape, dtype: (shape, dtype))
+    for index in (1, 0):
+        out: Any = SimpleNamespace(
+            shape=torch.Size((5, 7)), dtype=torch.bfloat16, device=SimpleNamespace(type="cuda", index=index)
+        )
+        found = dispatch_cache.output_allocator(out)(operand)
+        assert found == (None if index else ((5, 7), torch.bfloat16))
+    assert asked == [((5, 7), (7, 1), torch.bfloat16)]
+    on_cpu = dispatch_cache.output_allocator(torch.empty(7, 5, dtype=torch.float16).t())(torch.empty(1))
+    assert (on_cpu.shape, on_cpu.stride(), on_cpu.dtype) == ((5, 7), (7, 1), torch.float16)

@@ -13,13 +13,20 @@ import pytest
 
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.partition import partition
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import Epilogue, GEMMDesc, Step
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate
+from bitwise_nvidia_sm90.gemm.kernels.finish import Finish
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    COORDINATE_BYTES,
+    OUTPUT_BYTES,
+    TileError,
+    WarpgroupTiles,
+    fills_lines,
+)
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -398,3 +405,23 @@ def test_a_race_is_reported_when_it_is_simulated() -> None:
     state: dict[str, Any] = {name: np.zeros(264 * 456 * 2, dtype=np.uint8) for name in "ABC"}
     with pytest.raises(Unsupported, match="overwrites shared memory"):
         run(made, state)
+
+
+@pytest.mark.parametrize("output", ["e4m3", "bf16", "fp32"])
+def test_parts_of_a_tile_are_stored_from_whole_units_of_a_tensor_map(output: str) -> None:
+    size, stored = OUTPUT_BYTES[output], 0
+    finish = Finish(Epilogue.of(Step(name="convert", dtype=output)), "bf16") if output == "e4m3" else None
+    for block_n in range(16, 257, 8):
+        tiles = WarpgroupTiles(64, block_n, 2, 1, False, (1, 1), 8, ("bf16", "bf16"), output, finish=finish)
+        if not fills_lines(block_n, size):
+            with pytest.raises(TileError):
+                tiles.check()
+            continue
+        stored += 1
+        tiles.check()
+        for tile in range(3):
+            for _, column in tiles.store_places:
+                assert (tile * block_n + column) * size % COORDINATE_BYTES == 0
+        covered = {column + each for _, column in tiles.store_places for each in range(tiles.store_columns)}
+        assert covered == set(range(block_n))
+    assert stored == {"e4m3": 12, "bf16": 31, "fp32": 31}[output]

@@ -30,6 +30,11 @@ _REGISTERS = 65536
 """The registers of a multiprocessor."""
 _OTHER_REGISTERS = 56
 """The registers of a thread for anything but sums, where all threads have equally many."""
+COORDINATE_BYTES = 16
+"""A copy through a tensor map starts at a multiple of this in a line; any other start is an illegal instruction.
+
+Source: https://github.com/triton-lang/triton/pull/9112.
+"""
 STORE_BYTES = ROWS * STAGE_BYTES
 """A buffer for a part of the output that is being stored, in whole periods of the widest swizzle."""
 STORE_BUFFERS = 2
@@ -364,7 +369,12 @@ def shared_bytes_of_block(resident: int) -> int:
 
 
 def fills_lines(block_n: int, size: int) -> bool:
-    """Return whether parts of a tile of `block_n` columns fill lines that a tensor map stores; they may overlap."""
+    """Return whether parts of a tile of `block_n` columns fill lines that a tensor map stores; they may overlap.
+
+    Parts start at multiples of COORDINATE_BYTES.
+    """
+    if block_n * size % COORDINATE_BYTES:
+        return False
     return block_n * size % 32 == 0 or block_n * size >= (STAGE_BYTES if size == 1 else 32)
 
 
