@@ -371,7 +371,6 @@ def environment() -> dict[str, Any]:
     return {
         "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
         "cuda": torch.version.cuda, "triton": version("triton"), "transformers": version("transformers"),
-        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
     }  # fmt: skip
 
 
@@ -393,7 +392,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")
     given = parser.parse_args(arguments)
-    content = {"environment": environment(), **no_costs()}
+    content = {
+        "environment": environment(),
+        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
+        **no_costs(),
+    }
     for name, times in Costs(given.models, given.rounds).measured():
         add_costs(content, name, times)
         print(name, json.dumps(times, indent=1), flush=True)

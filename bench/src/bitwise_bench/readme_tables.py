@@ -1,8 +1,8 @@
-"""The tables of README.md, generated from the records and the plugins.
+"""The tables of README.md and of pages in docs/, generated from the records and the plugins.
 
     python -m bitwise_bench.readme_tables
 
-rewrites the text between `<!-- table: NAME -->` and `<!-- end table -->` in README.md of the working directory.
+rewrites the text between `<!-- table: NAME -->` and `<!-- end table -->` in the pages of PAGES.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bitwise_bench import model_tables
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
@@ -424,9 +425,18 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "fused-epilogues": ("cublas-epilogues-sm90-h100.json", fused_epilogues),
         "audits": ("cublas-audit-models-sm90.json", audits),
+        "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
+        "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
+        "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
     }
 )
 """The record and the generator of each table."""
+
+COMMANDS: Mapping[str, str] = MappingProxyType({"mode-costs": "nox -s bench-mode"})
+"""Tables whose record may be missing, and the command that writes it."""
+
+PAGES = ("README.md", "docs/reproducible-models.md")
+"""The pages that have tables."""
 
 
 def rewritten(page: str, records: Path) -> str:
@@ -437,16 +447,19 @@ def rewritten(page: str, records: Path) -> str:
             content = STATED[found[1]]()
         else:
             file, make = SOURCES[found[1]]
-            content = make(json.loads((records / file).read_text(encoding="utf-8")))
+            if found[1] in COMMANDS and not (records / file).exists():
+                content = f"There is no record: `{COMMANDS[found[1]]}` writes one."
+            else:
+                content = make(json.loads((records / file).read_text(encoding="utf-8")))
         return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
 
     return _BLOCK.sub(fill, page)
 
 
 def main() -> int:
-    """Rewrite README.md in the working directory."""
-    page = Path("README.md")
-    page.write_text(rewritten(page.read_text(encoding="utf-8"), Path("records")), encoding="utf-8")
+    """Rewrite the pages in the working directory."""
+    for page in map(Path, PAGES):
+        page.write_text(rewritten(page.read_text(encoding="utf-8"), Path("records")), encoding="utf-8")
     return 0
 
 
