@@ -79,12 +79,15 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+_TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]
+
+
 def model_locks(record: Mapping[str, Any]) -> str:
     """Return the milliseconds of a training step and of a generated token, of the library and from a lock."""
     rows = [
         [
             name,
-            *(found["milliseconds"][work][scope] for work in ("training step", "token") for scope in ("library", "lock")),
+            *(found["milliseconds"][work][scope] for work, scope in _TIMES),
             len(found["lock: other bytes"]),
         ]
         for name, found in record["models"].items()

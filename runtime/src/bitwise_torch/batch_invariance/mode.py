@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ class BatchInvariance:
     """The operators that were warned of."""
     _masks: Any = None
     """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
+    _noted: weakref.ReferenceType[Any] | None = None
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
@@ -114,7 +116,7 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        masks, self._masks = self._masks, None
+        masks, self._masks, self._noted = self._masks, None, None
         if masks is not None and not any(exception) and _WINDOWS not in self.warned and bool(masks):
             self.warned.add(_WINDOWS)
             warnings.warn(
@@ -128,8 +130,11 @@ class BatchInvariance:
         """Note a mask of attention.  Its values are read when the mode ends, so that no call waits for the device."""
         import torch
 
-        if allowed.shape[-2] == 1 or (allowed.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if allowed.shape[-2] == 1 or (self._noted is not None and self._noted() is allowed):
             return
+        if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        self._noted = weakref.ref(allowed)  # the layers of a model have one mask
         found = first_keys_differ(allowed)
         self._masks = found if self._masks is None else self._masks.to(found.device) | found
 
