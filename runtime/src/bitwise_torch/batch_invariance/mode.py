@@ -157,7 +157,9 @@ class BatchInvariance:
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
         if operands:
-            rest = tuple(tuple(each) if type(each) is list else each for each in arguments[operands:])
+            rest = arguments[operands:]
+            if rest:
+                rest = tuple(tuple(each) if type(each) is list else each for each in rest)
             found, key = self._ready.run(name, arguments[:operands], rest)
             if found is not None:
                 return found
