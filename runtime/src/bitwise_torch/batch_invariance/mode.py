@@ -22,7 +22,7 @@ from typing import Any
 
 from bitwise_core.errors import BitwiseError
 from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
-from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product
+from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
     OVER_ROWS,
@@ -160,6 +160,8 @@ class BatchInvariance:
             rest = arguments[operands:]
             if rest:
                 rest = tuple(tuple(each) if type(each) is list else each for each in rest)
+            elif operands > 1:
+                rest = setting_of_product(arguments[0])
             found, key = self._ready.run(name, arguments[:operands], rest)
             if found is not None:
                 return found
@@ -204,13 +206,14 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     return BatchInvariance(strict, other_threads)
 
 
-READY_OPERANDS = {"mm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
+READY_OPERANDS = {"mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
 """Operators whose launches are kept, with the numbers of their tensors, which come first."""
 
 
 def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
     """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
-    return launch_of_product(name, arguments, found) or launch_of_rows(name, arguments, found)
+    of_product = READY_OPERANDS[name] > 1
+    return (launch_of_product if of_product else launch_of_rows)(name, arguments, found)
 
 
 @cache
