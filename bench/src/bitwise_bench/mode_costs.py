@@ -115,6 +115,18 @@ def decode(model: Any, cache: Any, token: Any, steps: int) -> None:
         layer.keys, layer.values = keys, values
 
 
+@dataclass(frozen=True)
+class _Replay:
+    """A CUDA graph of a run, and the run, which keeps the graph's inputs alive."""
+
+    graph: Any
+    run: _Work
+
+    def __call__(self) -> None:
+        """Replay the graph."""
+        self.graph.replay()
+
+
 def captured(run: _Work, scope: _Scope) -> _Work:
     """Return the replay of a CUDA graph of a run in a scope."""
     import torch
@@ -126,8 +138,7 @@ def captured(run: _Work, scope: _Scope) -> _Work:
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, stream=stream):
             run()
-    replay: _Work = graph.replay
-    return replay
+    return _Replay(graph, run)
 
 
 @contextmanager
