@@ -381,6 +381,18 @@ def gpu_train_equals_serve(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.train_equals_serve", *arguments)
 
 
+@nox.session(name="bench-mode", venv_params=["--system-site-packages"])
+def bench_mode(session: nox.Session) -> None:
+    """Measure the times of models and of operators of rows in the batch-invariant mode beside PyTorch's, on a GPU.
+
+    It uses torch and transformers of nox's interpreter, and batch_invariant_ops where that is installed.
+    """
+    need_gpu_packages(session, "cuda", "transformers")
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/mode-costs-sm90-h100.json"]
+    session.run("python", "-m", "bitwise_bench.mode_costs", *arguments)
+
+
 @nox.session(name="bench-attention", venv_params=["--system-site-packages"])
 def bench_attention(session: nox.Session) -> None:
     """Compare the bytes of attention on a GPU and measure its times, with torch of the interpreter that runs nox."""

@@ -357,6 +357,25 @@ def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:
         assert torch.equal(last, hidden[:, -1:] @ layer.weight.t() + layer.bias)
 
 
+@pytest.mark.gpu
+def test_a_cuda_graph_that_is_captured_in_the_mode_has_its_bytes() -> None:
+    layer = torch.nn.Linear(K, N, device="cuda", dtype=torch.bfloat16)
+    x = tensor(5, K, device="cuda")
+
+    def run() -> Any:
+        return torch.softmax(layer(x) @ layer.weight, -1).float().mean(-1, keepdim=True)
+
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with batch_invariant(strict=True), torch.no_grad(), torch.cuda.stream(stream):
+        wanted = run()
+        assert torch.equal(run(), wanted)
+        with torch.cuda.graph(graph, stream=stream):
+            found = run()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(found, wanted)
+
+
 def test_equal_numbers_are_chosen_in_the_order_of_their_places() -> None:
     with batch_invariant():
         values, places = torch.topk(torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0]]), 4)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bitwise_bench.mode_costs import add_costs, no_costs
+from bitwise_bench.model_tables import mode_costs
 from bitwise_bench.result_tables import COMBINED, SOURCES, STATED, pages, rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,25 @@ def test_no_table_is_stale(page: Path) -> None:
 def test_every_table_is_on_one_page() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in pages(ROOT))
     assert sorted(re.findall(r"<!-- table: ([\w-]+) -->", text)) == sorted((*SOURCES, *COMBINED, *STATED))
+
+
+def test_costs_without_a_record_name_the_command(tmp_path: Path) -> None:
+    found = rewritten("<!-- table: mode-costs -->\n<!-- end table -->", tmp_path)
+    assert "`nox -s bench-mode` writes one" in found
+
+
+def test_costs_are_shown_beside_pytorch() -> None:
+    content = {"environment": {"gpu": "G", "torch": "1"}, "batch_invariant_ops": "not installed", **no_costs()}
+    add_costs(content, "x", {"prefill of 8": {"PyTorch": 1.0, "mode": 1.5}})
+    add_costs(content, "rows", {"sum of 3 x 4, graph": {"PyTorch": 2.0, "mode": 1.0}})
+    found = mode_costs(content)
+    for line in (
+        "| prefill | 1.500 |",
+        "| prefill of 8 | 1.0 / 1.5 |",
+        "| sum | 0.500 |",
+        "not installed. G, torch 1.",
+    ):
+        assert line in found
 
 
 def test_a_table_is_replaced_between_its_markers() -> None:

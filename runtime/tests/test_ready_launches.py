@@ -11,6 +11,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
 from bitwise_torch import batch_invariant, dispatch_cache, locked_products
 from bitwise_torch.locks import Entry, Lock
+from bitwise_torch.product_forms import with_bias_first
 from bitwise_torch.ready_launches import Count, ReadyLaunches
 from bitwise_torch.tensor_problems import problem_of
 
@@ -96,7 +97,7 @@ class Stub:
         return lambda *addresses: self.launched.append(addresses)
 
     def sequential(self, k: int, left: str, right: str, output: str, **options: Any) -> GEMMDesc:
-        return DESC
+        return DESC.model_copy(update={"left_dtype": left, "right_dtype": right, "output_dtype": output})
 
     def batched_product(self, *operands: Any) -> None:
         raise AssertionError
@@ -113,6 +114,39 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     monkeypatch.setattr("bitwise_torch.products._on_cpu", lambda tensor: False)
     monkeypatch.setattr(dispatch_cache, "_calls", {})
     return made
+
+
+def test_a_batch_of_one_is_one_launch_and_others_are_not_kept(stub: Stub) -> None:
+    a, b = tensor(4, K)[None], tensor(K, WIDE, seed=1)[None]
+    stub.batched_product = lambda desc, a, b, out: out.zero_()  # type: ignore[method-assign]
+    with batch_invariant(strict=True) as mode:
+        for _ in range(20):
+            torch.bmm(a, b)
+        assert stub.launched
+        assert all(given[:2] == (a.data_ptr(), b.data_ptr()) for given in stub.launched)
+        kept = len(mode._ready._calls)
+        torch.bmm(a.expand(2, 4, K), b.expand(2, K, WIDE))
+        assert len(mode._ready._calls) == kept
+
+
+def test_a_setting_of_fp32_products_is_part_of_their_key(stub: Stub) -> None:
+    a, b = tensor(4, K).float(), tensor(K, WIDE, seed=1).float()
+    before = torch.get_float32_matmul_precision()
+    with batch_invariant(strict=True) as mode:
+        try:
+            for precision in ("highest", "high", "highest"):
+                torch.set_float32_matmul_precision(precision)
+                for _ in range(20):
+                    torch.mm(a, b)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert len({key[1] for key in mode._ready._calls}) == 2
+
+
+def test_the_launch_of_a_bias_takes_it_first() -> None:
+    given = []
+    with_bias_first(lambda *addresses: given.append(addresses))(1, 2, 3, 4)
+    assert given == [(2, 3, 4, 1)]
 
 
 @pytest.mark.parametrize("scope", ["mode", "lock"])

@@ -115,6 +115,18 @@ def decode(model: Any, cache: Any, token: Any, steps: int) -> None:
         layer.keys, layer.values = keys, values
 
 
+@dataclass(frozen=True)
+class _Replay:
+    """A CUDA graph of a run, and the run, which keeps the graph's inputs alive."""
+
+    graph: Any
+    run: _Work
+
+    def __call__(self) -> None:
+        """Replay the graph."""
+        self.graph.replay()
+
+
 def captured(run: _Work, scope: _Scope) -> _Work:
     """Return the replay of a CUDA graph of a run in a scope."""
     import torch
@@ -126,8 +138,7 @@ def captured(run: _Work, scope: _Scope) -> _Work:
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, stream=stream):
             run()
-    replay: _Work = graph.replay
-    return replay
+    return _Replay(graph, run)
 
 
 @contextmanager
@@ -371,7 +382,6 @@ def environment() -> dict[str, Any]:
     return {
         "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
         "cuda": torch.version.cuda, "triton": version("triton"), "transformers": version("transformers"),
-        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
     }  # fmt: skip
 
 
@@ -393,7 +403,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")
     given = parser.parse_args(arguments)
-    content = {"environment": environment(), **no_costs()}
+    content = {
+        "environment": environment(),
+        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
+        **no_costs(),
+    }
     for name, times in Costs(given.models, given.rounds).measured():
         add_costs(content, name, times)
         print(name, json.dumps(times, indent=1), flush=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bitwise_bench import model_tables
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
@@ -460,10 +461,15 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "fused-epilogues": ("cublas-epilogues-sm90-h100.json", fused_epilogues),
         "audits": ("cublas-audit-models-sm90.json", audits),
+        "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
+        "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
+        "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
     }
 )
 """The record and the generator of each table."""
 
+COMMANDS: Mapping[str, str] = MappingProxyType({"mode-costs": "nox -s bench-mode"})
+"""Tables whose record may be missing, and the command that writes it."""
 
 COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(
     {
@@ -494,7 +500,10 @@ def rewritten(page: str, records: Path) -> str:
             content = combine([_read(records / file) for file in files])
         else:
             file, make = SOURCES[found[1]]
-            content = make(_read(records / file))
+            if found[1] in COMMANDS and not (records / file).exists():
+                content = f"There is no record: `{COMMANDS[found[1]]}` writes one."
+            else:
+                content = make(_read(records / file))
         return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
 
     return _BLOCK.sub(fill, page)

@@ -5,8 +5,8 @@
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
 other lengths, padded on either side, in prefill by chunks, and token by token with a cache of keys and values.  Then a
 batch generates tokens, and the log-probabilities of a training forward are compared with those of the generation.  Each
-comparison also runs without the mode, which is the negative control.  Then the times of dense models are measured
-(`mode_costs`).
+comparison also runs without the mode, which is the negative control.
+`mode_costs` measures times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.mode_costs import MEASURED, Costs, add_costs, environment, no_costs
+from bitwise_bench.mode_costs import environment
 from bitwise_bench.model_locks import MODELS, built_model, digest_of
 from bitwise_torch import batch_invariant
 
@@ -209,6 +209,10 @@ def comparisons(
         note("gradients with and without checkpointing", gradients == again)
         note("training and generation", all(map(torch.equal, plain, served[:8])))
         note("checkpointed training and generation", all(map(torch.equal, checkpointed, served[:8])))
+        # Without padding there is no mask, and attention has the gradients of its kernels.
+        unmasked, gradients = trained(model, rows[:1], GENERATED, checkpointing=False)
+        note("training of one sequence and generation", torch.equal(unmasked[0], served[0]))
+        note("its gradients with and without checkpointing", gradients == trained(model, rows[:1], GENERATED, True)[1])
     found["greatest divergence"] = divergence(plain, served[:8])
     return found
 
@@ -235,7 +239,7 @@ def holds(found: dict[str, Any]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare and measure.  The exit status is 1 if bytes differ under the mode, or all agree without it."""
+    """Compare, and write a record.  The exit status is 1 if bytes differ under the mode, or all agree without it."""
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0]
     )
@@ -243,19 +247,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=list(COMPARED))
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
     parser.add_argument("--jobs", type=int, default=1, help="models that are compared at once")
-    parser.add_argument("--costs", nargs="*", choices=MEASURED, default=MEASURED, help="what is timed")
-    parser.add_argument("--rounds", type=int, default=7, help="measured turns of each time")
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
         "shape": {"tokens": LENGTH, "batches": given.batches, "chunks": list(CHUNKS), "generated tokens": GENERATED},
-        "models": {}, "costs": no_costs(),
+        "models": {},
     }  # fmt: skip
 
     def write() -> None:
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
-    measured = Costs(given.costs, given.rounds).measured()  # its processes prepare meanwhile
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
         for each in as_completed(running):
@@ -263,10 +264,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(running[each], json.dumps(each.result(), indent=1), flush=True)
             write()
     content["models"] = {name: content["models"][name] for name in given.models}
-    for name, times in measured:
-        add_costs(content["costs"], name, times)
-        print(name, json.dumps(times, indent=1), flush=True)
-        write()
     write()
     return 0 if all(map(holds, content["models"].values())) else 1
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.plugins import registry
+from bitwise_torch.dispatch_cache import output_allocator
 
 if TYPE_CHECKING:
     import torch
@@ -28,14 +29,13 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """The launch of a call, the shape and type of its result, and its address modulo 256; None is the operand's type.
+    """The launch of a call, and the allocator and the alignment of its result, see `dispatch_cache.CachedCall`.
 
     `launch` is a function of the addresses of the operands and of the result.
     """
 
     launch: Callable[..., None]
-    shape: tuple[int, ...]
-    dtype: torch.dtype | None
+    allocate: Callable[[Any], Any]
     alignment: int
     count: Count | None
 
@@ -67,8 +67,7 @@ class ReadyLaunches:
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
-        first = operands[0]
-        out = first.new_empty(ready.shape) if ready.dtype is None else first.new_empty(ready.shape, dtype=ready.dtype)
+        out = ready.allocate(operands[0])
         at = out.data_ptr()
         if at & -at & 255 != ready.alignment:
             return None, key
@@ -95,5 +94,4 @@ class ReadyLaunches:
             self._calls.clear()
             self._registry = registry.default()
         at = out.data_ptr()
-        dtype = None if out.dtype == operands[0].dtype else out.dtype
-        self._calls[key] = _Ready(launch, tuple(out.shape), dtype, at & -at & 255, count)
+        self._calls[key] = _Ready(launch, output_allocator(out), at & -at & 255, count)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import Any
 
 from bitwise_core.errors import BitwiseError
 from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
-from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product
+from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
     OVER_ROWS,
@@ -95,6 +96,7 @@ class BatchInvariance:
     """The operators that were warned of."""
     _masks: Any = None
     """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
+    _noted: weakref.ReferenceType[Any] | None = None
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
@@ -114,7 +116,7 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        masks, self._masks = self._masks, None
+        masks, self._masks, self._noted = self._masks, None, None
         if masks is not None and not any(exception) and _WINDOWS not in self.warned and bool(masks):
             self.warned.add(_WINDOWS)
             warnings.warn(
@@ -128,8 +130,11 @@ class BatchInvariance:
         """Note a mask of attention.  Its values are read when the mode ends, so that no call waits for the device."""
         import torch
 
-        if allowed.shape[-2] == 1 or (allowed.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if allowed.shape[-2] == 1 or (self._noted is not None and self._noted() is allowed):
             return
+        if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        self._noted = weakref.ref(allowed)  # the layers of a model have one mask
         found = first_keys_differ(allowed)
         self._masks = found if self._masks is None else self._masks.to(found.device) | found
 
@@ -152,7 +157,11 @@ class BatchInvariance:
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
         if operands:
-            rest = tuple(tuple(each) if type(each) is list else each for each in arguments[operands:])
+            rest = arguments[operands:]
+            if rest:
+                rest = tuple(tuple(each) if type(each) is list else each for each in rest)
+            elif operands > 1:
+                rest = setting_of_product(arguments[0])
             found, key = self._ready.run(name, arguments[:operands], rest)
             if found is not None:
                 return found
@@ -197,13 +206,14 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     return BatchInvariance(strict, other_threads)
 
 
-READY_OPERANDS = {"mm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
+READY_OPERANDS = {"mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
 """Operators whose launches are kept, with the numbers of their tensors, which come first."""
 
 
 def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
     """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
-    return launch_of_product(name, arguments, found) or launch_of_rows(name, arguments, found)
+    of_product = READY_OPERANDS[name] > 1
+    return (launch_of_product if of_product else launch_of_rows)(name, arguments, found)
 
 
 @cache

@@ -326,21 +326,33 @@ PRODUCT_OPERATORS: dict[str, _Function] = {
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 
 
+def setting_of_product(operand: Any) -> tuple[bool, ...]:
+    """Return the settings of PyTorch that decide the descriptor of a product beside its operands: one for fp32."""
+    return (_allows_tf32(),) if operand.dtype.itemsize == 4 else ()
+
+
 def launch_of_product(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
-    """Return the launch of a call of mm or addmm that ran, with the same factors, and left its result in `out`.
+    """Return the launch of a call of mm, bmm or addmm that ran, with factors of 1, and left its result in `out`.
 
     It is a function of the addresses of the tensors in the order of the arguments, and of the result.  It is None
-    where several kernels ran, and for operands of fp32, whose descriptor follows a setting of PyTorch.
+    where several kernels ran.
     """
-    if name == "mm" and len(arguments) == 2 and arguments[0].dtype.itemsize < 4 and out.numel():
-        a, b = arguments
-        call = dispatch_cache.known_call(dispatch_cache.call_key(a, b, descriptor_of(a, b, a.dtype)))
-        return None if call is None else call.launch
-    if name == "addmm" and len(arguments) == 3 and arguments[0].dtype.itemsize < 4 and out.numel():
+    if not out.numel() or len(arguments) != (3 if name == "addmm" else 2):
+        return None
+    if name == "addmm":
         addend, a, b = arguments
         if not a.shape[1]:
             return None
-        desc, form = _form(a, b, a.dtype, _sum_of_linear_layer(NAMES[str(a.dtype)]), (addend,))
-        launch = fused_launch(desc, form, out)
+        finished, form = _form(a, b, a.dtype, _sum_of_linear_layer(NAMES[str(a.dtype)]), (addend,))
+        launch = fused_launch(finished, form, out)
         return None if launch is None else with_bias_first(launch)
-    return None
+    a, b = arguments
+    if not a.shape[-1] or (name == "bmm" and a.shape[0] != 1):
+        return None
+    desc = descriptor_of(a, b, a.dtype)
+    if name == "bmm":
+        key = dispatch_cache.call_key(a[0], b[0], desc, out=out[0])
+    else:
+        key = dispatch_cache.call_key(a, b, desc)
+    call = dispatch_cache.known_call(key)
+    return None if call is None else call.launch

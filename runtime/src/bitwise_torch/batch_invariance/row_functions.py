@@ -124,15 +124,15 @@ def normalised_rows(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return (x - mean) scale weight + bias for the rows of x[..., n], in x's type, and the means and scales in fp32.
 
-    The means are 0 unless `centered`.  `weight` and `bias` have n numbers.
+    Unless `centered`, the means are 0, and those that are returned are undefined.  `weight` and `bias` have n numbers.
     """
     import torch
 
     x = _dense(x)
     weight, bias = (None if each is None else _dense(each.reshape(-1)) for each in (weight, bias))
     rows, length = _rows(x)
-    mean = torch.zeros(rows, dtype=torch.float32, device=x.device)
     scale = torch.empty(rows, dtype=torch.float32, device=x.device)
+    mean = torch.empty_like(scale) if centered else scale
     if x.numel() == 0:
         return torch.empty_like(x), mean, scale
     if x.is_cpu:
@@ -146,20 +146,25 @@ def normalised_rows(
 
 
 def normalisation_gradient_rows(
-    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, mean: torch.Tensor, scale: torch.Tensor,
-    centered: bool,
+    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, mean: torch.Tensor | None,
+    scale: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
-    """Return the gradient of `normalised_rows` for x[..., n], in x's type; `mean` and `scale` have a number a row."""
+    """Return the gradient of `normalised_rows` for x[..., n], in x's type; `mean` and `scale` have a number a row.
+
+    `mean` is None for rows that are not centered.
+    """
     import torch
 
     gradient, x = _dense(gradient), _dense(x)
-    mean, scale = _dense(mean.reshape(-1).float()), _dense(scale.reshape(-1).float())
+    scale = _dense(scale.reshape(-1).float())
+    centered, mean = mean is not None, scale if mean is None else _dense(mean.reshape(-1).float())
     weight = None if weight is None else _dense(weight.reshape(-1))
     if x.numel() == 0:
         return torch.empty_like(x)
     if x.is_cpu:
         factors = None if weight is None else _floats(weight)
         means, scales = (_floats(each.reshape(-1, 1)) for each in (mean, scale))
+        means = means if centered else np.zeros_like(means)
         found = row_evaluation.normalisation_gradient(_floats(gradient), _floats(x), factors, means, scales, centered)
         return _tensor(found, x.dtype).reshape(x.shape)
     out = torch.empty_like(x)

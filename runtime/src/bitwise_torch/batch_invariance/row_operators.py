@@ -181,21 +181,21 @@ def _rms_norm(x: Any, shape: Any, weight: Any, epsilon: float | None) -> Any:
 
 
 def _gradients(
-    upstream: Any, x: Any, shape: Any, mean: Any, scale: Any, weight: Any, bias: Any, mask: Sequence[bool],
-    centered: bool,
+    upstream: Any, x: Any, shape: Any, mean: Any, scale: Any, weight: Any, bias: Any, mask: Sequence[bool]
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return the gradients of a normalisation for its input, weight and bias; those of the latter sum over rows."""
-    import torch
+    """Return the gradients of a normalisation for its input, weight and bias; those of the latter sum over rows.
 
+    `mean` is None for one that is not centered.
+    """
     _check_floats(upstream, x, weight, bias)
     length = _row_length(shape)
     g, rows = upstream.reshape(-1, length), x.reshape(-1, length)
-    mean = torch.zeros_like(scale) if mean is None else mean
     of_input = of_weight = of_bias = None
     if mask[0]:
-        of_input = normalisation_gradient_rows(g, rows, weight, mean, scale, centered).reshape(x.shape)
+        of_input = normalisation_gradient_rows(g, rows, weight, mean, scale).reshape(x.shape)
     if mask[1] and weight is not None:
-        y = (rows.float() - mean.reshape(-1, 1).float()) * scale.reshape(-1, 1).float()
+        y = rows.float() if mean is None else rows.float() - mean.reshape(-1, 1).float()
+        y = y * scale.reshape(-1, 1).float()
         of_weight = _reduced(g.float() * y, 0, False, weight.dtype, mean=False).reshape(weight.shape)
     if len(mask) > 2 and mask[2] and bias is not None:
         of_bias = _reduced(g, 0, False, bias.dtype, mean=False).reshape(bias.shape)
@@ -205,11 +205,11 @@ def _gradients(
 def _layer_norm_gradient(
     upstream: Any, x: Any, shape: Any, mean: Any, scale: Any, weight: Any, bias: Any, mask: Sequence[bool]
 ) -> Any:
-    return _gradients(upstream, x, shape, mean, scale, weight, bias, mask, centered=True)
+    return _gradients(upstream, x, shape, mean, scale, weight, bias, mask)
 
 
 def _rms_norm_gradient(upstream: Any, x: Any, shape: Any, scale: Any, weight: Any, mask: Sequence[bool]) -> Any:
-    return _gradients(upstream, x, shape, None, scale, weight, None, mask, centered=False)[:2]
+    return _gradients(upstream, x, shape, None, scale, weight, None, mask)[:2]
 
 
 def _index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:

@@ -54,7 +54,7 @@ def register() -> None:
 
 
 def pinned_gemm(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the arguments of a `general_gemm` that multiplies plain tensors by operators of PyTorch."""
+    """Return a function with the arguments of `general_gemm` that multiplies plain tensors by operators of PyTorch."""
     signature = inspect.signature(original)
 
     @wraps(original)

@@ -19,7 +19,7 @@ _mode: BatchInvariance | None = None
 
 
 class EngineHookError(BitwiseError, RuntimeError):
-    """An engine that is not installed or lacks an interface, or a variable with another value; the message says what."""
+    """An engine that is not installed or has another interface, or a variable with an unknown value."""
 
 
 def is_asked_for() -> bool:

@@ -1,0 +1,103 @@
+"""Tables on whole models: bytes under the batch-invariant mode, its costs, and those of a lock, from their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_KINDS = {
+    "prefill": "prefill", "prefill, graph": "prefill, CUDA graph", "decode": "decoding", "decode, graph": "decoding, "
+    "CUDA graph", "training step": "training step",
+}  # fmt: skip
+"""Kinds of work as a table names them."""
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def _origin(environment: Mapping[str, Any]) -> str:
+    named = (
+        f"{name} {environment[name]}" for name in ("driver", "torch", "triton", "transformers") if name in environment
+    )
+    return f"{environment['gpu']}, {', '.join(named)}"
+
+
+def _and(numbers: Sequence[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def train_equals_serve(record: Mapping[str, Any]) -> str:
+    """Return, for each model, how many comparisons agree in the mode, and how many differ without it."""
+    rows = []
+    for name, found in record["models"].items():
+        checks = {what: each for what, each in found["mode"].items() if what != "greatest divergence"}
+        rows.append([
+            f"{name}{' (held out)' if found['held out'] else ''}",
+            f"{sum(checks.values())} of {len(checks)}",
+            f"{found['mode']['greatest divergence']:g}",
+            f"{len(found['without the mode, differing'])} of {len(checks)}",
+            f"{found['without the mode, greatest divergence']:.1e}",
+        ])  # fmt: skip
+    head = ("model", "equal in the mode", "divergence", "different without it", "divergence without it")
+    shape = record["shape"]
+    return _markdown(head, rows) + (
+        f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, in chunks of "
+        f"{_and(shape['chunks'])}, {shape['generated tokens']} generated tokens. The divergence is the "
+        f"greatest one of Kullback and Leibler between the distributions of training and of generation. "
+        f"{_origin(record['environment'])}."
+    )
+
+
+def _pair(times: Mapping[str, float]) -> str:
+    return f"{times['PyTorch']} / {times['mode']}"
+
+
+def mode_costs(record: Mapping[str, Any]) -> str:
+    """Return the times in the mode beside PyTorch's: geometric means over models and sizes, and each model's."""
+    models = {name: works for name, works in record["milliseconds"].items() if name != "rows"}
+    scopes = sorted({scope for works in models.values() for times in works.values() for scope in times} - {"PyTorch"})
+    rows = [
+        [_KINDS[kind], *(f"{found[scope]:.3f}" if scope in found else "-" for scope in scopes)]
+        for kind, found in record["ratios"].items()
+        if kind in _KINDS
+    ]
+    parts = [_markdown(("time beside PyTorch's", *scopes), rows)]
+    sizes = list(dict.fromkeys(what for works in models.values() for what in works))
+    times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
+    parts.append(_markdown(("milliseconds, PyTorch / mode", *models), times))
+    if "rows" in record["ratios"]:
+        own = [[what, *(f"{each[scope]:.3f}" for scope in scopes)] for what, each in record["ratios"]["rows"].items()]
+        parts.append(_markdown(("operators of rows, time beside PyTorch's", *scopes), own))
+    others = "" if record["batch_invariant_ops"] == "measured" else "; batch_invariant_ops was not installed"
+    shape = record["shape"]
+    parts.append(
+        f"{shape['layers']} layers of each model's widths, a context of {shape['context of decoding']} tokens for each "
+        f"sequence that decodes; geometric means over models and sizes{others}. {_origin(record['environment'])}."
+    )
+    return "\n\n".join(parts)
+
+
+_TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]
+
+
+def model_locks(record: Mapping[str, Any]) -> str:
+    """Return the milliseconds of a training step and of a generated token, of the library and from a lock."""
+    rows = [
+        [
+            name,
+            *(found["milliseconds"][work][scope] for work, scope in _TIMES),
+            len(found["lock: other bytes"]),
+        ]
+        for name, found in record["models"].items()
+    ]  # fmt: skip
+    head = (
+        "model",
+        "step, library",
+        "step, lock",
+        "token, library",
+        "token, lock",
+        "digests that differ under the lock",
+    )
+    return _markdown(head, rows) + f"\n\nMilliseconds. {_origin(record['environment'])}."
