@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,11 +56,17 @@ Number: TypeAlias = tuple[bool, Fraction | None]
 """A sign and a size (None for infinity); NaN is None instead of a tuple."""
 
 
+@cache
+def power_of_two(exponent: int) -> Fraction:
+    return Fraction(2) ** exponent
+
+
+@cache
 def largest(name: str) -> Fraction:
     exponent_bits, mantissa_bits, bias, _ = LAYOUT[name]
     if name in LARGEST:
         return LARGEST[name]
-    return (2 - Fraction(1, 1 << mantissa_bits)) * Fraction(2) ** ((1 << exponent_bits) - 2 - bias)
+    return (2 - Fraction(1, 1 << mantissa_bits)) * power_of_two((1 << exponent_bits) - 2 - bias)
 
 
 def decode(name: str, pattern: int) -> Number | None:
@@ -82,16 +89,16 @@ def decode(name: str, pattern: int) -> Number | None:
     field = pattern >> mantissa_bits & ((1 << exponent_bits) - 1)
     fraction = Fraction(pattern & ((1 << mantissa_bits) - 1), 1 << mantissa_bits)
     if field:
-        return sign, (1 + fraction) * Fraction(2) ** (field - bias)
-    return sign, fraction * Fraction(2) ** (1 - bias)
+        return sign, (1 + fraction) * power_of_two(field - bias)
+    return sign, fraction * power_of_two(1 - bias)
 
 
 def whole(size: Fraction, sign: bool, rounding: str) -> int:
-    low = size.numerator // size.denominator
-    rest = size - low
+    low, rest = divmod(size.numerator, size.denominator)
+    half = 2 * rest - size.denominator
     up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and low % 2 == 1),
-        "rna": rest >= Fraction(1, 2),
+        "rn": half > 0 or (half == 0 and low % 2 == 1),
+        "rna": half >= 0,
         "rz": False,
         "ru": rest > 0 and not sign,
         "rd": rest > 0 and sign,
@@ -114,9 +121,9 @@ def encode(name: str, number: Number | None, rounding: str, saturate: bool = Fal
         magnitude = 0
     else:
         exponent = size.numerator.bit_length() - size.denominator.bit_length()
-        exponent -= Fraction(2) ** exponent > size
+        exponent -= power_of_two(exponent) > size
         exponent = max(exponent, 1 - bias)
-        unit = Fraction(2) ** (exponent - mantissa_bits)
+        unit = power_of_two(exponent - mantissa_bits)
         kept = whole(size / unit, sign, rounding)
         value = kept * unit
         if value > largest(name):

@@ -79,11 +79,35 @@ def patterns(name: str) -> st.SearchStrategy[int]:
     return ordinary | ordinary | ordinary | borders | anything
 
 
-@st.composite
-def operands(draw: st.DrawFn, spec: MmaSpec) -> tuple[list[int], list[int], int]:
-    depth = spec.k * draw(st.integers(1, 2))
-    left, right = (draw(st.lists(patterns(name), min_size=depth, max_size=depth)) for name in (spec.left, spec.right))
-    return left, right, draw(patterns(spec.accumulator))
+def drawn_patterns(name: str, count: int, generator: np.random.Generator) -> list[int]:
+    """Patterns as those of `patterns`, some of which are an earlier one with either sign."""
+    form = FORMATS[name]
+    anything = [int(each) for each in generator.integers(0, (1 << form.bits) - 1, count, np.uint64, endpoint=True)]
+    kinds = generator.integers(0, 6, count)
+    if not isinstance(form, FloatFormat):
+        limits = [0, 1, form.largest, 1 << (form.bits - 1), (1 << form.bits) - 1]
+        return [limits[kind] if kind < len(limits) and even else any_ for kind, even, any_ in
+                zip(kinds, generator.integers(0, 2, count), anything, strict=True)]  # fmt: skip
+    sign, low = 1 << (form.bits - 1), form.padding
+    step = 1 << (form.mantissa_bits + low)
+    largest = form.largest_magnitude << low
+    borders = [0, 1 << low, step - (1 << low), step, form.one, largest]
+    if form.infinity is not None:
+        borders.append(form.infinity)
+    found: list[int] = []
+    for kind, any_ in zip(kinds, anything, strict=True):
+        negative = sign * int(generator.integers(0, 2))
+        if kind < 3:
+            magnitude = form.one + int(generator.integers(-30, 31)) * step
+            rest = any_ & ((1 << form.mantissa_bits) - 1)
+            found.append(min(max(magnitude, step), largest) | rest << low | negative)
+        elif kind == 3:
+            found.append(borders[int(generator.integers(0, len(borders)))] | negative)
+        elif kind == 4 and found:
+            found.append(found[int(generator.integers(0, len(found)))] & ~sign | negative)
+        else:
+            found.append(any_)
+    return found
 
 
 def array(values: Any, spec: MmaSpec, operand: Any) -> Any:
@@ -91,14 +115,16 @@ def array(values: Any, spec: MmaSpec, operand: Any) -> Any:
 
 
 @pytest.mark.parametrize("spec", ROWS, ids=lambda spec: f"{spec.name}-{spec.products}")
-@given(data=st.data())
-@settings(max_examples=150)
-def test_every_rule_against_rational_numbers(spec: MmaSpec, data: st.DataObject) -> None:
-    a, b, c = data.draw(operands(spec))
-    found = multiply_accumulate(
-        spec, array([a], spec, "left"), array(b, spec, "right")[:, None], array([[c]], spec, "accumulator")
-    )
-    assert f"{int(found[0, 0]):#x}" == f"{reference(spec, a, b, c):#x}"
+def test_every_rule_against_rational_numbers(spec: MmaSpec) -> None:
+    generator = np.random.default_rng(5)
+    for case in range(200):
+        depth = spec.k * (1 + case % 2)
+        a, b = (drawn_patterns(name, depth, generator) for name in (spec.left, spec.right))
+        (c,) = drawn_patterns(spec.accumulator, 1, generator)
+        found = multiply_accumulate(
+            spec, array([a], spec, "left"), array(b, spec, "right")[:, None], array([[c]], spec, "accumulator")
+        )
+        assert f"{int(found[0, 0]):#x}" == f"{reference(spec, a, b, c):#x}", (a, b, c)
 
 
 @pytest.mark.parametrize("spec", ROWS, ids=lambda spec: f"{spec.name}-{spec.products}")
