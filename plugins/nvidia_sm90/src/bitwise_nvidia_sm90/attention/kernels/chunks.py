@@ -163,9 +163,12 @@ def visit(
             if WINDOW:
                 seen = seen & (place[None, :] > positions[:, None] - window)
             if seen_rows is not None:
-                # A word a row, since a tile of bytes would move the scores to its layout, and the order of their sum.
-                word = tl.load(seen_rows + start // N)
-                seen = seen & ((tl.expand_dims(word, 1) >> tl.arange(0, N)[None, :].to(tl.int64)) & 1 != 0)
+                # Words, since a tile of bytes would move the scores to its layout, and the order of their sum.
+                word = tl.expand_dims(tl.load(seen_rows + start // 64), 1)
+                lane = tl.arange(0, N)[None, :]
+                if N == 128:
+                    word = tl.where(lane < 64, word, tl.expand_dims(tl.load(seen_rows + start // 64 + 1), 1))
+                seen = seen & ((word >> (lane % 64).to(tl.int64)) & 1 != 0)
             scores = tl.where(seen, scores, NOTHING)
         if start % CHUNK == 0:
             if SPLIT:
