@@ -172,7 +172,9 @@ PROBLEMS = {
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL,)),
     "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
-    "a mask of heads of 128": (Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)),
+    "a mask of heads of 128": (
+        Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)
+    ),
     "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
@@ -254,7 +256,7 @@ def test_forms_without_a_kernel_are_refused(changes: dict[str, Any], sentence: s
 def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     desc = attention_descriptor(form(depth=128))
     assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132) == Schedule(64, True, True, 2, span=8)
-    assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132) == Schedule(64, True, True, 2)
+    assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132) == Schedule(64, True, True, 3)
     assert schedule_of(desc, 16, 1, 4096, 32, 8, False, 132) == Schedule(64, True, False, 3)
     assert schedule_of(desc, 1, 8192, 8192, 32, 8, False, 132) == Schedule(128, False, False, 2)
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split

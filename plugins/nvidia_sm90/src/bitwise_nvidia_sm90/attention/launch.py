@@ -16,9 +16,9 @@ class Schedule:
     """How a call is divided among programs; it decides no bits.
 
     A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
-    `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values are
-    copied through tensor maps, where their addresses allow it.  With `specialised` one warp copies and two warpgroups
-    compute 64 of 128 rows each, which `can_specialise` says where; else another schedule runs.
+    `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
+    are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
+    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.
     """
 
     rows: int
@@ -60,7 +60,9 @@ def schedule_of(
         return Schedule(128 if wide and not packed else 64, packed, False, stages)
     # One program on each multiprocessor: its copies run ahead from chunk to chunk.
     parts = sequences * groups * -(-queries * share // 64) * -(-keys // desc.chunk)
-    return Schedule(64, True, True, 2 if wide or desc.scores.k > 128 else 3, span=-(-parts // processors))
+    span = -(-parts // processors)
+    # Several chunks need memory for a state beside that of the copies.
+    return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
 
 
 @cache
@@ -83,7 +85,7 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
     """Return the maps of the first components of keys, of the rest, and of values; None for each without."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    if operands.page_table is not None or not operands.key.numel():
+    if operands.page_table is not None or 0 in operands.key.shape:
         return None, None, None
     tensors = []
     for each in (operands.key, operands.value):
@@ -172,6 +174,7 @@ def _power_below(number: int) -> int:
 
 
 def power_above(number: int) -> int:
+    """Return the least power of 2 that is not below a positive number."""
     return 1 << (number - 1).bit_length()
 
 
@@ -252,7 +255,8 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
         ),
         {
             **shared, "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "PACK": packed,
-            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None, "SPLIT": schedule.split,
+            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None,
+            "SPLIT": schedule.split, "SPANS": schedule.span > 1,
         },
         schedule.warps,
         schedule.stages,

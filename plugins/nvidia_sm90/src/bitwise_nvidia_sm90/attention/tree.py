@@ -1,9 +1,9 @@
 """The descriptor of the attention kernels.
 
 Keys are divided at multiples of CHUNK, whatever the length, so that prefill, a part of it and decoding compute the same
-tree.  A chunk is an online softmax over blocks of 64 or 128 keys, whose output stays in the accumulator of the matrix unit.
-Chunks are merged from the first to the last in fp32: one program that visits all keys merges after each chunk, and
-programs of one chunk each leave their states to a kernel that performs the same merges.
+tree.  A chunk is an online softmax over blocks of 64 or 128 keys, whose output stays in the accumulator of the matrix
+unit.  Chunks are merged from the first to the last in fp32: one program that visits all keys merges after each chunk,
+and programs of some chunks each leave their states to a kernel that performs the same merges.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def visible_scores(
 
 @gluon.jit
 def softmax_step(s, top, total, scale):
-    """Return the weights of a block of scores, the maximum and the denominator after it, and the factor of the output."""
+    """Return the weights of a block of scores, the maximum and the denominator after it, and the output's factor."""
     highest = gl.maximum(top, gl.max(s, axis=1) * scale)
     shift = finite_shift(highest)
     factor = gl.full(s.shape, scale, gl.float32, s.type.layout)
@@ -136,8 +136,9 @@ def softmax_step(s, top, total, scale):
 
 @gluon.jit
 def visit(
-    first, last, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half: gl.constexpr, weights, top, total, out, state_top, state_total,
-    state_out, positions, keys, scale, cap_factor, window,
+    first, last, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played,
+    half: gl.constexpr, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+    cap_factor, window,
     N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
@@ -232,13 +233,13 @@ def compute_tiles(
             played += 1
             border = gl.minimum(gl.maximum(begin + N, plain), end)
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                begin + N, border, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half, weights, top, total, out,
-                state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
+                begin + N, border, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half,
+                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
                 N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS,
             )  # fmt: skip
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                (border + N - 1) // N * N, end, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half, weights, top, total, out,
-                state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
+                (border + N - 1) // N * N, end, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half,
+                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
                 N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS,
             )  # fmt: skip
             mbarrier.arrive(q_empty)
