@@ -7,7 +7,7 @@ from typing import Any
 
 from bitwise_core.checker.analysis import Source
 from bitwise_core.execution.launch import Launch
-from bitwise_nvidia_sm90.attention.launch import Call, kernel_of
+from bitwise_nvidia_sm90.attention.prepared import Call, kernel_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -93,7 +93,7 @@ def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOp
         buffers["sinks"] = np.asarray(rng.standard_normal(problem.heads), np.float32).view(np.uint32)
         extra["sinks"] = dense("sinks", "fp32", problem.heads)
     if problem.layout == "visible":
-        seen = rng.random((count, 1, queries, -(-keys // 64) * 64)) < 0.7
+        seen = rng.random((count, 1, queries, -(-keys // 128) * 128)) < 0.7
         buffers["visible"] = np.packbits(seen, axis=-1, bitorder="little").view(np.uint64)
         shape = dense("visible", "i64", *buffers["visible"].shape)
         extra["visible"] = replace(shape, strides=(shape.strides[0], 0, *shape.strides[2:]))
@@ -172,10 +172,13 @@ PROBLEMS = {
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL,)),
     "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
+    "a mask of heads of 128": (
+        Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)
+    ),
     "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 128": (Problem(form(depth=128), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT)),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
 }  # fmt: skip
@@ -252,12 +255,13 @@ def test_forms_without_a_kernel_are_refused(changes: dict[str, Any], sentence: s
 
 def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     desc = attention_descriptor(form(depth=128))
-    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132) == Schedule(64, True, True, 3, span=4)
+    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132) == Schedule(64, True, True, 2, span=8)
     assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132) == Schedule(64, True, True, 3)
     assert schedule_of(desc, 16, 1, 4096, 32, 8, False, 132) == Schedule(64, True, False, 3)
-    assert schedule_of(desc, 64, 1, 2048, 32, 8, False, 132) == Schedule(64, True, False, 3)
-    assert schedule_of(desc, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
+    assert schedule_of(desc, 1, 8192, 8192, 32, 8, False, 132) == Schedule(128, False, False, 2)
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
+    narrow = attention_descriptor(form(depth=64))
+    assert schedule_of(narrow, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
     assert Schedule(128, False, False, 2).warps == 8
 
 

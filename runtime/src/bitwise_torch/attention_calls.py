@@ -218,9 +218,9 @@ def _check_tensors(**tensors: Any) -> None:
             raise AttentionError(f"{name} is a {type(each).__name__}; give a tensor")
         if each.layout != torch.strided:
             raise AttentionError(f"{name} has the layout {each.layout}: give a dense tensor")
-    devices = {str(each.device) for each in tensors.values()}
-    if len(devices) > 1:
-        raise AttentionError(f"the tensors lie on {', '.join(sorted(devices))}: move them to one device")
+    if len({each.device for each in tensors.values()}) > 1:
+        devices = sorted({str(each.device) for each in tensors.values()})
+        raise AttentionError(f"the tensors lie on {', '.join(devices)}: move them to one device")
 
 
 def _check_axes(count: int, wanted: str, **tensors: torch.Tensor) -> None:

@@ -1,63 +1,115 @@
 """The bytes and the speed of attention on a GPU, as a record.
 
     python -m bitwise_bench.attention --out records/attention-sm90-h100.json
+    python -m bitwise_bench.attention --page records/attention-sm90-h100.json > docs/attention.md
 
-It returns 1 where bytes differ.
+The record is written after each result.  A step that reaches its time ends, and the record says what is missing.  The
+command returns 1 where bytes differ.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import TimeoutError as NoResult
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import Any
 
 from bitwise_bench.attention import timing
-from bitwise_bench.attention.invariance import CASES, patterns_of
-from bitwise_bench.attention.random_problems import FORMS, compare_form
+from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
+from bitwise_bench.attention.page import page
+from bitwise_bench.attention.random_problems import PROBLEMS, compare_configuration
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
+
+STEPS = ("correctness", *timing.STEPS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write the record, and return whether bytes differ."""
     parser = command_parser("attention", __doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the record to write")
+    parser.add_argument("--out", type=Path, help="the record to write; results of other steps in it are kept")
+    parser.add_argument("--page", type=Path, help="print the page of a record, without measuring")
+    parser.add_argument("--steps", default=",".join(STEPS), help=f"what to measure, of {', '.join(STEPS)}")
     parser.add_argument("--problems", type=int, default=1000, help="random problems that a CPU evaluates as well")
     parser.add_argument("--workers", type=int, default=12, help="processes that compare random problems")
+    parser.add_argument("--seconds", type=float, default=900, help="the time of each step")
     given = parser.parse_args(arguments)
+    if given.page is not None:
+        sys.stdout.write(page(json.loads(given.page.read_text())))
+        return 0
+    steps = given.steps.split(",")
+    unknown = sorted(set(steps) - set(STEPS))
+    if given.out is None or unknown:
+        parser.error(f"there are no steps {', '.join(unknown)}" if unknown else "give --out, the record to write")
     import torch
 
-    record: dict[str, object] = {
-        "environment": {**environment(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-    }
+    record: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    record["environment"] = {
+        **environment(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+        "driver": timing.driver_version(),
+    }  # fmt: skip
 
-    def keep(name: str, value: object) -> None:
-        record[name] = value
+    def keep(step: str, found: object) -> None:
+        record[step] = found
         given.out.write_text(json.dumps(record, indent=1) + "\n")
 
-    each = -(-given.problems // len(FORMS))
-    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
-        counted = [pool.submit(patterns_of, case) for case in CASES]
-        compared = [pool.submit(compare_form, place, range(each)) for place in range(len(FORMS))]
-        patterns = [one.result() for one in counted]
-        results = [one.result() for one in compared]
-    keep("invariance", [{"case": case, "patterns": one} for case, one in zip(CASES, patterns, strict=True)])
-    problems, different = sum(count for count, _ in results), [str(one) for _, found in results for one in found]
-    keep("evaluated", {"problems": problems, "different": different})
-    print(
-        f"{problems} problems, of which {len(different)} have other bytes: {different[:5]}; byte patterns: {patterns}"
-    )
-    for name, measure, cases in (
-        ("prefill", timing.prefill, timing.PREFILL),
-        ("decode", timing.decode, timing.DECODE),
-        ("training", timing.training, timing.TRAINING),
-    ):
-        keep(name, [measure(case) for case in cases])
-    good = not different and all(one["all"] == 1 for one in patterns)
-    return 0 if good else 1
+    with get_context("spawn").Pool(given.workers) as pool:
+        # The kernels of the timings compile while problems are compared.
+        compiled = [
+            pool.apply_async(timing.compile_case, (step, place))
+            for step in steps if step != "correctness"
+            for place in range(timing.cases(step))
+        ]  # fmt: skip
+        if "correctness" in steps:
+            for found in _correctness(pool, given.problems, given.seconds):
+                keep("correctness", found)
+        for each in compiled:
+            each.wait(given.seconds)
+        pool.terminate()
+    for step in steps:
+        if step != "correctness":
+            for found in timing.results(step, given.seconds):
+                keep(step, found)
+    return 0 if _good(record.get("correctness", {})) else 1
+
+
+def _good(found: dict[str, Any]) -> bool:
+    return not found.get("different") and all(each["patterns"]["all"] == 1 for each in found.get("invariance", ()))
+
+
+def _correctness(pool: Pool, problems: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield the comparison with evaluation and the invariance of rows so far."""
+    end = time.monotonic() + seconds
+    counted = [[pool.apply_async(digests_of, (case, part)) for part in PARTS] for case in CASES]
+    compared = pool.imap_unordered(compare_configuration, range(-(-problems // PROBLEMS)))
+    found: dict[str, Any] = {"problems": 0, "configurations": 0, "different": [], "invariance": []}
+    while time.monotonic() < end:
+        try:
+            each = compared.next(timeout=1)
+        except StopIteration:
+            break
+        except NoResult:
+            continue
+        found["configurations"] += 1
+        found["problems"] += each.problems
+        if each.different:
+            found["different"].append({"configuration": each.configuration, "problems": list(each.different)})
+        yield found
+    for case, parts in zip(CASES, counted, strict=True):
+        digests = {}
+        for part, one in zip(PARTS, parts, strict=True):
+            with suppress(NoResult):
+                digests[part] = one.get(timeout=max(0.1, end - time.monotonic()))
+        found["invariance"].append(
+            {"case": case, "patterns": patterns_of(digests.values()), "missing": sorted(set(PARTS) - set(digests))}
+        )
+        yield found
 
 
 if __name__ == "__main__":

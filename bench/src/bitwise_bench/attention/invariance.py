@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 CASES = (
@@ -13,9 +12,14 @@ CASES = (
     {"depth": 192, "width": 128, "heads": 4, "groups": 1, "keys": 1300},
 )
 
+LAST = 40
+"""The last rows of a sequence, which are compared."""
+PARTS = "lengths", "pages", "schedules of 64 rows", "schedules of 128 rows"
+"""What is varied, in parts that processes compute in parallel."""
 
-def patterns_of(case: dict[str, int], seed: int = 0) -> dict[str, int]:
-    """Return the number of byte patterns of the last rows of a sequence, by what was varied; 1 is the only good one.
+
+def digests_of(case: dict[str, int], part: str, seed: int = 0) -> dict[str, list[str]]:
+    """Return the digests of the last rows of a sequence in one of `PARTS`, by what was varied.
 
     The last 40 queries of a sequence are computed alone, in batches of 1 to 64 at any place with other neighbours, as a
     whole prefill, in parts, one at a time, from pages, and with every schedule.
@@ -23,18 +27,32 @@ def patterns_of(case: dict[str, int], seed: int = 0) -> dict[str, int]:
     import torch
 
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    keys, last = case["keys"], 40
+    keys = case["keys"]
 
     def tensor(*shape: int) -> Any:
         return torch.randn(shape, generator=generator, device="cuda").bfloat16()
 
     query = tensor(keys, case["heads"], case["depth"])
     key, value = tensor(keys, case["groups"], case["depth"]), tensor(keys, case["groups"], case["width"])
+    if part == "lengths":
+        found = _lengths(query, key, value, tensor, generator)
+    elif part == "pages":
+        found = _pages(query, key, value, generator)
+    else:
+        found = _schedules(query, key, value, 64 if "64" in part else 128)
+    digests: dict[str, list[str]] = {}
+    for what, out in found:
+        digests.setdefault(what, []).append(_digest(out))
+    return digests
+
+
+def patterns_of(parts: Iterable[dict[str, list[str]]]) -> dict[str, int]:
+    """Return the number of byte patterns by what was varied, and of all; 1 is the only good one."""
     found: dict[str, set[str]] = {}
-    for what, out in _variations(query, key, value, last, tensor, generator):
-        found.setdefault(what, set()).add(_digest(out))
-    every = set().union(*found.values())
-    return {**{what: len(digests) for what, digests in found.items()}, "all": len(every)}
+    for part in parts:
+        for what, digests in part.items():
+            found.setdefault(what, set()).update(digests)
+    return {**{what: len(digests) for what, digests in found.items()}, "all": len(set().union(*found.values()))}
 
 
 def _digest(out: Any) -> str:
@@ -43,16 +61,11 @@ def _digest(out: Any) -> str:
     return hashlib.sha256(out.contiguous().view(torch.int16).cpu().numpy().tobytes()).hexdigest()
 
 
-def _variations(
-    query: Any, key: Any, value: Any, last: int, tensor: Any, generator: Any
-) -> Iterator[tuple[str, Any]]:  # fmt: skip
-    """Yield the output of the last rows (last, heads, width), with what was varied."""
+def _lengths(query: Any, key: Any, value: Any, tensor: Any, generator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the output of the last rows (rows, heads, width), with what was varied: parts of a prefill and batches."""
     import torch
 
-    from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.launch import Schedule, attend, can_specialise
-    from bitwise_nvidia_sm90.attention.tree import attention_descriptor
-    from bitwise_torch import attention_paged, attention_varlen
+    from bitwise_torch import attention_varlen
 
     keys = len(key)
 
@@ -66,13 +79,13 @@ def _variations(
             starts(*lengths), starts(*counts), max(lengths), max(counts), is_causal=True,
         )  # fmt: skip
 
-    yield "prefill", varlen([query], [(key, value)])[-last:]
+    yield "prefill", varlen([query], [(key, value)])[-LAST:]
     for size in (1, 7, 64, 100, 1000):
         parts = [
             varlen([query[low : low + size]], [(key[: low + size], value[: low + size])])
-            for low in range(keys - (-(-last // size) * size), keys, size)
+            for low in range(keys - (-(-LAST // size) * size), keys, size)
         ]
-        yield "parts", torch.cat(parts)[-last:]
+        yield "parts", torch.cat(parts)[-LAST:]
     for batch in (1, 2, 3, 5, 8, 16, 33, 64):
         place = batch // 2
         longer = [int(one) for one in torch.randint(1, 700, (batch,), generator=generator, device="cuda")]
@@ -81,11 +94,20 @@ def _variations(
             for index, one in enumerate(longer)
         ]
         rows = [
-            tensor(min(9 + index % 2, len(neighbours[index][0])), *query.shape[1:]) if index != place else query[-last:]
+            tensor(min(9 + index % 2, len(neighbours[index][0])), *query.shape[1:]) if index != place else query[-LAST:]
             for index in range(batch)
         ]
         at = sum(len(one) for one in rows[:place])
-        yield "batches", varlen(rows, neighbours)[at : at + last]
+        yield "batches", varlen(rows, neighbours)[at : at + LAST]
+
+
+def _pages(query: Any, key: Any, value: Any, generator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the same for pages of every size, whose other rows are NaNs."""
+    import torch
+
+    from bitwise_torch import attention_paged
+
+    keys = len(key)
     for size in (16, 32, 64, 128, 256):
         pages = -(-keys // size)
         order = torch.randperm(pages + 3, generator=generator, device="cuda")[:pages]
@@ -98,26 +120,35 @@ def _variations(
             pools.append(pool)
         lengths = torch.tensor([keys], device="cuda").int()
         of_keys, of_values = pools
-        yield "pages", attention_paged(query[None, -last:], of_keys, of_values, order[None].int(), lengths)[0]
+        yield "pages", attention_paged(query[None, -LAST:], of_keys, of_values, order[None].int(), lengths)[0]
         rows = [
             attention_paged(
                 query[None, row : row + 1], of_keys, of_values, order[None].int(), lengths - (keys - 1 - row)
             )[0]
-            for row in range(keys - last, keys)
+            for row in range(keys - LAST, keys)
         ]
         yield "pages, one query at a time", torch.cat(rows)
+
+
+def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[str, Any]]:
+    """Yield the same for the schedules of programs of this number of rows."""
+    import torch
+
+    from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
+    from bitwise_nvidia_sm90.attention.launch import Schedule, attend, can_specialise
+    from bitwise_nvidia_sm90.attention.tree import attention_descriptor
+
     desc = attention_descriptor(AttentionForm("bf16", query.shape[-1], value.shape[-1], query.shape[-1] ** -0.5, True))
     schedules = [
-        Schedule(rows, packed, split, stages, maps)
-        for rows in (64, 128)
+        Schedule(rows, packed, split, stages, maps, span=span)
         for packed in (False, True)
-        for split in ((False, True) if packed else (False,))
-        for stages, maps in ((2, True), (2, False), (1, False))
+        for split, span in (((False, 1), (True, 1), (True, 2)) if packed else ((False, 1),))
+        for stages, maps in ((2, True), (1, False))
     ]
-    operands = AttentionOperands(query[None, -last:], key[None], value[None], None, last, keys)
-    if can_specialise(desc, operands):
-        schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (2, 3)]
+    out = torch.empty((1, LAST, *query.shape[1:-1], value.shape[-1]), device="cuda", dtype=query.dtype)
+    operands = AttentionOperands(query[None, -LAST:], key[None], value[None], out, LAST, len(key))
+    if rows == 128 and can_specialise(desc, operands):
+        schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (1, 2)]
     for schedule in schedules:
-        out = torch.empty((1, last, *query.shape[1:-1], value.shape[-1]), device="cuda", dtype=query.dtype)
-        attend(desc, replace(operands, out=out), schedule)
-        yield "schedules", out[0]
+        attend(desc, operands, schedule)
+        yield "schedules", out[0].clone()

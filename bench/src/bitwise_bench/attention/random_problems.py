@@ -22,7 +22,7 @@ FORMS: tuple[dict[str, Any], ...] = (
 
 DEVICES = "cuda", "cpu"
 LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths"
-PROBLEMS = 6
+PROBLEMS = 24
 """The problems of a configuration, for which kernels are compiled once."""
 
 
@@ -38,14 +38,14 @@ class Compared:
 def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
     """Compare the problems of one configuration, which a number determines."""
     form = FORMS[number % len(FORMS)]
-    layout = LAYOUTS[number // len(FORMS) % len(LAYOUTS)]
+    layout = LAYOUTS[(number + number // len(FORMS)) % len(LAYOUTS)]
     if layout.startswith("gradients") and "soft_cap" in form:
         layout = "dense"
     draw = random.Random(number)
     groups = draw.choice((1, 2))
     fixed: dict[str, Any] = {
         "groups": groups,
-        "heads": groups * draw.choice((1, 2, 4)),
+        "heads": draw.choice((groups, 2 * groups, 4)),
         "causal": "window" in form or draw.random() < 0.6,
         "scale": draw.choice((None, 0.3)),
         "page": draw.choice((16, 32, 64, 128, 256)),
@@ -66,8 +66,8 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
 
     depth, width = form["widths"]
     heads, groups = fixed["heads"], fixed["groups"]
-    count = draw.choice((1, 2, 3))
-    lengths = [(draw.choice((1, 1, 3, 17, 70, 150)), draw.choice((1, 5, 64, 150, 513, 700))) for _ in range(count)]
+    count = draw.choice((1, 1, 3))
+    lengths = [(draw.choice((1, 1, 3, 17, 70, 150)), draw.choice((1, 5, 64, 150, 300, 600))) for _ in range(count)]
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
     generator = torch.Generator().manual_seed(draw.getrandbits(32))

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+HEADS = {"batch": 1, "heads": 32, "groups": 8, "depth": 128}
 PREFILL = (
-    {"batch": 4, "queries": 512, "heads": 32, "groups": 8, "depth": 128},
-    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128},
-    {"batch": 1, "queries": 8192, "heads": 32, "groups": 8, "depth": 128},
+    *({**HEADS, "queries": queries} for queries in (4096, 8192)),
     {"batch": 1, "queries": 16384, "heads": 16, "groups": 16, "depth": 128},
+    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128, "causal": False},
     {"batch": 2, "queries": 4096, "heads": 32, "groups": 32, "depth": 64},
     {"batch": 1, "queries": 16384, "heads": 16, "groups": 4, "depth": 64},
+    {"batch": 1, "queries": 5000, "heads": 24, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 1, "queries": 12288, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 1, "queries": 8192, "heads": 12, "groups": 2, "depth": 64, "held_out": True},
+    {"batch": 8, "queries": 512, "heads": 32, "groups": 8, "depth": 128},
+    {"batch": 4, "queries": 2048, "heads": 32, "groups": 8, "depth": 128},
+    {**HEADS, "queries": 32768, "held_out": True},
+    {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 96},
     {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 256},
 )
 DECODE = (
-    {"batch": 1, "keys": 8192, "heads": 32, "groups": 8, "depth": 128},
-    {"batch": 1, "keys": 65536, "heads": 32, "groups": 8, "depth": 128},
-    {"batch": 8, "keys": 8192, "heads": 32, "groups": 8, "depth": 128},
-    {"batch": 64, "keys": 2048, "heads": 32, "groups": 8, "depth": 128},
+    {**HEADS, "keys": 65536},
+    {**HEADS, "keys": 8192},
+    {**HEADS, "keys": 512},
+    {**HEADS, "batch": 8, "keys": 8192},
+    {**HEADS, "batch": 16, "keys": 4096},
+    {**HEADS, "batch": 64, "keys": 2048},
     {"batch": 256, "keys": 1000, "heads": 16, "groups": 2, "depth": 128},
-    {"batch": 4, "keys": 131072, "heads": 16, "groups": 1, "depth": 128},
+    {"batch": 1, "keys": 131072, "heads": 16, "groups": 1, "depth": 128},
+    {"batch": 3, "keys": 20000, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 1, "keys": 131072, "heads": 64, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 100, "keys": 3000, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
 )
-TRAINING = (
+GRADIENTS = (
     {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128},
     {"batch": 2, "queries": 4096, "heads": 32, "groups": 32, "depth": 64},
+    {**HEADS, "queries": 8192},
+    {"batch": 1, "queries": 16384, "heads": 8, "groups": 8, "depth": 128},
+    {"batch": 1, "queries": 6000, "heads": 24, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 4, "queries": 2048, "heads": 12, "groups": 12, "depth": 64, "held_out": True},
 )
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
+
+
+def driver_version() -> str:
+    """Return the version of the GPU's driver."""
+    import torch
+
+    return str(torch.cuda.driver_version()) if hasattr(torch.cuda, "driver_version") else _driver_of_nvml()
+
+
+def _driver_of_nvml() -> str:
+    import ctypes
+
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+    text = ctypes.create_string_buffer(96)
+    library.nvmlInit_v2()
+    library.nvmlSystemGetDriverVersion(text, 96)
+    return text.value.decode()
 
 
 def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
@@ -53,11 +87,28 @@ def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
     return float(sorted(times)[len(times) // 2])
 
 
-def _tensors(batch: int, queries: int, keys: int, heads: int, groups: int, depth: int) -> list[Any]:
+def event_seconds(function: Callable[[], Any]) -> float:
+    """Return the median time of a call between two events."""
+    import torch
+
+    times = []
+    for _ in range(9):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / 1000)
+    return float(sorted(times)[len(times) // 2])
+
+
+def _tensors(case: dict[str, Any], queries: int, keys: int) -> list[Any]:
+    """Return query, key and value (batch, heads, length, width) of normal numbers."""
     import torch
 
     generator = torch.Generator(device="cuda").manual_seed(0)
-    shapes = (batch, queries, heads, depth), (batch, keys, groups, depth), (batch, keys, groups, depth)
+    batch, depth = case["batch"], case["depth"]
+    shapes = (batch, queries, case["heads"], depth), *[(batch, keys, case["groups"], depth)] * 2
     return [torch.randn(one, generator=generator, device="cuda").bfloat16().transpose(1, 2) for one in shapes]
 
 
@@ -81,67 +132,144 @@ def _functions(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]
     }
 
 
-def _error(function: Callable[[], Any], tensors: list[Any], causal: bool) -> float:
-    """Return the root of the mean square difference of the first head from double precision."""
+def _error(found: Any, exact: Any) -> float:
+    """Return the root of the mean square difference from double precision."""
+    return float((found.double() - exact).square().mean().sqrt())
+
+
+def _exact(tensors: list[Any], causal: bool) -> Any:
+    """Return the output of the first head in double precision."""
     import torch
 
     q, k, v = (each[:1, :1].double() for each in tensors)
-    exact = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    return float((function()[:1, :1].double() - exact).square().mean().sqrt())
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
-def _measured(functions: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float | None]:
+def _measured(
+    functions: dict[str, Callable[[], Any]], measure: Callable[[Callable[[], Any]], float]
+) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, function in functions.items():
         try:
-            found[name] = graph_seconds(function, repetitions)
+            found[name] = measure(function)
         except RuntimeError:  # a backend that does not serve these tensors
             found[name] = None
     return found
 
 
-def prefill(case: dict[str, int]) -> dict[str, Any]:
-    """Return seconds by implementation, and errors, of a causal prefill."""
-    tensors = _tensors(case["batch"], case["queries"], case["queries"], case["heads"], case["groups"], case["depth"])
-    functions = _functions(tensors, True)
-    seconds = _measured(functions, 3)
-    small = case["queries"] <= 4096
-    errors = {name: _error(each, tensors, True) for name, each in functions.items() if small and seconds[name]}
-    operations = 2 * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
+def prefill(case: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds by implementation, and errors, of a prefill."""
+    causal = case.get("causal", True)
+    tensors = _tensors(case, case["queries"], case["queries"])
+    functions = _functions(tensors, causal)
+    seconds = _measured(functions, lambda function: graph_seconds(function, 3))
+    errors = {}
+    if case["queries"] <= 8192:
+        exact = _exact(tensors, causal)
+        errors = {name: _error(each()[:1, :1], exact) for name, each in functions.items() if seconds[name]}
+    operations = (2 if causal else 4) * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
     return {"case": case, "seconds": seconds, "operations": operations, "errors": errors}
 
 
-def decode(case: dict[str, int]) -> dict[str, Any]:
+def decode(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of one query for each sequence."""
-    tensors = _tensors(case["batch"], 1, case["keys"], case["heads"], case["groups"], case["depth"])
+    tensors = _tensors(case, 1, case["keys"])
     functions = _functions(tensors, False)
-    seconds = _measured(functions, 10)
-    errors = {name: _error(each, tensors, False) for name, each in functions.items() if seconds[name]}
+    seconds = _measured(functions, lambda function: graph_seconds(function, 10))
+    exact = _exact(tensors, False)
+    errors = {name: _error(each()[:1, :1], exact) for name, each in functions.items() if seconds[name]}
     moved = 4 * case["batch"] * case["keys"] * case["groups"] * case["depth"]
     return {"case": case, "seconds": seconds, "bytes": moved, "errors": errors}
 
 
-def training(case: dict[str, int]) -> dict[str, Any]:
-    """Return seconds by implementation of the gradients of a causal prefill, without the forward pass."""
+def gradients(case: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds by implementation of the gradients of a causal prefill, without the forward pass, and errors."""
     import torch
 
-    tensors = _tensors(case["batch"], case["queries"], case["queries"], case["heads"], case["groups"], case["depth"])
-    seconds: dict[str, float | None] = {}
-    for name, function in _functions([each.requires_grad_() for each in tensors], True).items():
-        out = function()
-        slope = torch.ones_like(out)
-
-        def backward(out: Any = out, slope: Any = slope) -> Any:
-            return torch.autograd.grad(out, tensors, slope, retain_graph=True)
-
-        times = []
-        for _ in range(8):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            backward()
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end) / 1000)
-        seconds[name] = sorted(times)[len(times) // 2]
+    tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
+    slope = torch.randn(
+        tensors[0].shape, generator=torch.Generator(device="cuda").manual_seed(1), device="cuda"
+    ).bfloat16()
+    functions: dict[str, Callable[[], Any]] = {}
+    for name, function in _functions(tensors, True).items():
+        try:
+            out = function()
+        except RuntimeError:  # a backend that does not serve these tensors
+            continue
+        functions[name] = lambda out=out: torch.autograd.grad(out, tensors, slope, retain_graph=True)
+    seconds = _measured(functions, event_seconds)
+    errors = {}
+    if case["queries"] <= 4096:
+        share = case["heads"] // case["groups"]
+        leaves = [
+            each[:1, :count].detach().double().requires_grad_()
+            for each, count in zip(tensors, (share, 1, 1), strict=True)
+        ]
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True, enable_gqa=True)
+        exact = torch.autograd.grad(out, leaves, slope[:1, :share].double())
+        for name, call in functions.items():
+            pairs = zip(call(), exact, (share, 1, 1), strict=True)
+            errors[name] = [_error(one[:1, :count], whole) for one, whole, count in pairs]
     operations = 5 * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
-    return {"case": case, "seconds": seconds, "operations": operations}
+    return {"case": case, "seconds": seconds, "operations": operations, "errors": errors}
+
+
+def host(case: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds of host time by implementation of a call that the GPU computes faster."""
+    import torch
+
+    def measure(function: Callable[[], Any]) -> float:
+        for _ in range(20):
+            function()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(200):
+            function()
+        found = (time.perf_counter() - start) / 200
+        torch.cuda.synchronize()
+        return found
+
+    tensors = _tensors(case, 1, case["keys"])
+    functions = _functions(tensors, False)
+    functions["default"] = lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, enable_gqa=True)
+    return {"case": case, "seconds": _measured(functions, measure)}
+
+
+_MEASURES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], tuple[dict[str, Any], ...]]] = {
+    "host": (host, ({**HEADS, "keys": 1024},)),
+    "gradients": (gradients, GRADIENTS),
+    "prefill": (prefill, PREFILL),
+    "decode": (decode, DECODE),
+}
+STEPS = tuple(_MEASURES)
+
+
+def compile_case(step: str, place: int) -> None:
+    """Run our part of a case once, so that its kernels are in Triton's cache."""
+    import torch
+
+    case = _MEASURES[step][1][place]
+    queries = case.get("queries", 1)
+    tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
+    causal = step in ("prefill", "gradients") and case.get("causal", True)
+    out = _functions(tensors, causal)["bitwise"]()
+    if step == "gradients":
+        out.sum().backward()
+    torch.cuda.synchronize()
+
+
+def cases(step: str) -> int:
+    """Return the number of cases of a step."""
+    return len(_MEASURES[step][1])
+
+
+def results(step: str, seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield the results of a step so far, and the cases that are missing once its time is over."""
+    measure, given = _MEASURES[step]
+    end = time.monotonic() + seconds
+    found: list[dict[str, Any]] = []
+    for place, case in enumerate(given):
+        if time.monotonic() > end:
+            break
+        found.append(measure(case))
+        yield {"results": found, "missing": list(given[place + 1 :])}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from bitwise_core.descriptors import AttentionGradientDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionGradientTensors, AttentionOperands
-from bitwise_nvidia_sm90.attention.launch import Call, has_map, launched, matrix_map, power_above, tensor_map
+from bitwise_nvidia_sm90.attention.launch import has_map, matrix_map, power_above, tensor_map
+from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 _ROWS = 16
 """The rows of a program of `row_numbers`."""
@@ -17,7 +17,7 @@ _BLOCK = 64
 
 def gradient_calls(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
-    workspace: Callable[[tuple[int, ...]], Any], *, specialised: bool = False,
+    workspace: Workspace, *, specialised: bool = False,
 ) -> list[Call]:  # fmt: skip
     """Return the launches for the gradients of a call; see `launch.calls_of`.
 
@@ -126,16 +126,19 @@ def attend_gradients(
 
     `specialised` chooses the kernels; it decides no bits.  Raises DescriptorError.
     """
-    import torch
-
-    def workspace(shape: tuple[int, ...]) -> Any:
-        return torch.empty(shape, dtype=torch.float32, device=operands.query.device)
-
     if not operands.out.numel() or not operands.longest_keys:
         for each in (gradients.query, gradients.key, gradients.value):
             each.zero_()
         return
     if specialised is None:
         specialised = can_specialise(desc, operands, gradients)
-    for call in gradient_calls(desc, operands, gradients, workspace, specialised=specialised):
-        launched(call)
+    tensors = (
+        operands.query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
+        operands.key_starts, gradients.slope, gradients.query, gradients.key, gradients.value,
+    )  # fmt: skip
+    numbers = specialised, operands.longest_queries, operands.longest_keys, operands.first_position
+
+    def calls(workspace: Workspace) -> list[Call]:
+        return gradient_calls(desc, operands, gradients, workspace, specialised=specialised)
+
+    launch(desc, numbers, tensors, calls)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands
-from bitwise_nvidia_sm90.attention.tree import KEY_BLOCK
+from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +16,9 @@ class Schedule:
     """How a call is divided among programs; it decides no bits.
 
     A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
-    `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values are
-    copied through tensor maps, where their addresses allow it.  With `specialised` one warp copies and two warpgroups
-    compute 64 of 128 rows each, which `can_specialise` says where; else another schedule runs.
+    `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
+    are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
+    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.
     """
 
     rows: int
@@ -37,9 +35,10 @@ class Schedule:
         return 4 if self.specialised else self.rows // 16
 
 
-SPECIALISED = Schedule(128, False, False, 3, specialised=True)
+SPECIALISED = Schedule(128, False, False, 2, specialised=True)
 """The schedule of many queries of heads of 128."""
 _SPECIALISED_ROWS = 128
+"""The least number of queries for it."""
 
 
 def schedule_of(
@@ -51,17 +50,19 @@ def schedule_of(
     """
     assert desc.chunk is not None
     share = heads // groups
-    rows, stages = 64, 3 if desc.scores.k <= 128 else 2
+    wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
-    tiles = -(-queries * (share if packed else 1) // rows)
-    programs = sequences * (groups if packed else heads) * tiles
+    programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
     short = 8 * programs < 7 * processors
     split = queries * share <= 512 and keys > desc.chunk and (short or (ragged and keys > 16 * desc.chunk))
     if not split:
-        return Schedule(rows, packed, False, stages)
-    # As many programs as run at once, two on a multiprocessor.
-    parts = sequences * groups * -(-queries * share // rows) * -(-keys // desc.chunk)
-    return Schedule(rows, True, True, stages, span=-(-parts // (2 * processors)))
+        stages = 2 if desc.scores.k > 128 or (wide and not packed) else 3
+        return Schedule(128 if wide and not packed else 64, packed, False, stages)
+    # One program on each multiprocessor: its copies run ahead from chunk to chunk.
+    parts = sequences * groups * -(-queries * share // 64) * -(-keys // desc.chunk)
+    span = -(-parts // processors)
+    # Several chunks need memory for a state beside that of the copies.
+    return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
 
 
 @cache
@@ -84,7 +85,7 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
     """Return the maps of the first components of keys, of the rest, and of values; None for each without."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    if operands.page_table is not None:
+    if operands.page_table is not None or 0 in operands.key.shape:
         return None, None, None
     tensors = []
     for each in (operands.key, operands.value):
@@ -102,15 +103,14 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
 
 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: dense keys of heads of 64 or 128, through tensor maps."""
+    """Return whether a schedule may be specialised: dense keys of heads of 128, through tensor maps."""
     given = (
         operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
     )  # fmt: skip
     query, key, value = operands.query, operands.key, operands.value
     return (
         all(each is None for each in given)
-        and desc.scores.k in (64, 128)
-        and value.shape[-1] == desc.scores.k
+        and desc.scores.k == value.shape[-1] == 128
         and operands.longest_keys > 0
         and all(has_map(each) for each in (query, key, value))
     )
@@ -163,7 +163,6 @@ def specialised_call(
             "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None,
-            "TURNS": False,
         },
         schedule.warps,
         schedule.stages,
@@ -175,24 +174,8 @@ def _power_below(number: int) -> int:
 
 
 def power_above(number: int) -> int:
+    """Return the least power of 2 that is not below a positive number."""
     return 1 << (number - 1).bit_length()
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name.
-
-    With `dependent`, the kernel may start before the previous one of its stream ends, for which it waits itself.
-    """
-
-    module: str
-    kernel: str
-    grid: tuple[int, int, int]
-    arguments: tuple[Any, ...]
-    constants: dict[str, Any]
-    warps: int
-    stages: int
-    dependent: bool = False
 
 
 def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors: int) -> Schedule:
@@ -202,8 +185,8 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     found = schedule_of(
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors
     )
-    wide = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS and desc.scores.k == 128
-    return SPECIALISED if wide and can_specialise(desc, operands) else found
+    many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
+    return SPECIALISED if many and can_specialise(desc, operands) else found
 
 
 def _sequences(operands: AttentionOperands) -> int:
@@ -211,9 +194,7 @@ def _sequences(operands: AttentionOperands) -> int:
     return int(operands.query.shape[0] if starts is None else starts.shape[0] - 1)
 
 
-def calls_of(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Callable[[tuple[int, ...]], Any]
-) -> list[Call]:
+def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace) -> list[Call]:
     """Return the launches of a schedule; `workspace` returns a tensor of fp32 of a shape.
 
     Tensors need their shape, strides and address alone; `visible` has words, as `words_of` returns them.  Raises
@@ -274,7 +255,8 @@ def calls_of(
         ),
         {
             **shared, "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "PACK": packed,
-            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None, "SPLIT": schedule.split,
+            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None,
+            "SPLIT": schedule.split, "SPANS": schedule.span > 1,
         },
         schedule.warps,
         schedule.stages,
@@ -298,7 +280,10 @@ def calls_of(
 
 
 def words_of(visible: Any) -> Any:
-    """Return a mask of bytes as words of 64 keys, of which bit i is that of key i; the last axis is contiguous."""
+    """Return a mask of bytes as words of 64 keys, of which bit i is that of key i, for whole blocks of 128 keys.
+
+    The last axis is contiguous.
+    """
     import torch
 
     whole = visible
@@ -306,7 +291,7 @@ def words_of(visible: Any) -> Any:
         if visible.stride(axis) == 0:
             visible = visible.narrow(axis, 0, 1)
     keys = visible.shape[-1]
-    padded = torch.nn.functional.pad(visible != 0, (0, -keys % KEY_BLOCK)).unflatten(-1, (-1, 8)).to(torch.uint8)
+    padded = torch.nn.functional.pad(visible != 0, (0, -keys % 128)).unflatten(-1, (-1, 8)).to(torch.uint8)
     places = torch.arange(8, dtype=torch.uint8, device=visible.device)
     words = (padded << places).sum(-1, dtype=torch.uint8).contiguous().view(torch.int64)
     return words.expand(*whole.shape[:-1], -1)
@@ -314,59 +299,21 @@ def words_of(visible: Any) -> Any:
 
 def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None) -> None:
     """Compute attention on the current stream of the current device.  Raises DescriptorError."""
-    import torch
-
     query = operands.query
     if not operands.out.numel():
         return
     if operands.visible is not None:
         operands = replace(operands, visible=words_of(operands.visible))
-    if schedule is None:
-        schedule = chosen_schedule(desc, operands, _processors(query.device.index))
-
-    def workspace(shape: tuple[int, ...]) -> Any:
-        return torch.empty(shape, dtype=torch.float32, device=query.device)
-
     tensors = (
         query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
         operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
     )  # fmt: skip
-    # What decides how Triton compiles the kernels, with the constants that follow from it.
-    state = (
-        id(desc), schedule, query.device.index, query.dtype, query.shape[-2], operands.value.shape[-2:],
-        operands.key.shape[1], operands.first_position is None,
-        *(None if each is None else (each.stride(), each.data_ptr() % 16) for each in tensors),
-    )  # fmt: skip
-    if schedule.specialised:
-        _launch(specialised_call(desc, operands, schedule, _processors(query.device.index)), state)
-        return
-    for call in calls_of(desc, operands, schedule, workspace):
-        _launch(call, state)
+    numbers = schedule, operands.longest_queries, operands.longest_keys, operands.first_position
 
+    def calls(workspace: Workspace) -> list[Call]:
+        chosen = schedule or chosen_schedule(desc, operands, _processors(query.device.index))
+        if chosen.specialised:
+            return [specialised_call(desc, operands, chosen, _processors(query.device.index))]
+        return calls_of(desc, operands, chosen, workspace)
 
-_compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
-"""Compiled kernels with the values of their constants in order, by the state of a call."""
-
-
-def _launch(call: Call, state: tuple[Any, ...]) -> None:
-    """Launch a kernel; a known state spares Triton's look-up of the compiled one."""
-    known = _compiled.get((call.kernel, *state))
-    if known is not None:
-        known[0][call.grid](*call.arguments, *known[1])
-        return
-    kernel = kernel_of(call)
-    _compiled[call.kernel, *state] = (
-        launched(call),
-        tuple(call.constants[name] for name in kernel.arg_names[len(call.arguments) :]),
-    )
-
-
-def kernel_of(call: Call) -> Any:
-    """Return the Triton function of a call."""
-    return getattr(import_module(f"bitwise_nvidia_sm90.attention.kernels.{call.module}"), call.kernel)
-
-
-def launched(call: Call) -> Any:
-    """Launch a kernel, which Triton compiles if it must, and return the compiled kernel."""
-    options = {"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False}
-    return kernel_of(call)[call.grid](*call.arguments, **call.constants, **options, launch_pdl=call.dependent)
+    launch(desc, numbers, tensors, calls)

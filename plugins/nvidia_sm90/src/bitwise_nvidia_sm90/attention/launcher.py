@@ -12,7 +12,7 @@ from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradien
 from bitwise_nvidia_sm90.attention.tree import attention_descriptor, attention_gradient_descriptor, is_served
 from bitwise_nvidia_sm90.requirements import what_is_missing
 
-_REQUIRED = {"torch": "torch", "triton": "triton"}
+_REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
 _TORCH_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -40,12 +40,9 @@ class AttentionKernels:
     def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
         """See `bitwise_core.plugins.attention_calls.AttentionLauncher`."""
         _check(desc)
-        import torch
-
         from bitwise_nvidia_sm90.attention.launch import attend
 
-        with torch.cuda.device(operands.query.device):
-            attend(desc, operands)
+        attend(desc, operands)
 
     def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
         """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
@@ -55,12 +52,9 @@ class AttentionKernels:
         self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
     ) -> None:
         """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
-        import torch
-
         from bitwise_nvidia_sm90.attention.gradients import attend_gradients
 
-        with torch.cuda.device(operands.query.device):
-            attend_gradients(desc, operands, gradients)
+        attend_gradients(desc, operands, gradients)
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """Return the bit patterns of the output of one head, for q (queries, depth), k and v.

@@ -1,9 +1,9 @@
 """The descriptor of the attention kernels.
 
 Keys are divided at multiples of CHUNK, whatever the length, so that prefill, a part of it and decoding compute the same
-tree.  A chunk is an online softmax over blocks of 64 keys, whose output stays in the accumulator of the matrix unit.
-Chunks are merged from the first to the last in fp32: one program that visits all keys merges after each chunk, and
-programs of one chunk each leave their states to a kernel that performs the same merges.
+tree.  A chunk is an online softmax over blocks of 64 or 128 keys, whose output stays in the accumulator of the matrix
+unit.  Chunks are merged from the first to the last in fp32: one program that visits all keys merges after each chunk,
+and programs of some chunks each leave their states to a kernel that performs the same merges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bitwise_core.descriptors import (
 )
 from bitwise_core.plugins.attention_calls import AttentionForm
 
-KEY_BLOCK, CHUNK = 64, 512
+CHUNK = 512
 WIDTHS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
 """The widths of a head that the kernels have: of query and key, and of value."""
 DTYPES = ("bf16", "fp16")
@@ -32,6 +32,14 @@ EXPONENTIAL, CAP_QUOTIENT = "ex2.approx.ftz.fp32@sm_90", "div.full.fp32@sm_90"
 LOG2_E = 1.4426950408889634
 UNIT = Instruction(architecture="sm_90", family="fused", k=16)
 """The step that mma.sync and wgmma share."""
+
+
+def key_block(depth: int) -> int:
+    """Return the keys of a block: 128 where their scores fit the registers beside the output, for half the rescaling.
+
+    With narrower heads, exponentials take the time, and blocks of 64 keys leave room for more programs.
+    """
+    return 128 if depth == 128 else 64
 
 
 def row_sum(width: int) -> ReductionDesc:
@@ -66,8 +74,9 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         raise DescriptorError(f"a soft cap of {cap} has no kernel: give a positive one between 2**-20 and 2**40")
     if form.window is not None and (form.window < 1 or not form.causal):
         raise DescriptorError("a window is the positive number of keys that a causal query sees, itself included")
+    block = key_block(form.depth)
     return AttentionDesc(
-        key_block=KEY_BLOCK,
+        key_block=block,
         masking="causal" if form.causal else "none",
         mask_value=-math.inf,
         window=form.window,
@@ -79,10 +88,10 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         cap_quotient="div.rn.fp32" if cap is None else CAP_QUOTIENT,
         fused_exponent=True,
         fused_masked_exponent=True,
-        row_sum=row_sum(KEY_BLOCK),
+        row_sum=row_sum(block),
         fused_sum=True,
         probabilities_dtype=form.dtype,
-        values=single_pass(KEY_BLOCK, form.dtype, UNIT, output_dtype="fp32"),
+        values=single_pass(block, form.dtype, UNIT, output_dtype="fp32"),
         division="reciprocal",
         exponential=EXPONENTIAL,
         output_dtype=form.dtype,

@@ -133,7 +133,7 @@ def visit(
     scale, cap_factor, window, seen_rows, part_top, part_total, part_out, slot, begin, inside,
     N: tl.constexpr, CHUNK: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
     PAGE: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr,
-    SPLIT: tl.constexpr, M: tl.constexpr,
+    SPLIT: tl.constexpr, SPANS: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
     """Visit the blocks of keys from `first` to `last`, multiples of N, and return both states.
 
@@ -163,13 +163,16 @@ def visit(
             if WINDOW:
                 seen = seen & (place[None, :] > positions[:, None] - window)
             if seen_rows is not None:
-                # A word a row, since a tile of bytes would move the scores to its layout, and the order of their sum.
-                word = tl.load(seen_rows + start // N)
-                seen = seen & ((tl.expand_dims(word, 1) >> tl.arange(0, N)[None, :].to(tl.int64)) & 1 != 0)
+                # Words, since a tile of bytes would move the scores to its layout, and the order of their sum.
+                word = tl.expand_dims(tl.load(seen_rows + start // 64), 1)
+                lane = tl.arange(0, N)[None, :]
+                if N == 128:
+                    word = tl.where(lane < 64, word, tl.expand_dims(tl.load(seen_rows + start // 64 + 1), 1))
+                seen = seen & ((word >> (lane % 64).to(tl.int64)) & 1 != 0)
             scores = tl.where(seen, scores, NOTHING)
         if start % CHUNK == 0:
             if SPLIT:
-                if start > begin:
+                if SPANS and start > begin:
                     past = slot + (start // CHUNK - 1) * M
                     store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
             else:
@@ -204,7 +207,7 @@ def forward(
     D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr,
     PACK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SPLIT: tl.constexpr,
-    LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
+    SPANS: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
 ):  # fmt: skip
     """Compute M rows of the output of one sequence: rows of one query head, or with PACK of a group's heads in turn.
 
@@ -312,19 +315,22 @@ def forward(
                     begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,
                     q2, state_top, state_total, state_out, top, total, out, key, value, pages,
                     positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                    seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT, M,
+                    seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                    True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
                 )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_begin, plain_end, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE, False, CAUSAL, WINDOW, CAP, SPLIT, M,
+                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                False, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
             )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_end, end, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE, True, CAUSAL, WINDOW, CAP, SPLIT, M,
+                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
             )  # fmt: skip
             if SPLIT:
                 past = slot + (end - 1) // CHUNK * M

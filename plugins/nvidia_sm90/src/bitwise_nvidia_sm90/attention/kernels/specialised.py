@@ -123,7 +123,7 @@ def visible_scores(
 
 @gluon.jit
 def softmax_step(s, top, total, scale):
-    """Return the weights of a block of scores, the maximum and the denominator after it, and the factor of the output."""
+    """Return the weights of a block of scores, the maximum and the denominator after it, and the output's factor."""
     highest = gl.maximum(top, gl.max(s, axis=1) * scale)
     shift = finite_shift(highest)
     factor = gl.full(s.shape, scale, gl.float32, s.type.layout)
@@ -136,24 +136,23 @@ def softmax_step(s, top, total, scale):
 
 @gluon.jit
 def visit(
-    first, last, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half: gl.constexpr, weights, top, total, out, state_top, state_total,
-    state_out, positions, keys, scale, cap_factor, window,
+    first, last, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played,
+    half: gl.constexpr, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+    cap_factor, window,
     N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr, TURNS: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Visit blocks of keys from `first` to `last`; each adds the product of the block before and its own weights."""
     for start in range(first, last, N):
         stage = count % STAGES
         before = (count - 1) % STAGES
         mbarrier.wait(k_full.index(stage), count // STAGES & 1)
-        if TURNS:
-            mbarrier.wait(turns.index(half), ((count - played) & 1) ^ (1 - half))
+        mbarrier.wait(turns.index(half), ((count - played) & 1) ^ (1 - half))
         s = gl.zeros([64, N], gl.float32, SCORES)
         s = warpgroup_mma(q, k.index(stage).reshape([N, k.shape[4]]).permute((1, 0)), s, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
         out = warpgroup_mma(weights, v.index(before).reshape([N, v.shape[4]]), out, is_async=True)
-        if TURNS:
-            mbarrier.arrive(turns.index(1 - half))
+        mbarrier.arrive(turns.index(1 - half))
         s = warpgroup_mma_wait(1, deps=[s])
         mbarrier.arrive(k_empty.index(stage))
         if CAP:
@@ -186,7 +185,6 @@ def compute_tiles(
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    TURNS: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
@@ -235,14 +233,14 @@ def compute_tiles(
             played += 1
             border = gl.minimum(gl.maximum(begin + N, plain), end)
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                begin + N, border, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half, weights, top, total, out,
-                state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
-                N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, TURNS,
+                begin + N, border, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half,
+                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
+                N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS,
             )  # fmt: skip
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                (border + N - 1) // N * N, end, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half, weights, top, total, out,
-                state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
-                N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, TURNS,
+                (border + N - 1) // N * N, end, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half,
+                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
+                N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS,
             )  # fmt: skip
             mbarrier.arrive(q_empty)
             before = (count - 1) % STAGES
@@ -287,14 +285,13 @@ def compute_first_half(
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    TURNS: gl.constexpr,
 ):  # fmt: skip
     """Compute the first 64 rows of each tile."""
     compute_tiles(
         0, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
         queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
     )  # fmt: skip
 
 
@@ -305,14 +302,13 @@ def compute_second_half(
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    TURNS: gl.constexpr,
 ):  # fmt: skip
     """Compute the last 64 rows of each tile."""
     compute_tiles(
         1, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
         queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
     )  # fmt: skip
 
 
@@ -326,7 +322,7 @@ def forward_specialised(
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     D: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
     STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
-    LOGARITHMS: gl.constexpr, TURNS: gl.constexpr,
+    LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
     """Compute all tiles of 128 rows of dense sequences in turn; the arguments are those of `chunks.forward`."""
     if ALIGNED:
@@ -360,7 +356,7 @@ def forward_specialised(
                     q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
                     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
                     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
                 ),
             ),
             (
@@ -369,7 +365,7 @@ def forward_specialised(
                     q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
                     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
                     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, TURNS,
+                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
                 ),
             ),
             (

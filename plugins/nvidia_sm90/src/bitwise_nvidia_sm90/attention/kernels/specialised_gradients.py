@@ -283,15 +283,14 @@ def copy_keys(
     for half in gl.static_range(2):
         tma.async_copy_global_to_shared(query_map, [sequence, head, low + half * 64, 0], kept, q.index(half))
         tma.async_copy_global_to_shared(slope_map, [sequence, head, low + half * 64, 0], kept, d.index(half))
-    count = 0
     for start in range(0, end_of_keys(low, queries, keys, first_position, CAUSAL), BLOCK):
+        count = start // BLOCK
         stage = count % STAGES
         mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
         bar = full.index(stage)
         mbarrier.expect(bar, key_map.block_type.nbytes + value_map.block_type.nbytes)
         tma.async_copy_global_to_shared(key_map, [sequence, head // GROUP, start, 0], bar, k.index(stage))
         tma.async_copy_global_to_shared(value_map, [sequence, head // GROUP, start, 0], bar, v.index(stage))
-        count += 1
 
 
 @gluon.jit
@@ -352,12 +351,12 @@ def compute_queries(
     mbarrier.wait(kept, 0)
     q, d = matrix(q.index(half)), matrix(d.index(half))
     count, found = add_keys(
-        0, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, found, shift, less, row + first_position, keys, score_scale,
-        STAGES, False, CAUSAL, SCORES, DQ,
+        0, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, found, shift, less,
+        row + first_position, keys, score_scale, STAGES, False, CAUSAL, SCORES, DQ,
     )  # fmt: skip
     count, found = add_keys(
-        border, end, count, q, k, v, d, full, empty, found, shift, less, row + first_position, keys, score_scale,
-        STAGES, True, CAUSAL, SCORES, DQ,
+        border, end, count, q, k, v, d, full, empty, found, shift, less,
+        row + first_position, keys, score_scale, STAGES, True, CAUSAL, SCORES, DQ,
     )  # fmt: skip
     store_rows(
         query_gradient, (found + 0.0) * scale, low, queries, sequence, head, query_gradient_batch, query_gradient_step,
