@@ -207,9 +207,9 @@ def test_a_load_beyond_the_values_is_unknown_and_never_zero() -> None:
 
 
 def test_an_unknown_names_the_tensors_that_would_answer_it() -> None:
-    for fields in ({"table": None, "lengths": None}, {"lengths": None}):
+    for fields, names in (({"table": None, "lengths": None}, "N and T"), ({"lengths": None}, "N")):
         for reason in classes(**fields).unknown.values():
-            assert reason.endswith("; give the contents of N in the manifest")
+            assert reason.endswith(f"; give the contents of {names} in the manifest")
 
 
 def test_tensors_that_decide_through_other_tensors_are_named() -> None:

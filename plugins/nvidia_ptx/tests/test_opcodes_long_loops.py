@@ -65,6 +65,22 @@ def checked_first(limit: str = "0f3F800000", count: int = 100) -> str:
     return f"mov.b32 %r5, %r2; mov.b32 %r6, 0; AGAIN: setp.leu.f32 %p3, %r5, {limit}; setp.ge.u32 %p4, %r6, {count}; or.pred %p5, %p3, %p4; @%p5 bra DONE; {STEP} add.u32 %r6, %r6, 1; bra AGAIN; DONE:{END}"
 
 
+OTHER_ELEMENT = """
+    xor.b32 %r61, %r1, 128; cvt.u64.u32 %d20, %r61; add.s64 %d6, %d1, %d20; {stored}
+    ld.global.b32 %r2, [%d6]; ld.global.b32 %r3, [%d6+256]; ld.global.b32 %r4, [%d6+512]; mov.b32 %r41, %r3;
+"""
+"""Each thread takes the words of the same thread in the other warp."""
+THERE = "add.s64 %d7, %d0, %d20;"
+TWO = "mov.b32 %r41, %r2; mov.b32 %r42, %r2;"
+LARGEST = (
+    "max.f32 %r46, %r5, %r41; max.f32 %r47, {second}; max.f32 %r48, %r46, %r47; fma.rn.f32 %r41, %r48, 0f3F000000, %r3;"
+    + STEP
+)
+LATER = "setp.gt.u32 %p6, %r6, {count}; selp.b32 %r42, %r41, %r42, %p6;" + STEP
+GUARDED = "@%p7 mov.b32 %r46, %r5; add.f32 %r41, %r41, %r46;" + STEP
+FIRST_LANES = "setp.lt.u32 %p7, %r0, 8; mov.b32 %r46, {start};"
+VOTED = "vote.sync.any.pred %p3, %p3, -1;"
+
 SHUFFLED = SHUFFLE.format(lanes=1) + STEP
 EXCHANGED = EXCHANGE.format(place=512) + STEP
 LOADED = TABLE.format(first=1) + STEP
@@ -77,6 +93,22 @@ EQUAL = {
     "blocks": (loop(end=OF_BLOCK), loop(end=OF_BLOCK.replace("%r53, %r51, %r52", "%r53, %r52, %r51"))),
     "an exchange in other cells": (loop(EXCHANGED, end=OF_BLOCK), loop(EXCHANGE.format(place=516) + STEP, end=OF_BLOCK)),
     "a condition before the body": (checked_first(), checked_first().replace("%p3, %p4", "%p4, %p3")),
+    "elements of other threads": (loop(end=OF_BLOCK), OTHER_ELEMENT.format(stored=THERE) + loop(end=OF_BLOCK)),
+    "registers in another order": (
+        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r4;" + STEP),
+        TWO + loop("add.f32 %r42, %r42, %r5; add.f32 %r41, %r41, %r4;" + STEP).replace(
+            END, "mov.b32 %r43, %r41; mov.b32 %r41, %r42; mov.b32 %r42, %r43;" + END
+        ),
+    ),
+    "a member that occurs twice": (
+        checked_first().replace(STEP, LARGEST.format(second="%r41, %r4")),
+        checked_first().replace(STEP, LARGEST.format(second="%r4, %r5")),
+    ),
+    "votes": (loop(SHUFFLED, end=VOTED), loop(SHUFFLED.replace("%r5, %r5, %r43", "%r5, %r43, %r5"), end=VOTED)),
+    "a register that is read by no lane before it is written": (
+        "setp.lt.u32 %p7, %r0, 64;" + FIRST_LANES.format(start="%r3").partition(";")[2] + loop(GUARDED),
+        "setp.lt.u32 %p7, %r0, 64;" + FIRST_LANES.format(start="%r4").partition(";")[2] + loop(GUARDED),
+    ),
 }  # fmt: skip
 
 NEAR_MISSES = {
@@ -100,6 +132,26 @@ NEAR_MISSES = {
         "shfl.sync.idx.b32 %r41, %r41, 0, 31, -1;" + loop(STEP + "add.f32 %r41, %r41, %r5;", end=OF_BLOCK),
         "shfl.sync.idx.b32 %r41, %r41, 0, 31, -1;" + loop(STEP + "add.f32 %r41, %r41, %r5; shfl.sync.idx.b32 %r41, %r41, 0, 31, -1;", end=OF_BLOCK),
     ),
+    "an element of another thread": (loop(end=OF_BLOCK), OTHER_ELEMENT.format(stored="") + loop(end=OF_BLOCK)),
+    "registers of one start with other steps": (
+        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r4;" + STEP),
+        TWO + loop("add.f32 %r42, %r42, %r5; add.f32 %r41, %r41, %r4;" + STEP),
+    ),
+    "registers of one start, and one register": (
+        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r41;" + STEP),
+        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r5;" + STEP),
+    ),
+    "sums in another order": (
+        loop("add.f32 %r41, %r41, %r5; add.f32 %r41, %r41, %r4;" + STEP),
+        loop("add.f32 %r41, %r41, %r4; add.f32 %r41, %r41, %r5;" + STEP),
+    ),
+    "a register that changes after many iterations": (loop(LATER.format(count=40)), loop()),
+    "a register that changes after more iterations": (loop(LATER.format(count=40)), loop(LATER.format(count=80))),
+    "another largest member": (loop(LARGEST.format(second="%r41, %r4")), loop(LARGEST.format(second="%r41, %r42"))),
+    "a register that lanes read before it is written": (
+        FIRST_LANES.format(start="%r3") + loop(GUARDED), FIRST_LANES.format(start="%r4") + loop(GUARDED)
+    ),
+    "a vote of all lanes": (loop(SHUFFLED, end=VOTED), loop(SHUFFLED, end=VOTED.replace("any", "all"))),
     "registers that change places": (
         loop(STEP + "mov.b32 %r43, %r41; mov.b32 %r41, %r42; mov.b32 %r42, %r43;"), loop(STEP + "mov.b32 %r43, %r42; mov.b32 %r42, %r41; mov.b32 %r41, %r42;")
     ),
