@@ -528,7 +528,7 @@ def test_outputs_on_the_current_gpu_are_allocated_without_the_dispatcher(monkeyp
     asked: list[Any] = []
     monkeypatch.setattr(torch._C._dynamo.guards, "_empty_strided_cuda", lambda *given: asked.append(given))
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
-    operand = SimpleNamespace(new_empty=lambda *shape, dtype: (shape, dtype))
+    operand = SimpleNamespace(new_empty=lambda shape, dtype: (shape, dtype))
     for index in (1, 0):
         out: Any = SimpleNamespace(
             shape=torch.Size((5, 7)), dtype=torch.bfloat16, device=SimpleNamespace(type="cuda", index=index)
