@@ -10,6 +10,7 @@ import pytest
 
 import bitwise_amd_gfx942.rules
 import bitwise_core.ir.rules.stated
+from bitwise_bench.documentation.page_links import OUTSIDE, linked_paths, rewritten
 from bitwise_core.ir.rules.rule import Execution
 from bitwise_core.plugins import hookspecs
 from workspace import ROOT, distributions
@@ -72,6 +73,7 @@ def test_every_way_to_apply_a_rule_is_documented() -> None:
 
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "changelog.d").glob("*.md"))]
+SITE_PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / path for path in OUTSIDE if "/" in path)]
 SOURCE_FOLDERS = [found.folder / "src" for found in distributions()]
 
 
@@ -82,6 +84,32 @@ def test_every_path_that_is_named_exists(page: Path) -> None:
     named = re.findall(r"`((?!\.)[\w.*-]+(?:/[\w.*-]+)*(?:/[\w*-]+\.\w+|/[\w-]+/))`|\]\(([^():#]+)(?:#[\w-]+)?\)", text)
     roots = [ROOT, *SOURCE_FOLDERS]
     assert [path for path in map("".join, named) if not any(any(root.glob(path)) for root in roots)] == []
+
+
+@pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    """`nox -s docs` also checks the anchors."""
+    path = page.relative_to(ROOT).as_posix()
+    assert sorted(found for found in linked_paths(page.read_text(), path) if not (ROOT / found).exists()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[a](b.md) and ![c](../d/e.svg#x)", {"docs/b.md", "d/e.svg"}),
+        ("[a](#here) [b](https://example.org/x.md) `[c](d.md)`", {"docs/d.md"}),
+        ("```sh\n[a](b.md)\n```\n", set[str]()),
+    ],
+)
+def test_the_links_of_a_page_are_found(text: str, found: set[str]) -> None:
+    assert linked_paths(text, "docs/page.md") == found
+
+
+def test_links_are_rewritten_for_the_site() -> None:
+    page = "[a](../SOUNDNESS.md#x) [b](determinism.md) [c](../examples) [d](../records/mutants.json) [e](nothing.md)\n"
+    found = "[a](concepts/soundness.md#x) [b](determinism.md) c [d](records/mutants.json) [e](nothing.md)\n"
+    assert rewritten(page, "faq.md") == found
+    assert rewritten(f"```text\n{page}```\n", "faq.md") == f"```text\n{page}```\n"
 
 
 def module_of(name: str) -> tuple[Path, str] | None:
@@ -96,11 +124,11 @@ def module_of(name: str) -> tuple[Path, str] | None:
     return None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *SITE_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_module_that_is_named_exists(page: Path) -> None:
     missing = []
     for name in re.findall(r"\bbitwise_[a-z]\w*(?:\.\w+)+", page.read_text()):
-        if re.match(r"bitwise_(?:mine|toy)\b", name) or name.endswith(".py"):
+        if re.match(r"bitwise_(?:mine|toy)\b", name) or name.endswith((".py", ".json")):
             continue
         found = module_of(name)
         if found is None or (found[1] and not re.search(rf"\b{found[1]}\b", found[0].read_text())):

@@ -124,6 +124,14 @@ def test_what_is_printed_is_written_into_a_page_where_it_differs(tmp_path: Path)
     assert written(page, found.printed) == page.replace("old", "2")
 
 
+def test_modules_and_names_of_an_example_are_found() -> None:
+    assert faults_of_python("from bitwise_core.plugins import profiles, registry\nregistry.default()\n") == []
+    assert faults_of_python("from bitwise_core.plugins import nothing\n") == [
+        "bitwise_core.plugins has no name nothing"
+    ]
+    assert faults_of_python("from bitwise_core.limits import nothing\n") == ["bitwise_core.limits has no name nothing"]
+
+
 def test_dots_stand_for_any_text() -> None:
     assert matches("in ... s\n", "in 0.5 s  \n")
     assert not matches("in ... s\n", "in 0.5 ms\n")

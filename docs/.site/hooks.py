@@ -8,7 +8,7 @@ from typing import Any
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
-from bitwise_bench.documentation.page_links import OUTSIDE, ROOT, linked_files, repository_path, rewritten, site_path
+from bitwise_bench.documentation.page_links import OUTSIDE, ROOT, linked_paths, repository_path, rewritten, site_path
 
 
 @event_priority(100)  # before the plugin that orders the pages
@@ -19,7 +19,7 @@ def on_files(files: Any, config: Any) -> Any:
             files.append(File.generated(config, uri, content=(ROOT / path).read_text(encoding="utf-8")))
     linked = set()
     for file in files.documentation_pages():
-        linked |= linked_files(file.content_string, repository_path(file.src_uri))
+        linked |= linked_paths(file.content_string, repository_path(file.src_uri))
     for path in sorted(linked):
         place = site_path(path)
         if place is not None and files.get_file_from_path(place) is None:

@@ -143,9 +143,9 @@ def _faults_of_tree(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bitwise"):
             module = importlib.import_module(str(node.module))
             for alias in node.names:
-                try:
+                if hasattr(module, alias.name):
                     known[alias.asname or alias.name] = getattr(module, alias.name)
-                except AttributeError:
+                elif not hasattr(module, "__path__") or not importlib.util.find_spec(f"{node.module}.{alias.name}"):
                     yield f"{node.module} has no name {alias.name}"
         elif isinstance(node, ast.Import):
             for alias in node.names:

@@ -67,15 +67,11 @@ def _parts(markdown: str) -> list[tuple[str, bool]]:
     return [*found, (markdown[end:], False)]
 
 
-def linked_files(markdown: str, path: str) -> set[str]:
-    """Return the files of the repository to which the text of the file `path` links."""
-    found = set()
-    for text, is_code in _parts(markdown):
-        for link in () if is_code else _LINK.finditer(text):
-            target = _resolved(link["target"], path)
-            if target is not None and (ROOT / target[0]).is_file():
-                found.add(target[0])
-    return found
+def linked_paths(markdown: str, path: str) -> set[str]:
+    """Return the paths of the repository to which the text of the file `path` links, existing or not."""
+    texts = [text for text, is_code in _parts(markdown) if not is_code]
+    found = (_resolved(link["target"], path) for text in texts for link in _LINK.finditer(text))
+    return {target[0] for target in found if target is not None}
 
 
 def _resolved(target: str, path: str) -> tuple[str, str] | None:
