@@ -407,6 +407,17 @@ def test_a_race_is_reported_when_it_is_simulated() -> None:
         run(made, state)
 
 
+@pytest.mark.parametrize(("columns", "is_allowed"), [(0, True), (4, False), (8, True)])
+def test_a_copy_that_starts_inside_of_16_bytes_of_a_line_is_no_instruction(columns: int, is_allowed: bool) -> None:
+    made = edited(ONE, [("add.u32 %r_part_column, %r_column, 0;", f"add.u32 %r_part_column, %r_column, {columns};")])
+    state: dict[str, Any] = {name: np.zeros(264 * 456 * 2, dtype=np.uint8) for name in "ABC"}
+    if is_allowed:
+        run(made, state)
+    else:
+        with pytest.raises(Unsupported, match="no multiple of 16 bytes of a line is an illegal instruction"):
+            run(made, state)
+
+
 @pytest.mark.parametrize("output", ["e4m3", "bf16", "fp32"])
 def test_parts_of_a_tile_are_stored_from_whole_units_of_a_tensor_map(output: str) -> None:
     size, stored = OUTPUT_BYTES[output], 0

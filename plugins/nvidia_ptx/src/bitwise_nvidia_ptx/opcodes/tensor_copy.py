@@ -40,6 +40,11 @@ from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
 
+_LINE_ALIGNMENT = 16
+"""The bytes of which the first address of a copy in a line is a multiple.
+
+Source: https://github.com/triton-lang/triton/issues/7385 and https://github.com/triton-lang/triton/pull/9112.
+"""
 _MODIFIERS = {
     "bulk", "tensor", "1d", "2d", "3d", "4d", "5d", "shared::cta", "shared::cluster", "global", "tile",
     "mbarrier::complete_tx::bytes", "bulk_group", "multicast::cluster", "cta_group::1", "cta_group::2",
@@ -192,6 +197,11 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
         if any((each % 16).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
             raise Unsupported("a box of elements of 4 bits that are not multiples of 16 is not modelled", line)
         coordinates[0], extents[0], sizes[0] = coordinates[0] // 16, extents[0] // 16, sizes[0] // 16
+    elif (coordinates[0] * element % _LINE_ALIGNMENT).any():
+        raise Unsupported(
+            f"a tensor copy that starts at no multiple of {_LINE_ALIGNMENT} bytes of a line is an illegal instruction",
+            line,
+        )
     elif chunks and element < CHUNK:
         count = CHUNK // element
         if not any((each % count).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
