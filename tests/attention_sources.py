@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bitwise_core.checker.analysis import Source
@@ -28,6 +29,23 @@ class TensorShape:
         """Return an address with the alignment of PyTorch's allocations."""
         return 0
 
+    def element_size(self) -> int:
+        """Return the size of an element in bytes."""
+        return 4 if self.dtype == "fp32" else self.size
+
+    def transpose(self, first: int, second: int) -> TensorShape:
+        """Return the tensor with two axes exchanged."""
+        order = list(range(len(self.shape)))
+        order[first], order[second] = second, first
+        shape, strides = (tuple(each[axis] for axis in order) for each in (self.shape, self.strides))
+        return replace(self, shape=shape, strides=strides)
+
+    def flatten(self, first: int, last: int) -> TensorShape:
+        """Return a contiguous tensor with adjacent axes joined."""
+        joined = math.prod(self.shape[first : last + 1])
+        shape = (*self.shape[:first], joined, *self.shape[last + 1 :])
+        return replace(self, shape=shape, strides=(*self.strides[:first], *self.strides[last:]))
+
 
 def dense(name: str, dtype: str, *shape: int) -> TensorShape:
     """Return a contiguous tensor of a shape."""
@@ -37,8 +55,8 @@ def dense(name: str, dtype: str, *shape: int) -> TensorShape:
     return TensorShape(name, dtype, shape, tuple(reversed(strides)))
 
 
-def source_of(call: Call) -> Source:
-    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records, without tensor maps."""
+def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
+    """Compile a launch for sm_90; return what Triton returns, and the arguments of a launch without tensor maps."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -53,6 +71,9 @@ def source_of(call: Call) -> Source:
     for place, (name, value) in enumerate(zip(kernel.arg_names, call.arguments, strict=False)):
         if value is None:
             constants[name] = None
+        elif hasattr(value, "block_shape"):
+            layout = f",{value.layout!r}" if kernel.is_gluon() else ""
+            signature[name] = f"tensordesc<{value.base.dtype}{list(value.block_shape)}{layout}>"
         elif isinstance(value, TensorShape):
             signature[name] = f"*{value.dtype}"
             divisible[(place,)] = [["tt.divisibility", 16]]
@@ -72,6 +93,12 @@ def source_of(call: Call) -> Source:
         target=GPUTarget("cuda", 90, 32),
         options={"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False},
     )
+    return compiled, arguments
+
+
+def source_of(call: Call) -> Source:
+    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records, without tensor maps."""
+    compiled, arguments = compiled_call(call)
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)
     launch = {

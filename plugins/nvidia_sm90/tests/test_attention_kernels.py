@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,14 @@ from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
-from bitwise_nvidia_sm90.attention.launch import Schedule, calls_of, schedule_of
+from bitwise_nvidia_sm90.attention.launch import (
+    SPECIALISED,
+    Schedule,
+    calls_of,
+    can_specialise,
+    schedule_of,
+    specialised_call,
+)
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
 
@@ -336,3 +345,49 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
             assert np.moveaxis(state["of_query"][rows][:, heads], 1, 0).tobytes() == expected.query.tobytes()
             assert state["of_key"][places][:, group].tobytes() == expected.key.tobytes()
             assert state["of_value"][places][:, group].tobytes() == expected.value.tobytes()
+
+
+MAPPED = {
+    "a causal prefill": Problem(form(depth=128), ((300, 300),), heads=4, groups=2),
+    "a window, a soft cap and sinks": Problem(
+        form("fp16", depth=128, window=99, soft_cap=30.0, sink=True), ((9, 300),)
+    ),
+    "gradients of heads of 64": Problem(form(depth=64), ((300, 300),), heads=4, groups=2),
+    "gradients of heads of 128": Problem(form("fp16", depth=128, causal=False), ((70, 300),)),
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_prepared_launches_have_the_parameters_of_their_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The specialised kernels compile too, and fit the memory of a multiprocessor."""
+    pytest.importorskip("triton")
+    from attention_sources import compiled_call, dense
+    from bitwise_nvidia_sm90.attention import prepared
+    from bitwise_nvidia_sm90.attention.gradients import gradient_calls
+
+    problem = MAPPED[name]
+    operands, buffers = operands_of(problem, np.random.default_rng(0))
+    if name.startswith("gradients"):
+        desc = attention_gradient_descriptor(problem.form)
+        names = ("out", "query", "key", "value")
+        tensors = AttentionGradientTensors(*(dense(each, problem.form.dtype, *buffers[each].shape) for each in names))
+        calls = gradient_calls(
+            desc, operands, tensors, lambda shape: dense("numbers", "fp32", *shape), specialised=True
+        )[1:]
+    else:
+        assert can_specialise(problem.desc, operands)
+        calls = [specialised_call(problem.desc, operands, SPECIALISED, 132)]
+    taken = {"TensorMap": ["b8"], "Address": ["b64", "u64"], "Number": ["b32", "u32", "f32", "b64", "u64"]}
+    for call in calls:
+        compiled, _ = compiled_call(call)
+        head = compiled.asm["ptx"].split(".entry")[1].split("\n)")[0]
+        expected = re.findall(r"\.param .*?\.([buf]\d+)", head)
+        kernel = prepared.kernel_of(call)
+        known = SimpleNamespace(arg_names=kernel.arg_names, warmup=lambda *_, found=compiled, **__: found)
+        monkeypatch.setattr(prepared, "kernel_of", lambda _, known=known: known)
+        found = prepared.launch_of(call, {0: 0}).parameters
+        monkeypatch.undo()
+        assert len(found) == len(expected)
+        for parameter, kind in zip(found, expected, strict=True):
+            assert kind in taken[type(parameter).__name__]
+        assert compiled.metadata.shared <= 227 << 10

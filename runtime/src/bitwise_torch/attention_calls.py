@@ -11,7 +11,8 @@ dense and paged keys.  Tensors on the CPU are evaluated, which is slow, to the b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -331,8 +332,11 @@ def _computed(
     recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
     if recorded:
         _check_gradients(call, form)
-    if recorded or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():
         return _traced(call, form)
+    if recorded:
+        out, found = _recorded()(query, key, value, call, form)
+        return out, found
     return _run(call, form)
 
 
@@ -425,8 +429,39 @@ def _patterns(matrix: torch.Tensor) -> Any:
     return matrix.contiguous().view(torch.int16).numpy().view(np.uint16)
 
 
+@cache
+def _recorded() -> Callable[..., Any]:
+    """Return the function of autograd that computes a call outside of traces.
+
+    The operator of traces computes the same, and its dispatch takes several times as long as the launch.
+    """
+    import torch
+
+    def forward(ctx: Any, query: Any, key: Any, value: Any, call: _Call, form: AttentionForm) -> Any:
+        out, found = _run(call, form)
+        ctx.save_for_backward(query, key, value, out, found, call.query_starts, call.key_starts)
+        ctx.numbers = call.longest_queries, call.longest_keys, call.first_position
+        ctx.form = replace(form, sink=False)
+        ctx.mark_non_differentiable(found)
+        return out, found
+
+    def backward(ctx: Any, slope: Any, _: Any) -> Any:
+        query, key, value, out, found, query_starts, key_starts = ctx.saved_tensors
+        queries, keys, first_position = ctx.numbers
+        gradients = _gradients(
+            slope, query, key, value, out, found, query_starts, key_starts, queries, keys, first_position, ctx.form
+        )
+        return *gradients, None, None
+
+    once = torch.autograd.function.once_differentiable
+    members = {"forward": staticmethod(forward), "backward": staticmethod(once(backward))}
+    made: Any = type("Attention", (torch.autograd.Function,), members)
+    apply: Callable[..., Any] = made.apply
+    return apply
+
+
 def _traced(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a call as one operator in a trace or in an autograd graph."""
+    """Return a call as one operator in a trace."""
     import torch
 
     _register_operator()
@@ -506,25 +541,10 @@ def gradients_operator() -> Any:
         window: int | None,
     ) -> list[torch.Tensor]:  # fmt: skip
         form = _form(query, value, causal, scale, window, None, False)
-        launcher, _ = _cached_launcher(query.device, form)
-        if not isinstance(launcher, AttentionGradientLauncher):
-            raise AttentionError(f"{launcher.name} computes no gradients: call attention inside torch.no_grad()")
-        desc = launcher.attention_gradient_descriptor(form)
-        given = (slope, query, key, value, out)
-        slope, query, key, value, out = (each if each.stride(-1) == 1 else each.contiguous() for each in given)
-        found = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (query, key, value)]
-        operands = AttentionOperands(
-            query=query, key=key, value=value, out=out, logarithms=logarithms.contiguous(), query_starts=query_starts,
-            key_starts=key_starts, first_position=first_position,
-            longest_queries=int(query.shape[1]) if longest_queries is None else longest_queries,
-            longest_keys=int(key.shape[1]) if longest_keys is None else longest_keys,
+        return _gradients(
+            slope, query, key, value, out, logarithms, query_starts, key_starts, longest_queries, longest_keys,
+            first_position, form,
         )  # fmt: skip
-        gradients = AttentionGradientTensors(slope, *found)
-        if query.device.type == "cpu":
-            _evaluate_gradients(desc, operands, gradients)
-        else:
-            launcher.attend_gradients(desc, operands, gradients)
-        return found
 
     def fake(slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> Any:
         return [each.new_empty(each.shape) for each in (query, key, value)]
@@ -537,6 +557,48 @@ def gradients_operator() -> Any:
     )  # fmt: skip
     made.register_fake(fake)
     return made
+
+
+_known_gradients: dict[tuple[torch.device, AttentionForm], tuple[Any, AttentionGradientDesc]] = {}
+"""The launchers and descriptors of former gradients."""
+
+
+def _gradient_launcher(device: torch.device, form: AttentionForm) -> tuple[Any, AttentionGradientDesc]:
+    """Return the launcher of gradients of a form, and their descriptor.  Raises AttentionError."""
+    launcher, _ = _cached_launcher(device, form)
+    known = _known_gradients.get((device, form))
+    if known is None or known[0] is not launcher:
+        if not isinstance(launcher, AttentionGradientLauncher):
+            raise AttentionError(f"{launcher.name} computes no gradients: call attention inside torch.no_grad()")
+        desc = launcher.attention_gradient_descriptor(form)
+        known = _known_gradients[device, form] = launcher, desc
+    return known
+
+
+def _gradients(
+    slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor,
+    logarithms: torch.Tensor, query_starts: torch.Tensor | None, key_starts: torch.Tensor | None,
+    longest_queries: int | None, longest_keys: int | None, first_position: int | None, form: AttentionForm,
+) -> list[torch.Tensor]:  # fmt: skip
+    """Return the gradients of query, key and value of a call with these results.  Raises AttentionError."""
+    import torch
+
+    launcher, desc = _gradient_launcher(query.device, form)
+    given = (slope, query, key, value, out)
+    slope, query, key, value, out = (each if each.stride(-1) == 1 else each.contiguous() for each in given)
+    found = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (query, key, value)]
+    operands = AttentionOperands(
+        query=query, key=key, value=value, out=out, logarithms=logarithms.contiguous(), query_starts=query_starts,
+        key_starts=key_starts, first_position=first_position,
+        longest_queries=int(query.shape[1]) if longest_queries is None else longest_queries,
+        longest_keys=int(key.shape[1]) if longest_keys is None else longest_keys,
+    )  # fmt: skip
+    gradients = AttentionGradientTensors(slope, *found)
+    if query.device.type == "cpu":
+        _evaluate_gradients(desc, operands, gradients)
+    else:
+        launcher.attend_gradients(desc, operands, gradients)
+    return found
 
 
 def _evaluate_gradients(

@@ -27,10 +27,11 @@ def page(record: Mapping[str, Any]) -> str:
         "1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n",
         "## Speed\n",
-        "Forward passes are timed in CUDA graphs. Gradients are timed between two events, which include the host's time "
-        "until the first kernel starts. Ratios are the time of the faster backend divided by ours: above 1, ours is "
-        "faster. Shapes in italics were not used while the kernels were tuned. Errors are root mean squares of the "
-        "differences of one head from double precision; those of gradients are of the query, the key and the value.\n",
+        "Forward passes are timed in CUDA graphs. Gradients are timed between two events, which include the time "
+        "of the host until the first kernel starts. Ratios are the time of the faster backend divided by ours: "
+        "above 1, ours is faster. Shapes in italics were not used while the kernels were tuned. Errors are root "
+        "mean squares of the differences of one head from double precision; those of gradients are of the query, "
+        "the key and the value.\n",
         "### Prefill, bf16\n",
         _table(
             record["prefill"]["results"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 HEADS = {"batch": 1, "heads": 32, "groups": 8, "depth": 128}
@@ -196,7 +197,7 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
             out = function()
         except RuntimeError:  # a backend that does not serve these tensors
             continue
-        functions[name] = lambda out=out: torch.autograd.grad(out, tensors, slope, retain_graph=True)
+        functions[name] = partial(torch.autograd.grad, out, tensors, slope, retain_graph=True)
     seconds = _measured(functions, event_seconds)
     errors = {}
     if case["queries"] <= 4096:

@@ -87,12 +87,12 @@ def _prepare(calls: Callable[[Workspace], list[Call]], given: Sequence[Any]) -> 
     places: dict[int, int] = {}
     for place, each in enumerate((*given, *space)):
         places.setdefault(each.data_ptr(), place)
-    kernels = [_kernel(each, places) for each in made]
+    kernels = [launch_of(each, places) for each in made]
     sizes = [each.numel() * each.element_size() for each in space]
     return product_launch(kernels, sizes, int(device.index), len(given))
 
 
-def _kernel(call: Call, places: dict[int, int]) -> Kernel:
+def launch_of(call: Call, places: dict[int, int]) -> Kernel:
     """Return the launch of a call, whose tensors have these places among the addresses, by their own addresses."""
     kernel = kernel_of(call)
     options = {"num_warps": call.warps, "num_stages": call.stages, "launch_pdl": call.dependent}

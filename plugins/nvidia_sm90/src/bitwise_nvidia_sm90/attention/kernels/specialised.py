@@ -278,40 +278,6 @@ def compute_tiles(
         turn += 1
 
 
-@gluon.jit
-def compute_first_half(
-    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
-    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-    M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-):  # fmt: skip
-    """Compute the first 64 rows of each tile."""
-    compute_tiles(
-        0, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
-        output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-        queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
-    )  # fmt: skip
-
-
-@gluon.jit
-def compute_second_half(
-    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
-    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-    M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-):  # fmt: skip
-    """Compute the last 64 rows of each tile."""
-    compute_tiles(
-        1, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
-        output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-        queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-        M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
-    )  # fmt: skip
-
-
 @gluon.jit(
     do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "units", "sequences", "logarithm_batch",
                        "logarithm_step", "logarithm_head"]
@@ -351,18 +317,18 @@ def forward_specialised(
     gl.warp_specialize(
         [
             (
-                compute_first_half,
+                compute_tiles,
                 (
-                    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+                    0, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
                     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
                     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
                     M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
                 ),
             ),
             (
-                compute_second_half,
+                compute_tiles,
                 (
-                    q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+                    1, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
                     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
                     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
                     M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,

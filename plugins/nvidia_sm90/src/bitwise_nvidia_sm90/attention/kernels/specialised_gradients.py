@@ -170,38 +170,6 @@ def compute_keys(
     )  # fmt: skip
 
 
-@gluon.jit
-def compute_first_keys(
-    q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Compute the gradients of the first 64 keys and values."""
-    compute_keys(
-        0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-        D, W, GROUP, STAGES, CAUSAL,
-    )  # fmt: skip
-
-
-@gluon.jit
-def compute_last_keys(
-    q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Compute the gradients of the last 64 keys and values."""
-    compute_keys(
-        1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-        D, W, GROUP, STAGES, CAUSAL,
-    )  # fmt: skip
-
-
 @gluon.jit(do_not_specialize=["queries", "keys", "first_position", "heads", "groups", "sequences"])
 def key_gradients_specialised(
     query_map, key_map, value_map, slope_map, number_map, key_gradient, value_gradient,
@@ -230,18 +198,18 @@ def key_gradients_specialised(
     gl.warp_specialize(
         [
             (
-                compute_first_keys,
+                compute_keys,
                 (
-                    q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
+                    0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
                     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
                     value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
                     D, W, GROUP, STAGES, CAUSAL,
                 ),
             ),
             (
-                compute_last_keys,
+                compute_keys,
                 (
-                    q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
+                    1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
                     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
                     value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
                     D, W, GROUP, STAGES, CAUSAL,
@@ -364,36 +332,6 @@ def compute_queries(
     )  # fmt: skip
 
 
-@gluon.jit
-def compute_first_queries(
-    q, k, v, d, kept, full, empty, numbers, query_gradient,
-    query_gradient_batch, query_gradient_step, query_gradient_head,
-    queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Compute the gradient of the first 64 queries."""
-    compute_queries(
-        0, q, k, v, d, kept, full, empty, numbers, query_gradient,
-        query_gradient_batch, query_gradient_step, query_gradient_head,
-        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences, D, STAGES, CAUSAL,
-    )  # fmt: skip
-
-
-@gluon.jit
-def compute_last_queries(
-    q, k, v, d, kept, full, empty, numbers, query_gradient,
-    query_gradient_batch, query_gradient_step, query_gradient_head,
-    queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Compute the gradient of the last 64 queries."""
-    compute_queries(
-        1, q, k, v, d, kept, full, empty, numbers, query_gradient,
-        query_gradient_batch, query_gradient_step, query_gradient_head,
-        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences, D, STAGES, CAUSAL,
-    )  # fmt: skip
-
-
 @gluon.jit(do_not_specialize=["queries", "keys", "first_position", "padded", "tiles", "heads", "sequences"])
 def query_gradients_specialised(
     query_map, key_map, value_map, slope_map, numbers, query_gradient,
@@ -421,18 +359,18 @@ def query_gradients_specialised(
     gl.warp_specialize(
         [
             (
-                compute_first_queries,
+                compute_queries,
                 (
-                    q, k, v, d, kept, full, empty, numbers, query_gradient,
+                    0, q, k, v, d, kept, full, empty, numbers, query_gradient,
                     query_gradient_batch, query_gradient_step, query_gradient_head,
                     queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
                     D, STAGES, CAUSAL,
                 ),
             ),
             (
-                compute_last_queries,
+                compute_queries,
                 (
-                    q, k, v, d, kept, full, empty, numbers, query_gradient,
+                    1, q, k, v, d, kept, full, empty, numbers, query_gradient,
                     query_gradient_batch, query_gradient_step, query_gradient_head,
                     queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
                     D, STAGES, CAUSAL,
