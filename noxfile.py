@@ -276,8 +276,9 @@ def gpu_sm90(session: nox.Session) -> None:
 def gpu_sm100(session: nox.Session) -> None:
     """Compare rows, verdicts and a lock with the bytes of an sm_100 GPU; `-- --lock FOLDER` replays a lock.
 
-    Every matrix row is probed, the corpus is run and compared with its classes, and the orders of cuBLASLt are surveyed.
-    FOLDER holds `lock.json` and `bytes.json`, which `bitwise_bench.cublas.cross_device_replay lock` wrote on another GPU.
+    Every matrix row is probed, the corpus is run and compared with its classes, and the orders of cuBLASLt are
+    surveyed. FOLDER holds `lock.json` and `bytes.json`, which `bitwise_bench.cublas.cross_device_replay lock` wrote on
+    another GPU.
 
     Uses torch, built for the machine's driver, Triton and cuda-bindings of the interpreter that runs nox.
     """

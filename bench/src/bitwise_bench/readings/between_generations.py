@@ -117,13 +117,13 @@ def page(record: Mapping[str, Any]) -> str:
     lines = [
         f"# Which kernels keep their bits between {left} and {right}",
         "",
-        f"{len(record['configurations'])} configurations of {len(families)} families of Triton kernels, compiled for both "
-        f"architectures with Triton {record['environment']['triton']} and compared for one launch each: "
+        f"{len(record['configurations'])} configurations of {len(families)} families of Triton kernels, compiled for "
+        f"both architectures with Triton {record['environment']['triton']} and compared for one launch each: "
         f"{total[EQUAL]} return the same bits on every input, {total[DIFFERENT]} return other bits on an input, "
         f"{total[OPEN]} are open, and {total[UNKNOWN]} are Unknown on one of both or not determined.",
         "",
-        f"**Nothing was measured on {right}.** Equal follows from the instruction set. Other bits follow from executions "
-        f"with what is measured of {left}, and with the published arithmetic of the matrix units of {right}. A kernel is "
+        f"**Nothing was measured on {right}.** Equal follows from the instruction set. Other bits follow from "
+        f"executions with what is measured of {left}, and with the published arithmetic of the matrix units of {right}. A kernel is "
         "open where an approximate instruction has no published bits, or where no drawn input shows a difference.",
         "",
         "| family | configurations | same bits | other bits | open | Unknown | what decides |",
@@ -132,8 +132,8 @@ def page(record: Mapping[str, Any]) -> str:
     for family, entries in families.items():
         counts = summary(entries)
         lines.append(
-            f"| {family} | {len(entries)} | {counts[EQUAL]} | {counts[DIFFERENT]} | {counts[OPEN]} | {counts[UNKNOWN]} "
-            f"| {_decides(entries)} |"
+            f"| {family} | {len(entries)} | {counts[EQUAL]} | {counts[DIFFERENT]} | {counts[OPEN]} "
+            f"| {counts[UNKNOWN]} | {_decides(entries)} |"
         )
     return "\n".join(lines) + "\n"
 

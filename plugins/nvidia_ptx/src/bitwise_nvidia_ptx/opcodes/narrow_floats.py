@@ -63,8 +63,8 @@ for _form in ("e2m3", "e3m2"):
     _says = f"a rounded to {_form}, in a byte"
     declare("ptx", f"to_{_form}", ("b8.fp32",), says=_says, function=_function(f"convert.rn.satfinite.{_form}.fp32"))
     declare("ptx", f"to_{_form}_relu", ("b8.fp32",), says=f"{_says}, 0 for negative numbers")
-for _verb, _words in (("rz", "towards zero"), ("rp", "upwards")):
-    declare("ptx", f"to_ue8m0_{_verb}", ("b8.fp32", "b8.bf16"), says=f"a rounded {_words} to a power of two")
+for _rounding, _words in (("rz", "towards zero"), ("rp", "upwards")):
+    declare("ptx", f"to_ue8m0_{_rounding}", ("b8.fp32", "b8.bf16"), says=f"a rounded {_words} to a power of two")
 
 
 def narrow_conversion(instruction: Instruction, modifiers: Sequence[str], to: str, source: str) -> Step | None:
