@@ -123,8 +123,8 @@ def page(record: Mapping[str, Any]) -> str:
         f"{total[OPEN]} are open, and {total[UNKNOWN]} are Unknown on one of both or not determined.",
         "",
         f"**Nothing was measured on {right}.** Equal follows from the instruction set. Other bits follow from "
-        f"executions with what is measured of {left}, and with the published arithmetic of the matrix units of {right}. A kernel is "
-        "open where an approximate instruction has no published bits, or where no drawn input shows a difference.",
+        f"executions with what is measured of {left}, and with the published arithmetic of the matrix units of {right}. "
+        "A kernel is open where an approximate instruction has no published bits, or where no drawn input shows a difference.",
         "",
         "| family | configurations | same bits | other bits | open | Unknown | what decides |",
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",

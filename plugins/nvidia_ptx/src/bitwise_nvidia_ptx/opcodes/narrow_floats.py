@@ -78,12 +78,11 @@ def narrow_conversion(instruction: Instruction, modifiers: Sequence[str], to: st
 
 def _to_narrow(instruction: Instruction, modifiers: Sequence[str], form: str, source: str) -> Step:
     scale, suffix = form == "ue8m0", "_relu" if "relu" in modifiers else ""
+    known = [["rn", "satfinite"], ["rn", "satfinite", "relu"]]
     if scale:
-        kinds, known = ("f32", "bf16x2"), [[each, "satfinite"] for each in ("rz", "rp")]
+        known = [["rz", "satfinite"], ["rp", "satfinite"]]
         suffix = f"_{modifiers[0]}" if modifiers else ""
-    else:
-        kinds, known = ("f32",), [["rn", "satfinite"], ["rn", "satfinite", "relu"]]
-    if list(modifiers) not in known or source not in kinds:
+    if list(modifiers) not in known or source not in (["f32", "bf16x2"] if scale else ["f32"]):
         raise UnknownInstruction(instruction)
     element = _WIDE.get(source, source)
     meaning, width = named(instruction, f"to_{form}{suffix}.b8.{FORMATS[element]}@ptx"), BITS[element]
