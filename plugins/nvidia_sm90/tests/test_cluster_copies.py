@@ -254,7 +254,7 @@ def test_a_fence_of_other_threads_or_at_another_time_publishes_nothing(fence: st
 
 
 def test_the_address_of_a_tensor_map_is_computed_in_32_bits() -> None:
-    short = "mov.b32 %r40, map; cvt.u64.u32 %d12, %r40; cvta.param.u64 %d12, %d12;"
+    short = "mov.b32 %r30, map; cvt.u64.u32 %d12, %r30; cvta.param.u64 %d12, %d12;"
     assert "mov.b64 %d12, map;" in MULTICAST
     assert np.array_equal(run(MULTICAST.replace("mov.b64 %d12, map;", short)), run(MULTICAST))
     with pytest.raises(Unsupported, match="tensor map"):
