@@ -325,6 +325,37 @@ def gpu_sm90(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.cublas.sweep", "--out", sweep, "--seconds", "600")
 
 
+@nox.session(name="gpu-sm100", venv_params=["--system-site-packages"])
+def gpu_sm100(session: nox.Session) -> None:
+    """Compare rows, verdicts and a lock with the bytes of an sm_100 GPU; `-- --lock FOLDER` replays a lock.
+
+    Every matrix row is probed, the corpus is run and compared with its classes, and the orders of cuBLASLt are
+    surveyed. FOLDER holds `lock.json` and `bytes.json`, which `bitwise_bench.cublas.cross_device_replay lock` wrote on
+    another GPU.
+
+    Uses torch, built for the machine's driver, Triton and cuda-bindings of the interpreter that runs nox.
+    """
+    need_gpu_packages(session, "cuda")
+    install_workspace(session)
+    place, given = Path(session.create_tmp()), list(session.posargs)
+    lock = Path(given[given.index("--lock") + 1]) if "--lock" in given[:-1] else None
+    target = ("--target", "sm_100")
+    probes = ("--out", str(place / "probes.json"), "--results", str(place / "probes.npz"))
+    # Published rows may be wrong: the session goes on, and shows which ones.
+    session.run(
+        "python", "-m", "bitwise_bench.matrix_units.probes", "--architecture", "sm_100", *probes, success_codes=[0, 1]
+    )
+    record = str(place / "bytes.json")
+    session.run("python", "-m", "bitwise_bench.gpu.recorder", *target, "--out", record, success_codes=[0, 1])
+    session.run("python", "-m", "bitwise_bench.readings.precision", *target, "--records", record)
+    survey = str(place / "survey.jsonl")
+    session.run("python", "-m", "bitwise_bench.cublas.order_survey", "--out", survey, "--seconds", "300")
+    if lock is not None:
+        files = ("--lock", str(lock / "lock.json"), "--bytes", str(lock / "bytes.json"))
+        replayed = str(place / "replay.json")
+        session.run("python", "-m", "bitwise_bench.cublas.cross_device_replay", "replay", *files, "--out", replayed)
+
+
 @nox.session(name="gpu-gfx942")
 def gpu_gfx942(session: nox.Session) -> None:
     """Run the conformance suite on a gfx942: the launcher's bytes against the evaluation.  Needs ROCm.

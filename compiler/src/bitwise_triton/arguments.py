@@ -7,7 +7,6 @@ pointer. `Buffer` describes these properties without allocating memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 

@@ -163,6 +163,42 @@ def test_a_tensor_map_without_a_fence_raises(fence: str) -> None:
         hashes(through_a_map(fence), shared=ROOM)
 
 
+ZEROED = "shl.b32 %r2, %r0, 2; cvt.u64.u32 %d18, %r2; add.s64 %d18, %d8, %d18; st.shared.b32 [%d18], 0; bar.sync 0;"
+MADE = "@%p1 tensormap.replace.tile.global_address"
+
+
+def without(body: str, *names: str) -> str:
+    """Return a body that does not set some fields of its tensor map."""
+    for name in names:
+        start = body.index(f"@%p1 tensormap.replace.tile.{name}")
+        body = body[:start] + body[body.index(";", start) + 1 :]
+    return body
+
+
+def test_fields_that_are_not_set_are_zero_where_threads_stored_zeros() -> None:
+    body = through_a_map(ACQUIRE)
+    left_out = without(body, "swizzle_mode", "interleave_layout", "fill_mode")
+    assert hashes(left_out.replace(MADE, f"{ZEROED} {MADE}"), shared=ROOM) == hashes(body, shared=ROOM)
+    with pytest.raises(Unsupported, match="before its swizzle is set"):
+        hashes(left_out, shared=ROOM)
+
+
+def test_a_map_in_the_place_of_another_one_inherits_nothing() -> None:
+    body = through_a_map(ACQUIRE)
+    made = body[body.index(MADE) : body.index("tensormap.cp_fenceproxy")]
+    again = body.replace(made, f"{ZEROED} {made} bar.sync 0; {ZEROED} {made}")
+    assert hashes(again, shared=ROOM) == hashes(body, shared=ROOM)
+    # Without its element type the second map has elements of a byte, so that the copy has too few bytes.
+    with pytest.raises(Unsupported, match="hangs"):
+        hashes(body.replace(made, f"{ZEROED} {made} bar.sync 0; {ZEROED} {without(made, 'elemtype')}"), shared=ROOM)
+
+
+def test_a_map_over_other_bytes_is_not_modelled() -> None:
+    body = through_a_map(ACQUIRE).replace(MADE, f"st.shared.b32 [%d8+8], 0; bar.sync 0; {MADE}")
+    with pytest.raises(Unsupported, match="a part of the bytes of a tensor map"):
+        hashes(body, shared=ROOM)
+
+
 def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     cells, barrier = np.arange(8), 512
     watch = RaceDetector(16, 96, 32)

@@ -221,3 +221,41 @@ def test_a_proxy_fence_of_the_own_block_does_not_cover_writes_to_another() -> No
         run(body.replace("fence.proxy.async;", "fence.proxy.async.global;"))
     without_load = body.replace("ld.global.b32 %r20, [%d8];", "mov.b32 %r20, %r1;")
     assert np.array_equal(run(without_load).reshape(-1, 32), given(8).reshape(-1, 32))
+
+
+INITIALISED = f"fence.mbarrier_init.release.cluster; {BOTH.replace('arrive.', 'arrive.relaxed.')}"
+"""A fence and a relaxed barrier of the cluster, which publish the mbarriers that their threads have initialised."""
+
+
+def test_a_fence_publishes_initialised_mbarriers_at_a_relaxed_barrier() -> None:
+    body = HANDED.replace(BOTH, INITIALISED, 1)
+    assert np.array_equal(run(body).reshape(-1, 2, 32), given(8)[:, ::-1])
+
+
+def test_a_fence_of_initialisations_publishes_nothing_else() -> None:
+    """A word that a thread has written before the fence is read by the other block after the relaxed barrier."""
+    read = "mapa.shared::cluster.u32 %r14, %r11, %r13; ld.shared::cluster.b32 %r21, [%r14]; st.global.b32 [%d9], %r21;"
+    start = f"{START} @%p1 mbarrier.init.shared::cta.b64 [%r15], 32; st.shared.b32 [%r11], %r20;"
+    assert np.array_equal(run(f"{start} {BOTH} {read} {BOTH}").reshape(-1, 2, 32), given(8)[:, ::-1])
+    with pytest.raises(Unsupported, match="race"):
+        run(f"{start} {INITIALISED} {read} {BOTH}")
+
+
+@pytest.mark.parametrize(
+    "fence",
+    [
+        f"{BOTH.replace('arrive.', 'arrive.relaxed.')} fence.mbarrier_init.release.cluster;",
+        f"@!%p1 {INITIALISED}",
+    ],
+)
+def test_a_fence_of_other_threads_or_at_another_time_publishes_nothing(fence: str) -> None:
+    with pytest.raises(Unsupported):
+        run(HANDED.replace(BOTH, fence, 1))
+
+
+def test_the_address_of_a_tensor_map_is_computed_in_32_bits() -> None:
+    short = "mov.b32 %r30, map; cvt.u64.u32 %d12, %r30; cvta.param.u64 %d12, %d12;"
+    assert "mov.b64 %d12, map;" in MULTICAST
+    assert np.array_equal(run(MULTICAST.replace("mov.b64 %d12, map;", short)), run(MULTICAST))
+    with pytest.raises(Unsupported, match="tensor map"):
+        run(MULTICAST.replace("mov.b64 %d12, map;", short.replace("cvta.param.u64 %d12, %d12;", "")))

@@ -100,10 +100,10 @@ def for_target(cases: Iterable[Case], target: str) -> Iterator[Case]:
     for case in listed:
         families.setdefault(case.family, []).append(case)
     for members in families.values():
-        yield from _sample(members, count)
+        yield from evenly(members, count)
 
 
-def _sample(members: Sequence[Case], count: int) -> Sequence[Case]:
+def evenly(members: Sequence[Case], count: int) -> Sequence[Case]:
     """Return at most `count` configurations of a family: of its first groups, spread evenly over each group."""
     groups: dict[str, list[Case]] = {}
     for case in members:

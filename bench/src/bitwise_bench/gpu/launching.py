@@ -109,11 +109,12 @@ def prepare(case: Case, kind: str, device: str) -> tuple[dict[str, Any], dict[st
 def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Compile and launch the configuration with the id `name`, hash its outputs; a job for `worker_pool.run_all`.
 
-    `settings["repeats"]` is the number of launches per kind of input.  Raises PoisonedProcess after a device fault.
+    `settings["repeats"]` is the number of launches per kind of input, `settings["target"]` the architecture of the GPU.
+    Raises PoisonedProcess after a device fault.
     """
     from bitwise_bench.corpus import catalogue
 
-    case = catalogue.by_id()[name]
+    case = catalogue.by_id(settings["target"])[name]
     answer: dict[str, Any] = {"outputs": [array.name for array in case.outputs]}
     try:
         answer["captured"] = normalised_digest(compile_case(case).assembly)
@@ -211,3 +212,14 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+
+
+def missing_architecture(target: str) -> str | None:
+    """Return a sentence that says why this machine does not launch kernels of an architecture, None if it does."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"this machine has no CUDA GPU; kernels for {target} are launched on one"
+    major, minor = torch.cuda.get_device_capability()
+    own = f"sm_{major}{minor}"
+    return None if own == target else f"the GPU of this machine is {own}, and the kernels are for {target}"

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the recorder; the exit status is 1 where a configuration did not compile or run, else 0."""
     parser = command_parser("gpu.recorder", __doc__)
     parser.add_argument("--out", type=Path, help="write the record here, as JSON, compressed if the name ends in .gz")
-    parser.add_argument("--target", default=DEFAULT_TARGET, help="with --dry-run: the architecture (default sm_90)")
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
     parser.add_argument("--repeats", type=int, default=2, help="launches for each kind of input (default 2)")
@@ -40,8 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (chosen.list or chosen.dry_run or chosen.out):
         parser.error("give --out to write the record, or --dry-run to compile only")
 
-    if chosen.target != DEFAULT_TARGET and not (chosen.list or chosen.dry_run):
-        parser.error(f"kernels for {chosen.target} cannot be launched; add --dry-run to compile them")
+    if not (chosen.list or chosen.dry_run):
+        from bitwise_bench.gpu.launching import missing_architecture
+
+        missing = missing_architecture(chosen.target)
+        if missing is not None:
+            parser.error(f"{missing}; add --dry-run to compile them only")
     from bitwise_bench.corpus import catalogue
 
     try:

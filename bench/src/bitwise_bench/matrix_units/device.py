@@ -18,7 +18,9 @@ from bitwise_core.numerics.mma import MmaSpec
 
 Words: TypeAlias = npt.NDArray[Any]
 
-_INSTRUCTION = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async)[\w.]*")
+_INSTRUCTION = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
+_KINDS = {"fp16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4"}
+"""The kinds of tcgen05.mma by the type of the left operand; the kind gives the k of an instruction."""
 
 
 def environment() -> dict[str, str]:
@@ -56,7 +58,8 @@ def run(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
 def instructions(row: MmaSpec, text: str) -> list[str]:
     """Return the matrix instructions of a text.  Raises RuntimeError where they are not those of the row."""
     used = sorted(set(_INSTRUCTION.findall(text)))
-    if not used or any(mark not in each for each in used for mark in (f"k{row.k}.", row.family)):
+    depth = f"kind::{_KINDS.get(row.left)}" if row.family == "tcgen05" else f"k{row.k}."
+    if not used or any(mark not in each for each in used for mark in (depth, row.family)):
         raise RuntimeError(f"{row.name} was compiled to {', '.join(used) or 'no matrix instruction'}")
     return used
 

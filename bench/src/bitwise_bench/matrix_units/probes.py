@@ -1,9 +1,11 @@
-"""The results of the matrix units of an sm_90 GPU against the rows of their instructions.
+"""The results of the matrix units of a GPU against the rows of their instructions.
 
     python -m bitwise_bench.matrix_units.probes --out FILE.json --results FILE.npz
+    python -m bitwise_bench.matrix_units.probes --architecture sm_100 --out FILE.json --results FILE.npz
 
-runs every mma.sync and wgmma row (needs torch, Triton and the GPU) on the random operands of `operands.KINDS`, with one
-instruction and with a chain of several, and on the directed cases of `directed_cases`.  FILE.json records for each row
+runs every mma.sync, wgmma and tcgen05 row of the architecture (needs torch, Triton and the GPU) on the random operands
+of `operands.KINDS`, with one instruction and with a chain of several, and on the directed cases of `directed_cases`.
+FILE.json records for each row
 how many results differ from it, by kind of operands, and the result of every directed case.  FILE.npz contains all
 results;
 
@@ -36,27 +38,27 @@ Device: TypeAlias = Callable[[MmaSpec, Operands], tuple[Bits, list[str]]]
 
 DISTINGUISHING = 2
 ARCHITECTURE = "sm_90"
-SHAPES = {"mma.sync": (16, 8), "wgmma": (64, 16)}
-TILES = {"mma.sync": 104, "wgmma": 14}
+SHAPES = {"mma.sync": (16, 8), "wgmma": (64, 16), "tcgen05": (128, 32)}
+TILES = {"mma.sync": 104, "wgmma": 14, "tcgen05": 4}
 """Tiles for each kind of operands: more than 100,000 results per row."""
 CHAINS = (1, 4)
 """Lengths of the chains of instructions; see `depths` for the minimum."""
 
 
-def rows() -> list[MmaSpec]:
-    """Return the rows of the loaded plugins that are probed."""
+def rows(architecture: str = ARCHITECTURE) -> list[MmaSpec]:
+    """Return the rows of an architecture that are probed: integers by mma.sync only, of one type."""
     return [
         row
         for row in registry.default().matrix_units.values()
-        if row.architecture == ARCHITECTURE
+        if row.architecture == architecture
         and row.family in SHAPES
-        and not (isinstance(row.arithmetic, IntegerSum) and (row.family == "wgmma" or row.left != row.right))
+        and not (isinstance(row.arithmetic, IntegerSum) and (row.family != "mma.sync" or row.left != row.right))
     ]
 
 
 def depths(row: MmaSpec) -> list[int]:
-    """Return the k of the products: Triton does not use wgmma for k below 16."""
-    least = 16 if row.family == "wgmma" else 1
+    """Return the k of the products: Triton does not use wgmma and tcgen05 for k below 16."""
+    least = 1 if row.family == "mma.sync" else 16
     return sorted({max(row.k * chain, least) for chain in CHAINS})
 
 
@@ -185,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         prog="bitwise_bench.matrix_units.probes",
     )
+    parser.add_argument("--architecture", default=ARCHITECTURE, help=f"that of the GPU (default {ARCHITECTURE})")
     parser.add_argument("--out", type=Path, help="write the record here, as JSON")
     parser.add_argument("--results", type=Path, help="write all results here (.npz)")
     parser.add_argument(
@@ -201,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     found: dict[str, Any] = {"environment": environment()}
     kept: dict[str, Bits] = {}
-    for row in rows():
+    for row in rows(chosen.architecture):
         try:
             results, found[row.name] = probe_row(row, run)
         except Exception as error:  # the remaining rows are still probed
@@ -224,7 +227,7 @@ def _again(chosen: argparse.Namespace) -> int:
         results: dict[str, Bits] = dict(file)
     found: dict[str, Any] = {}
     kept: dict[str, Bits] = {}
-    for row in rows():
+    for row in rows(chosen.architecture):
         if any(name.startswith(f"{row.name}/") for name in results):
             found[row.name] = record(row, results)
             _print(row.name, found[row.name])

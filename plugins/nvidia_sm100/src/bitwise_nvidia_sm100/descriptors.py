@@ -128,7 +128,8 @@ def instruction_shape(kind: str, descriptor: int, of_pair: bool = False) -> Shap
     if of_pair:
         exists = m in (128, 256) and 32 <= n <= 256 and n % 32 == 0
     else:
-        exists = m in (64, 128) and 8 <= n <= 256 and not (m == 128 and n % 16) and not (kind == "i8" and n > 32 and n % 16)
+        unit = 16 if m == 128 or (kind == "i8" and n > 32) else 8
+        exists = m in (64, 128) and 8 <= n <= 256 and n % unit == 0
     if not exists:
         raise Unsupported(f"a matrix instruction of {m} rows by {n} columns is not modelled")
     if kind == "tf32" and any(transposes):

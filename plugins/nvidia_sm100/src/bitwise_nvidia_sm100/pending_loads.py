@@ -18,7 +18,8 @@ from bitwise_core.execution.program import successors
 _MOVES = frozenset({"mov", "shl", "or", "cvt"})
 """The instructions that move bits; of cvt, only those between integers do."""
 _FLOATS = frozenset(
-    {"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2", "tf32", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2"}
+    {"f16", "f32", "f64", "bf16", "tf32", "f16x2", "bf16x2"}
+    | {"e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2"}
 )
 
 

@@ -5,8 +5,6 @@ Source: PTX ISA 8.8, "tcgen05.mma" and "Block Scaling".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,9 +12,7 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.cluster_memory import cluster_state
-from bitwise_core.execution.memory.cluster_races import BlockOfCluster
-from bitwise_core.execution.memory.race_detector import RaceDetector
+from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import concat, extract
@@ -88,16 +84,11 @@ class Product:
     def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
         return AgentAccess((PIPELINE, self.thread), self.thread, writes, kind, after)
 
-    def _accesses(self, access: AgentAccess) -> Iterator[tuple[RaceDetector, AgentAccess]]:
-        """Yield the races of each block whose memories the multiplication accesses, with the access there."""
-        if not self.of_pair:
-            for races in self.machine.races.of_blocks(self.blocks):
-                yield races, access
-            return
-        _, detectors = cluster_state(self.machine)
-        for _, issuer in detectors.ranks_of(self.issuers):
-            for rank in (issuer.rank, issuer.rank + 1):
-                yield BlockOfCluster(issuer.detector, rank), replace(access, rank=issuer.rank)
+    def _read(self, cells: Array) -> None:
+        """Record that the pipeline reads these cells of shared memory, in both blocks of a pair."""
+        access = self._access(writes=False, kind=OPERAND_READ)
+        for races, own in agent_detectors(self.machine, self.issuers, access, of_pairs=self.of_pair):
+            races.agent_reads(cells, own)
 
     def rows(self, descriptor: int, scales: int = 0) -> OperandVectors:
         """Return the rows of A in shared memory; `scales` is the address of its scales, if it has any."""
@@ -127,8 +118,7 @@ class Product:
     def _tile_cells(self, descriptor: int, rows: int, size: int, k_major: bool) -> TileCells:
         addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
         tile = tile_cells(self.machine, addresses, size)
-        for races, access in self._accesses(self._access(writes=False, kind=OPERAND_READ)):
-            races.agent_reads(tile.touched, access)
+        self._read(tile.touched)
         return tile
 
     def _columns_of_pair(self, descriptor: int) -> OperandVectors:
@@ -145,8 +135,7 @@ class Product:
         padded = self.shape.scales is not None and self.shape.scales.kind == "mxf8f6f4"
         addresses = element_places(tile_layout(descriptor), rows, element, self.k, k_major, padded)
         tile = tile_cells(self.machine, addresses, 1)
-        for races, access in self._accesses(self._access(writes=False, kind=OPERAND_READ)):
-            races.agent_reads(tile.touched, access)
+        self._read(tile.touched)
         return tile_values(self.machine, tile)
 
     def _scaled(self, elements: SymbolicVector, address: int, scales: Scales, byte: int) -> OperandVectors:
@@ -177,7 +166,7 @@ class Product:
         if self.shape.scales is not None and self.shape.left not in ELEMENT_BITS:
             raise Unsupported(f"an operand of {self.shape.left} in tensor memory is not modelled")
         if self.of_pair and self.own_rows != LANES:
-            raise Unsupported(f"an operand of {self.shape.m} rows in the tensor memory of a pair of blocks is not modelled")
+            raise Unsupported(f"an operand of {self.shape.m} rows in the tensor memories of a pair is not modelled")
         bits = ELEMENT_BITS[self.shape.left]
         if accumulator >> 16 != address >> 16:
             raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
@@ -200,7 +189,7 @@ class Product:
     def _record(self, lanes: Array, columns: Array, access: AgentAccess) -> None:
         self.memory.require_allocated(columns, self.blocks)
         cells = race_cells(lanes[:, None], columns[None])
-        for races, own in self._accesses(access):
+        for races, own in agent_detectors(self.machine, self.issuers, access, of_pairs=self.of_pair):
             races.agent_accesses(NAME, cells, own)
 
     def accumulate(self, address: int, left: OperandVectors, right: OperandVectors, adds: bool) -> None:
@@ -219,12 +208,11 @@ class Product:
             content = each if bits == 32 else concat([each, poison(16)])
             memory.columns[int(columns[index])] = content
 
-
     def _elements(self) -> tuple[Array, Array]:
         """Return the own rows and the columns of D that the columns and lanes of tensor memory hold.
 
-        They have the shapes (1, lanes) and (columns, 1 or lanes).  With 64 own rows of a pair of blocks, the second half
-        of the lanes holds the second half of the columns of D ("Data path layout B" of the PTX ISA).
+        They have the shapes (1, lanes) and (columns, 1 or lanes).  With 64 own rows of a pair of blocks, the second
+        half of the lanes holds the second half of the columns of D ("Data path layout B" of the PTX ISA).
         """
         n = self.shape.n
         if self.own_rows == LANES or not self.of_pair:

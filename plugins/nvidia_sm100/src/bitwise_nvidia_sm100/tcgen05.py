@@ -21,8 +21,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTIN
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.cluster_memory import cluster_state, use_in_cluster
-from bitwise_core.execution.memory.cluster_races import BlockOfCluster
+from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
@@ -102,9 +101,7 @@ def _check_one_group(instruction: Instruction, context: Context) -> None:
             raise UnknownInstruction(instruction, f"has .{own}, and the instruction of line {each.line} .{groups[0]}")
 
 
-def _of_group(
-    instruction: Instruction, context: Context, verb: str, rest: Sequence[str], of_pair: bool
-) -> Step | None:
+def _of_group(instruction: Instruction, context: Context, verb: str, rest: Sequence[str], of_pair: bool) -> Step | None:
     """Return the step of an instruction with a .cta_group, None for modifiers that are not modelled.
 
     `rest` are the modifiers after it.  `of_pair`: .cta_group::2, which works on the tensor memory of two blocks.
@@ -357,7 +354,7 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
     def commit(machine: Machine) -> None:
         thread = issuing_thread(machine, "tcgen05.commit")
         address = uniform_offset(machine, target, "an mbarrier")
-        masks, (_, detectors) = blocks_of_mask(machine, ranks), cluster_state(machine)
+        masks = blocks_of_mask(machine, ranks)
         agent, outer, active = (PIPELINE, thread), machine.mask, machine.active()
         where = issuers_and_receivers(machine, masks, machine.active_blocks(), "tcgen05.commit")
         for issuer, receiver, rows in where:
@@ -368,12 +365,7 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
                 machine.mask = outer
             receiving = np.roll(rows, receiver - issuer)
             barrier = initialised_mbarrier(machine, address, receiving)
-            for _, block in detectors.ranks_of(rows):
-                if receiver == issuer:
-                    block.agent_arrives(agent, thread, address)
-                else:
-                    other = BlockOfCluster(block.detector, receiver)
-                    other.agent_arrives_from_cluster(agent, thread, issuer, address)
+            agent_arrives_in_cluster(machine, agent, thread, address, receiver, rows)
             count_arrivals(machine, barrier, receiving.astype(np.int64), 1, (True, False), instruction.line)
 
     def step(machine: Machine) -> None:

@@ -5,12 +5,16 @@ A batch holds whole clusters, whose blocks are adjacent and ordered by rank.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Blocked, ClusterState, Control, Machine, Predicated
 from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
+from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.undetermined import SAME_STEP_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
@@ -84,6 +88,53 @@ def arrive_from_cluster(machine: Machine, address: int, rank: int, *, of_cluster
             target.arrive(address, warps)
         elif of_cluster:
             target.arrive_from_cluster(address, block.rank, warps)
+
+
+def agent_detectors(
+    machine: Machine, rows: Array, access: AgentAccess, *, of_pairs: bool
+) -> list[tuple[RaceDetector, AgentAccess]]:
+    """Return the races of the blocks whose memories an agent of the blocks in `rows` accesses, with the access there.
+
+    `of_pairs`: these are the own block and the next one, else the own block.
+    """
+    if not of_pairs:
+        return [(races, access) for races in machine.races.of_blocks(rows)]
+    _, races = cluster_state(machine)
+    return [
+        (BlockOfCluster(issuer.detector, rank), replace(access, rank=issuer.rank))
+        for _, issuer in races.ranks_of(rows)
+        for rank in (issuer.rank, issuer.rank + 1)
+    ]
+
+
+def agent_arrives_in_cluster(
+    machine: Machine, agent: tuple[int, ...], thread: int, address: int, receiver: int, rows: Array
+) -> None:
+    """All work that a thread of the blocks in `rows` gave an agent arrives at a memory barrier once it is complete.
+
+    The barrier is at a shared address of the block of the rank `receiver`; the blocks in `rows` have one rank.
+    """
+    _, races = cluster_state(machine)
+    for _, block in races.ranks_of(rows):
+        if receiver == block.rank:
+            block.agent_arrives(agent, thread, address)
+        else:
+            other = BlockOfCluster(block.detector, receiver)
+            other.agent_arrives_from_cluster(agent, thread, block.rank, address)
+
+
+def complete_copy(machine: Machine, cells: Array, address: int, shift: int, rows: Array) -> None:
+    """A copy to these cells completes on a memory barrier at a shared address of the blocks in `rows`.
+
+    It has gone to the blocks `shift` ranks after them.
+    """
+    if not shift:
+        for races in machine.races.of_blocks(rows):
+            races.arrived(cells, address)
+        return
+    _, detectors = cluster_state(machine)
+    for _, block in detectors.ranks_of(rows):
+        BlockOfCluster(block.detector, block.rank + shift).copied_from_cluster(cells, address, block.rank)
 
 
 def start_write(machine: Machine, cells: Array, rank: int, thread: int, rows: Array) -> None:

@@ -106,8 +106,8 @@ def _check_type(instruction: Instruction, modifiers: Sequence[str], kind: str) -
 def _of_mixed_types(instruction: Instruction, root: str, modifiers: Sequence[str], source: str) -> Step | None:
     """Return the step of add, sub or fma of f32 with f16 or bf16 operands, None for one with one type.
 
-    {add,sub}{.rnd}{.sat}.f32.{f16,bf16} d, a, c and fma.rnd{.sat}.f32.{f16,bf16} d, a, b, c: all operands but c have the
-    shorter type, and are widened, which is exact (PTX ISA 8.6, "Mixed Precision Floating Point Instructions").
+    {add,sub}{.rnd}{.sat}.f32.{f16,bf16} d, a, c and fma.rnd{.sat}.f32.{f16,bf16} d, a, b, c: all operands but c have
+    the shorter type, and are widened, which is exact (PTX ISA 8.6, "Mixed Precision Floating Point Instructions").
     """
     if root not in ("add", "sub", "fma") or "f32" not in modifiers or source not in ("f16", "bf16"):
         return None

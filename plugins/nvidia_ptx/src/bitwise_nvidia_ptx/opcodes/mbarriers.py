@@ -14,8 +14,12 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
-from bitwise_core.execution.memory.cluster_memory import arrive_from_cluster, cluster_state, use_in_cluster
-from bitwise_core.execution.memory.cluster_races import BlockOfCluster
+from bitwise_core.execution.memory.cluster_memory import (
+    arrive_from_cluster,
+    cluster_state,
+    complete_copy,
+    use_in_cluster,
+)
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
@@ -337,14 +341,7 @@ def _complete(machine: Machine, address: int, copy: Copy, arrived: Array) -> Non
     """A copy completes on the mbarriers at an address of these blocks, shape (blocks,)."""
     receiving = np.roll(arrived, copy.shift)
     machine.shared.store(copy.cells, copy.value, None if receiving.all() else receiving[:, None])
-    if not copy.shift:
-        for races in machine.races.of_blocks(arrived):
-            races.arrived(copy.touched, address)
-        return
-    _, detectors = cluster_state(machine)
-    for _, block in detectors.ranks_of(arrived):
-        receiver = BlockOfCluster(block.detector, block.rank + copy.shift)
-        receiver.copied_from_cluster(copy.touched, address, block.rank)
+    complete_copy(machine, copy.touched, address, copy.shift, arrived)
 
 
 def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:

@@ -63,8 +63,8 @@ for _form in ("e2m3", "e3m2"):
     _says = f"a rounded to {_form}, in a byte"
     declare("ptx", f"to_{_form}", ("b8.fp32",), says=_says, function=_function(f"convert.rn.satfinite.{_form}.fp32"))
     declare("ptx", f"to_{_form}_relu", ("b8.fp32",), says=f"{_says}, 0 for negative numbers")
-for _verb, _words in (("rz", "towards zero"), ("rp", "upwards")):
-    declare("ptx", f"to_ue8m0_{_verb}", ("b8.fp32", "b8.bf16"), says=f"a rounded {_words} to a power of two")
+for _rounding, _words in (("rz", "towards zero"), ("rp", "upwards")):
+    declare("ptx", f"to_ue8m0_{_rounding}", ("b8.fp32", "b8.bf16"), says=f"a rounded {_words} to a power of two")
 
 
 def narrow_conversion(instruction: Instruction, modifiers: Sequence[str], to: str, source: str) -> Step | None:
@@ -78,12 +78,11 @@ def narrow_conversion(instruction: Instruction, modifiers: Sequence[str], to: st
 
 def _to_narrow(instruction: Instruction, modifiers: Sequence[str], form: str, source: str) -> Step:
     scale, suffix = form == "ue8m0", "_relu" if "relu" in modifiers else ""
+    known = [["rn", "satfinite"], ["rn", "satfinite", "relu"]]
     if scale:
-        kinds, known = ("f32", "bf16x2"), [[each, "satfinite"] for each in ("rz", "rp")]
+        known = [["rz", "satfinite"], ["rp", "satfinite"]]
         suffix = f"_{modifiers[0]}" if modifiers else ""
-    else:
-        kinds, known = ("f32",), [["rn", "satfinite"], ["rn", "satfinite", "relu"]]
-    if list(modifiers) not in known or source not in kinds:
+    if list(modifiers) not in known or source not in (["f32", "bf16x2"] if scale else ["f32"]):
         raise UnknownInstruction(instruction)
     element = _WIDE.get(source, source)
     meaning, width = named(instruction, f"to_{form}{suffix}.b8.{FORMATS[element]}@ptx"), BITS[element]

@@ -277,10 +277,7 @@ def _load_box(
             races.writes(touched, np.full(touched.shape, thread), pending=True)
         _add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
         return
-    if ranks is None:
-        masks = np.int64(1) << own_ranks(machine)[:, 0]
-    else:
-        masks = blocks_of_mask(machine, ranks)
+    masks = np.int64(1) << own_ranks(machine)[:, 0] if ranks is None else blocks_of_mask(machine, ranks)
     address = uniform_offset(machine, barrier_operand, "an mbarrier") if of_pair is None else of_pair[0]
     for issuer, receiver, rows in issuers_and_receivers(machine, masks, lanes > 0, "a tensor copy"):
         holder = receiver if of_pair is None else receiver // 2 * 2 + of_pair[1]
