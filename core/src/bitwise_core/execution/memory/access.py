@@ -260,7 +260,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         cells = cells + width(value) // 8 // shared.granule
 
 
-def _as_one(values: Sequence[Value]) -> Sequence[Value]:
+def _as_one(values: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return values as one with their parts, where the cells of the one are those of the values."""
     if not all(type(value) is SymbolicVector for value in values):
         return values

@@ -28,19 +28,18 @@ _LARGEST = 1 << 63
 
 def addresses_of(value: Value) -> list[Array] | None:
     """Return for each chunk of a value the address that it is loaded from, or `ZERO`; None for any other value."""
-    if isinstance(value, np.ndarray) or L.lazy_integers(value) is not None or value.bits % (8 * CHUNK):
-        return None
-    if isinstance(value, SymbolicVector):
-        parts: tuple[Array | SymbolicVector, ...] = (value,)
-    elif isinstance(value, PackedVector) and value.whole is None:
-        parts = value.parts
-    else:
+    parts: tuple[object, ...] = (value,)
+    if isinstance(value, PackedVector):
+        parts = value.parts if value.whole is None else ()
+    if not parts or L.width(value) % (8 * CHUNK):
         return None
     found: list[Array] = []
     rest = list(reversed(parts))
     while rest:
         part = rest.pop()
-        start = None if isinstance(part, np.ndarray) or part.bits not in (32, 64) else _addresses(part)
+        if not isinstance(part, SymbolicVector) or part.bits not in (32, 64):
+            return None
+        start = _addresses(part)
         if start is not None and part.bits == 32:
             other = rest.pop() if rest else None
             start = None if not isinstance(other, SymbolicVector) or other.bits != 32 else _both(start, other)
@@ -84,7 +83,7 @@ class ChunkPlaces:
 
 
 def chunk_places(cells: Array, count: int, granule: int) -> ChunkPlaces | None:
-    """Return where `count` cells of `granule` bytes at each of `cells` (flat) are, None if some are not in one chunk."""
+    """Return where `count` cells of `granule` bytes at each of `cells` (flat) are; None if some leave their chunk."""
     per_chunk = CHUNK // granule
     inside = cells & (per_chunk - 1) if per_chunk else cells
     if not per_chunk or int(inside.max(initial=0)) + count > per_chunk:

@@ -282,19 +282,20 @@ def mma_terms(
     dimensions = max(len(shape_of(accumulator)), left.words.ndim)
     flags = L.TERM | step_flags(accumulator.flags, left, right, dimensions - 1)
     flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
-    rows = left.words + hashing.shaped(hashing.constant("fused " + step.name), left.words.ndim)
+    name, rows = "fused " + step.name, left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
     unchanged = _adds_nothing(step, left, right, context)
     if step.integers is not None:
         start = exact_hash(accumulator)
-        words = hashing.mix(start * hashing.shaped(hashing.multiplier(2), start.ndim) + rows + columns)
+        named = rows + hashing.shaped(hashing.constant(name), rows.ndim)
+        words = hashing.mix(start * hashing.shaped(hashing.multiplier(2), start.ndim) + named + columns)
         out = SymbolicVector(accumulator.bits, words, flags)
     elif isinstance(flags, int) and unchanged is None and context.recorder is None:
         marked = nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, rows, flags | L.CHAINED)).flags
         assert isinstance(marked, int)
-        return next_steps(accumulator, marked, rows, columns)
+        return next_steps(accumulator, marked, name, rows, columns)
     else:
-        out = SymbolicVector(accumulator.bits, step_payload(accumulator, rows, columns), flags | L.CHAINED)
+        out = SymbolicVector(accumulator.bits, step_payload(accumulator, name, rows, columns), flags | L.CHAINED)
     context.note(
         MATRIX + step.name,
         out,

@@ -88,7 +88,7 @@ OPERATION_SHIFT = 16
 FLOAT_AC_TERMS = 16
 """AC operations up to this number are floating-point, those from here to `ARGMINMAX` are on integers."""
 CHAINED = 1 << OPERATION_SHIFT
-"""With TERM: the payload is a sum over a chain of matrix steps (`values.matrix_chains`), which no function has mixed."""
+"""With TERM: the payload is a sum over a chain of matrix steps that is not mixed (`values.matrix_chains`)."""
 GUARDED, GUARDED_CONSTANT = 254, 255
 """Operation numbers of guarded values (`values.nan_guards`): of a term, and of a constant."""
 ARGMINMAX = 240
