@@ -92,7 +92,7 @@ def operand_vectors(
 def _loaded_elements(
     machine: Machine, registers: Sequence[Value], bits: int, tile: Tile
 ) -> tuple[SymbolicVector, Array] | None:
-    """The elements by wave, block, row and k, for distinct blocks, and each block's number; None unless all are loads."""
+    """The elements by wave, block, row and k, for distinct blocks, and each block's number; None if some is no load."""
     if bits > 32 or machine.domain.recorder is not None:
         return None
     addresses = [L.load_addresses(each) for each in registers]
