@@ -1,4 +1,4 @@
-"""Joining cells of shared memory: the fast path for uniform lanes agrees with joining lane by lane."""
+"""Cells of shared memory: joining uniform lanes agrees with joining each lane, chunks of loads with their cells."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitwise_core.execution.memory.shared_memory import join, join_by_lane, join_uniform, part_code
+from bitwise_core.execution.memory.shared_memory import SharedMemory, join, join_by_lane, join_uniform, part_code
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 SHAPE = (2, 4)
@@ -59,3 +60,69 @@ def test_a_lane_of_another_kind_disables_the_fast_path() -> None:
     cells = [cell("load", part, 2, 2) for part in range(2)]
     cells[1][1][1, 3] = L.TERM
     assert join_uniform(cells, 2) is None
+
+
+class CellsOnly(SharedMemory):
+    """Shared memory that keeps every value in cells."""
+
+    def _store_chunks(self, cells: Array, value: Value, mask: Array | None) -> bool:
+        return False
+
+
+def stored_value(rng: np.random.Generator, kind: str, lanes: int) -> tuple[Value, int]:
+    """A random value of 8 or 16 bytes, and its size."""
+
+    def load(bits: int, start: Array, blocks: int) -> SymbolicVector:
+        return SymbolicVector(bits, L.both_words(np.broadcast_to(start, (blocks, lanes)).astype(np.uint64)), L.LOAD)
+
+    blocks = int(rng.integers(1, 3))
+    start = (rng.integers(0, 64, (blocks, lanes)) * 16 + (1 << 48)).astype(np.uint64)
+    if kind == "loads":
+        return PackedVector(
+            (load(64, start, blocks), load(64, start + np.uint64(int(rng.choice([8, 24]))), blocks))
+        ), 16
+    if kind == "halves":
+        return PackedVector((load(32, start, blocks), load(32, start + np.uint64(int(rng.choice([4, 12]))), blocks))), 8
+    if kind == "loads or zeros":
+        zeros = rng.random((blocks, lanes)) < 0.5
+        words, flags = np.where(zeros, np.uint64(0), start), np.where(zeros, np.uint32(L.CONST), np.uint32(L.LOAD))
+        return SymbolicVector(64, L.both_words(words), flags), 8
+    if kind == "conditional loads":
+        return SymbolicVector(64, np.stack([start, start + np.uint64(1)]), L.LOAD), 8
+    if kind == "numbers":
+        return start, 8
+    return SymbolicVector(64, rng.integers(0, 2**64, (2, blocks, lanes), dtype=np.uint64), L.TERM), 8
+
+
+STORED = ("loads", "halves", "loads or zeros", "conditional loads", "numbers", "terms")
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are equal in every lane."""
+    one, other = (as_symbolic_vector(each) for each in (left, right))
+    flags = [np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (2, 8)) for each in (one, other)]
+    words = [np.broadcast_to(each.words, (2, 2, 8)) for each in (one, other)]
+    return L.width(left) == L.width(right) and np.array_equal(*words) and np.array_equal(*flags)
+
+
+@pytest.mark.parametrize("granule", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(12))
+def test_chunks_of_loads_hold_what_cells_hold(granule: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    memory, cells_only = SharedMemory(1024, 2, granule), CellsOnly(1024, 2, granule)
+    used = 0
+    for _ in range(40):
+        value, size = stored_value(rng, str(rng.choice(STORED)), 8)
+        address = (rng.permutation(24)[:8] * 16 + (size == 8) * 8 * int(rng.integers(0, 2)))[None].astype(np.uint64)
+        mask = [None, rng.random((1, 8)) < 0.7, np.broadcast_to(rng.random((2, 1)) < 0.7, (2, 8))][rng.integers(0, 3)]
+        for each in (memory, cells_only):
+            each.store(each.cells(address, None), value, mask)
+        used += memory.chunks is not None and bool(memory.chunks.held.any())
+        bits = int(rng.choice([each for each in (8, 16, 32, 64) if each >= 8 * granule]))
+        place = rng.integers(0, 24 * 128 // bits, (int(rng.integers(1, 3)), 8)).astype(np.uint64) * np.uint64(bits // 8)
+        found = [each.load(each.cells(place, None), bits) for each in (memory, cells_only)]
+        assert same(*found)
+    assert used
+    assert cells_only.chunks is None
+    assert np.array_equal(memory.copy().words, cells_only.words)
+    assert np.array_equal(memory.flags & np.uint32(L.FORM), cells_only.flags & np.uint32(L.FORM))

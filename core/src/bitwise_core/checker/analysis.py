@@ -179,7 +179,7 @@ class AnalysisResult:
     """The result of the analysis of one kernel.
 
     `signature` is 16 bytes, equal for two kernels exactly when the canonical trees of their outputs are equal (up to
-    hash collisions, with probability at most 2**-64 per pair).  It is None where the analysis stopped, with the reason
+    hash collisions, with probability at most 2**-62 per pair).  It is None where the analysis stopped, with the reason
     in `unknown`, and for a large grid, which is compared block by block (`comparison.compare_large`).
     `nondeterministic`: the kernel's own result is not determined.  `places` are the accesses that make it so, or that
     stopped the analysis; `proved`: two orders of threads are known to leave different values there.  `malformed`: the

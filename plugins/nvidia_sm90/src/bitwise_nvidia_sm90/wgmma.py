@@ -291,11 +291,11 @@ def _whole_accumulator(values: list[Value]) -> SymbolicVector | None:
 def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector, bits: int, groups: list[int]) -> None:
     count = len(registers) * (32 // bits)
     shape = (count // 4, 2, 2, len(groups), 4, 8, 4)
-    if bits == 32 and isinstance(value, ChainedSteps) and value.shape[2:] == shape:
-        if len(groups) * _WARPGROUP == machine.threads:
-            for index, register in enumerate(registers):
-                machine.write(register, ChainedRegister(value, count, index))
-            return
+    whole = bits == 32 and len(groups) * _WARPGROUP == machine.threads
+    if whole and isinstance(value, ChainedSteps) and value.shape[2:] == shape:
+        for index, register in enumerate(registers):
+            machine.write(register, ChainedRegister(value, count, index))
+        return
     blocks = value.words.shape[1]
     words = np.broadcast_to(value.words, (2, blocks, *shape)).reshape(2, blocks, count, -1)
     threads = words.shape[-1]

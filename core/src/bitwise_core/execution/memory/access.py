@@ -34,7 +34,7 @@ from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.chosen_elements import element_at, sequence
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.numerics import Operation
 
 MAXIMUM_GATHERED = 1 << 22
@@ -241,6 +241,8 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     clashing = None if kept is None else _recorded_writes(machine, kept, cells, values, accesses, unordered)
     for races, row, threads in accesses:
         disjoint = disjoint and not races.written_by_others(row, threads)
+    if len(values) > 1 and disjoint and clashing is None:
+        values = _as_one(values)
     for value in values:
         shared.store(cells, value, machine.mask)
         clashes = clashing
@@ -256,6 +258,13 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
             active = clashes if machine.mask is None else clashes & machine.mask
             shared.store(cells, undetermined(width(value), shape, machine.domain.recorder), active)
         cells = cells + width(value) // 8 // shared.granule
+
+
+def _as_one(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return values as one with their parts, where the cells of the one are those of the values."""
+    if not all(type(value) is SymbolicVector for value in values):
+        return values
+    return (PackedVector(tuple(values)),)  # type: ignore[arg-type]
 
 
 def update_shared(machine: Machine, address: Array, operation: Operation, value: Value) -> None:

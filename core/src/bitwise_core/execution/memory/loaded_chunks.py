@@ -13,6 +13,7 @@ import numpy as np
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import distinct_rows
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 CHUNK = 8
@@ -27,34 +28,46 @@ _LARGEST = 1 << 63
 
 def addresses_of(value: Value) -> list[Array] | None:
     """Return for each chunk of a value the address that it is loaded from, or `ZERO`; None for any other value."""
-    if isinstance(value, np.ndarray) or L.lazy_integers(value) is not None or value.bits % (8 * CHUNK):
-        return None
-    if isinstance(value, SymbolicVector):
-        parts: tuple[Array | SymbolicVector, ...] = (value,)
-    elif isinstance(value, PackedVector) and value.whole is None:
-        parts = value.parts
-    else:
+    parts: tuple[object, ...] = (value,)
+    if isinstance(value, PackedVector):
+        parts = value.parts if value.whole is None else ()
+    if not parts or L.width(value) % (8 * CHUNK):
         return None
     found: list[Array] = []
-    for part in parts:
-        start = None if isinstance(part, np.ndarray) or part.bits != 8 * CHUNK else _addresses(part)
+    rest = list(reversed(parts))
+    while rest:
+        part = rest.pop()
+        if not isinstance(part, SymbolicVector) or part.bits not in (32, 64):
+            return None
+        start = _addresses(part)
+        if start is not None and part.bits == 32:
+            other = rest.pop() if rest else None
+            start = None if not isinstance(other, SymbolicVector) or other.bits != 32 else _both(start, other)
         if start is None:
             return None
         found.append(start)
     return found
 
 
+def _both(start: Array, other: SymbolicVector) -> Array | None:
+    """Return the addresses of chunks, of which `start` holds those of the low halves; None if they are none."""
+    high = _addresses(other)
+    if high is None:
+        return None
+    together = np.where(start == ZERO, high == ZERO, high == start + np.uint64(CHUNK // 2))
+    return start if L.every(together) else None
+
+
 def _addresses(value: SymbolicVector) -> Array | None:
     """Return the addresses of loads, and `ZERO` for zeros among them; None if there is any other value."""
-    flags = value.flags
-    first: Array = value.words[0]
-    if not np.array_equal(first, value.words[1]):
-        return None  # a load under a condition of the launch-parametric analysis is more than its address
-    if isinstance(flags, int):
-        return first if flags == L.LOAD and int(first.max(initial=0)) < _LARGEST else None
+    flags, first = value.flags, L.load_addresses(value)
+    if first is not None:
+        return first if int(first.max(initial=0)) < _LARGEST else None
+    if isinstance(flags, int) or not np.array_equal(value.words[0], value.words[1]):
+        return None
+    first = value.words[0]
     load = flags == L.LOAD
-    zero = (flags & np.uint32(L.FORM | L.ABSORBED | L.STICKY)) == L.CONST
-    zero &= first == 0
+    zero = ((flags & np.uint32(L.FORM | L.ABSORBED | L.STICKY)) == L.CONST) & (first == 0)
     if not L.every(load | zero) or int(first.max(initial=0)) >= _LARGEST:
         return None
     return np.where(zero, ZERO, first)
@@ -70,7 +83,7 @@ class ChunkPlaces:
 
 
 def chunk_places(cells: Array, count: int, granule: int) -> ChunkPlaces | None:
-    """Return where `count` cells of `granule` bytes at each of `cells` (flat) are, None if some are not in one chunk."""
+    """Return where `count` cells of `granule` bytes at each of `cells` (flat) are; None if some leave their chunk."""
     per_chunk = CHUNK // granule
     inside = cells & (per_chunk - 1) if per_chunk else cells
     if not per_chunk or int(inside.max(initial=0)) + count > per_chunk:
@@ -136,10 +149,7 @@ class LoadedChunks:
         addresses = self.addresses.take(places.chunks, axis=1)
         if int(addresses.max(initial=0)) >= ZERO:
             return None
-        # The blocks of a matrix product that share rows or columns load equal tiles.
-        numbers: dict[bytes, int] = {}
-        number = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in addresses])
-        first = np.unique(number, return_index=True)[1]
+        first, number = distinct_rows(addresses)
         return addresses[first].take(places.index, axis=1) + places.inside, number
 
     def cells_with_chunks(

@@ -236,8 +236,8 @@ def _contents(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]
 class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
-    `recorder` is the recorder of a recorded run.  `chunks` are those that hold loads as a whole, None if there are none;
-    what `words` and `flags` hold of their cells is not used.
+    `recorder` is the recorder of a recorded run.  `chunks` are those that hold loads as a whole, None without any.
+    What `_words` and `_flags` hold of their cells is not used.
     """
 
     chunks: LoadedChunks | None = None

@@ -2,7 +2,7 @@
 
 A hash is a pair of 64-bit words, the leading axis (length 2) of a uint64 array.  Each word is mixed with constants of
 its own, which are BLAKE2b digests of readable tags and thus the same in every process and on every machine.  The hashes
-of two different terms are equal with probability at most 2**-64 per pair, in general about 2**-128, provided that the
+of two different terms are equal with probability at most 2**-62 per pair, in general about 2**-128, provided that the
 mixing has no structure and that nobody constructs terms against these constants.  A diff runs both kernels again with
 provenance and compares the trees themselves.
 """

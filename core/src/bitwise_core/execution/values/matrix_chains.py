@@ -1,16 +1,19 @@
 """Chains of fused matrix steps: results whose payload is a sum over the steps, computed when it is read.
 
-The payload of a step's result is `FACTOR` times that of its accumulator, plus the hashes of the row's vector, of the
-column's vector and of the step.  Nothing is mixed between two steps: after n steps the payload is start * FACTOR**n +
+The payload of a step's result is a factor times that of its accumulator, plus the hashes of the row's vector, of the
+column's vector and of the step.  Nothing is mixed between two steps: after n steps the payload is start * factor**n +
 rows + columns, where `rows` depends on the rows of A and `columns` on the columns of B alone.  A step takes time for
 rows and columns instead of for every output.
 
-The sum determines the chain.  As a polynomial in FACTOR, whose coefficients are sums of hashes of vectors, it has the
-unordered pair of step s in its term of degree n - s, which is what the result depends on.  Two chains have one payload
-only if a linear combination of independent hashes vanishes modulo 2**64, in both words.  Its coefficients are
-differences of powers of FACTOR.  FACTOR is 3 modulo 8, so that FACTOR**d - 1 is divisible by 2**(2 + log2(d)) at most,
-by which the probability 2**-64 of each word grows.  Sums have relations, (i, j) + (k, l) = (i, l) + (k, j), so every
-other use of a result mixes its payload first (`CHAINED`, `term_hash.base_hash`).
+The sum determines the chain.  As a polynomial in the factor, whose coefficients are sums of hashes of vectors, it has
+the unordered pair of step s in its term of degree n - s, which is what the result depends on.  Two chains have one
+payload only if a linear combination of independent hashes vanishes, whose coefficients are sums of a few powers.
+The first word is a sum modulo 2**64, where products of differences of powers may vanish (a Thue-Morse sequence of two
+vectors and its complement, from 1024 steps on).  The second word therefore holds two sums modulo the prime 2**31 - 1,
+each with a primitive root as factor: products of differences of powers do not vanish there.
+
+Sums have relations, (i, j) + (k, l) = (i, l) + (k, j), so every other use of a result mixes its payload first
+(`CHAINED`, `term_hash.base_hash`).
 """
 
 from __future__ import annotations
@@ -25,17 +28,55 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 
-FACTOR = hashing.constant("a matrix step") & np.uint64(2**64 - 8) | np.uint64(3)
-"""What a step multiplies the payload of its accumulator by, shape (2, 1, 1)."""
+PRIME = 2**31 - 1
+_DIVISORS = (2, 3, 7, 11, 31, 151, 331)
+"""The prime divisors of `PRIME` - 1."""
 
+
+def _primitive_root(number: int) -> int:
+    """Return the first primitive root of `PRIME` from a number on."""
+    return number if all(pow(number, PRIME // each, PRIME) != 1 for each in _DIVISORS) else _primitive_root(number + 1)
+
+
+_HASHES = [int(each) for each in hashing.constant("a matrix step").ravel()]
+FACTORS = (
+    _HASHES[0] & ~7 | 3,
+    _primitive_root(_HASHES[1] % 2**30 + 2),
+    _primitive_root((_HASHES[1] >> 32) % 2**30 + 2),
+)
+"""What a step multiplies the sums of its accumulator by: modulo 2**64, and twice modulo `PRIME`."""
+
+_BITS = np.uint64(31)
+_LOW = np.uint64(PRIME)
 _FORM = L.NUMBER_FORM | 255 << L.OPERATION_SHIFT
 
 
 @cache
-def _power(count: int, dimensions: int) -> hashing.Words:
-    """Return a power of `FACTOR`, shaped for arrays with a number of axes."""
-    words = [pow(each, count, 2**64) for each in FACTOR.ravel().tolist()]
-    return hashing.shaped(np.array(words, dtype=np.uint64), dimensions)
+def _powers(count: int, dimensions: int) -> Array:
+    """Return a power of the factors, shaped (3, 1, ...) for arrays with a number of axes."""
+    powers = [pow(factor, count, modulus) for factor, modulus in zip(FACTORS, (2**64, PRIME, PRIME), strict=True)]
+    return np.array(powers, dtype=np.uint64).reshape(3, *(1,) * (dimensions - 1))
+
+
+def sums_of(words: hashing.Words) -> Array:
+    """Return the three sums, shape (3, ...), that a payload or a hash holds."""
+    return np.stack([words[0], words[1] >> _BITS & _LOW, words[1] & _LOW])
+
+
+def _reduce(sums: Array) -> None:
+    """Reduce the sums modulo `PRIME`, in place, to less than 2**31 + 8."""
+    for _ in range(2):
+        above = sums[1:] >> _BITS
+        sums[1:] &= _LOW
+        sums[1:] += above
+
+
+def _payload(sums: Array) -> hashing.Words:
+    """Return the payload of sums that are not reduced, which are changed."""
+    _reduce(sums)
+    _reduce(sums)
+    sums[1:] *= sums[1:] != _LOW
+    return np.stack([sums[0], sums[1] << _BITS | sums[2]])
 
 
 def payload_of(accumulator: SymbolicVector) -> hashing.Words:
@@ -52,29 +93,26 @@ def _is_chained(flags: L.Flags) -> bool | Array:
 
 
 class ChainedSteps(SymbolicVector):
-    """The results of a chain of steps, of one shape (2, blocks, ...) to which its parts broadcast."""
+    """The results of `count` steps, of one `shape` (2, blocks, ...) to which all parts broadcast.
+
+    `start` is the payload or the hash of the first accumulator; `rows` and `columns` are sums of shape (3, ...).
+    """
 
     __slots__ = ("_columns", "_computed", "_count", "_rows", "_start", "shape")
 
-    def __init__(
-        self, bits: int, flags: int, start: hashing.Words, count: int, rows: hashing.Words, columns: hashing.Words
-    ) -> None:
+    def __init__(self, bits: int, flags: int, start: hashing.Words, count: int, rows: Array, columns: Array) -> None:
         self._start, self._count, self._rows, self._columns = start, count, rows, columns
-        self.shape = np.broadcast_shapes(start.shape, rows.shape, columns.shape)
-        super().__init__(bits, rows, flags)
+        self.shape = (2, *np.broadcast_shapes(start.shape[1:], rows.shape[1:], columns.shape[1:]))
+        super().__init__(bits, start, flags)
         self._computed: hashing.Words | None = None
 
     @property
-    def words(self) -> hashing.Words:  # type: ignore[override]
+    def words(self) -> hashing.Words:
         """The payload."""
         if self._computed is None:
-            begun = self._start * _power(self._count, len(self.shape))
-            if begun.size <= self._rows.size:
-                self._computed = np.add(begun + self._rows, self._columns)
-            else:
-                self._computed = np.empty(self.shape, dtype=np.uint64)
-                np.add(self._rows, self._columns, out=self._computed)
-                self._computed += begun
+            begun = sums_of(self._start) * _powers(self._count, len(self.shape))
+            few, many = (begun, self._columns) if begun.size <= self._columns.size else (self._columns, begun)
+            self._computed = _payload((few + self._rows) + many)
         return self._computed
 
     @words.setter
@@ -93,12 +131,12 @@ class ChainedRegister(SymbolicVector):
 
     def __init__(self, whole: ChainedSteps, count: int, index: int) -> None:
         self._whole, self._count, self._index = whole, count, index
-        super().__init__(whole.bits, whole._rows, whole.flags)
+        super().__init__(whole.bits, whole._start, whole.flags)
         self._computed: hashing.Words | None = None
         self.bundle = whole, index
 
     @property
-    def words(self) -> hashing.Words:  # type: ignore[override]
+    def words(self) -> hashing.Words:
         """The payload."""
         if self._computed is None:
             self._computed = self._whole.registers(self._count)[:, :, self._index]
@@ -126,17 +164,30 @@ def bundled(values: Sequence[Value]) -> SymbolicVector | None:
     return whole
 
 
-def next_steps(accumulator: SymbolicVector, flags: int, rows: hashing.Words, columns: hashing.Words) -> ChainedSteps:
-    """Return the results of one more step, of which `rows` and `columns` are the hashes of both vectors."""
+@cache
+def _named(name: str, dimensions: int) -> Array:
+    """Return the sums of the hash of a step's name, shaped for arrays with a number of axes."""
+    found = sums_of(hashing.constant(name))
+    return found.reshape(3, *(1,) * (dimensions - 1))
+
+
+def next_steps(
+    accumulator: SymbolicVector, flags: int, name: str, rows: hashing.Words, columns: hashing.Words
+) -> ChainedSteps:
+    """Return the results of one more step of a name, of which `rows` and `columns` are the hashes of both vectors."""
+    own, others = sums_of(rows) + _named(name, rows.ndim), sums_of(columns)
     if isinstance(accumulator, ChainedSteps) and _is_chained(accumulator.flags) is True:
-        factor = _power(1, len(accumulator.shape))
-        rows, columns = accumulator._rows * factor + rows, accumulator._columns * factor + columns
-        return ChainedSteps(accumulator.bits, flags, accumulator._start, accumulator._count + 1, rows, columns)
-    start = payload_of(accumulator)
-    return ChainedSteps(accumulator.bits, flags, start, 1, rows, columns)
+        factors = _powers(1, len(accumulator.shape))
+        own, others = own + accumulator._rows * factors, others + accumulator._columns * factors
+        _reduce(own)
+        _reduce(others)
+        return ChainedSteps(accumulator.bits, flags, accumulator._start, accumulator._count + 1, own, others)
+    return ChainedSteps(accumulator.bits, flags, payload_of(accumulator), 1, own, others)
 
 
-def step_payload(accumulator: SymbolicVector, rows: hashing.Words, columns: hashing.Words) -> hashing.Words:
-    """Return the payload of one more step's results."""
+def step_payload(accumulator: SymbolicVector, name: str, rows: hashing.Words, columns: hashing.Words) -> hashing.Words:
+    """Return the payload of the results of one more step, as `next_steps`."""
     start = payload_of(accumulator)
-    return start * _power(1, start.ndim) + rows + columns
+    return _payload(
+        sums_of(start) * _powers(1, start.ndim) + (sums_of(rows) + _named(name, rows.ndim)) + sums_of(columns)
+    )

@@ -196,6 +196,27 @@ def _alike_blocks(elements: SymbolicVector) -> tuple[Array, Array] | None:
     return chosen, np.searchsorted(chosen, first)
 
 
+def distinct_rows(rows: Array) -> tuple[Array, Array]:
+    """Return the first of each set of equal rows, and for each row the number of its set.
+
+    The blocks of a matrix product that share rows or columns load equal tiles.
+    """
+    numbers: dict[bytes, int] = {}
+    number = np.array([numbers.setdefault(each.tobytes(), len(numbers)) for each in rows])
+    return np.unique(number, return_index=True)[1], number
+
+
+def loaded_elements(addresses: Array, bits: int, per_load: int) -> tuple[SymbolicVector, Array]:
+    """Return the elements of loads of `per_load` elements each, for some blocks, and each block's number among these.
+
+    `addresses` has the shape (blocks, rows, loads), the elements' words (2, blocks, rows, loads * per_load).
+    """
+    first, number = distinct_rows(addresses)
+    own = addresses[first]
+    elements = own[..., None] + np.arange(0, per_load * bits // 8, bits // 8, dtype=np.uint64)
+    return SymbolicVector(bits, L.both_words(elements.reshape(*own.shape[:2], -1)), L.LOAD), number
+
+
 def of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
     """Return the elements of some blocks; one row stands for the elements of every block."""
     if elements.words.shape[1] == 1:
@@ -261,19 +282,20 @@ def mma_terms(
     dimensions = max(len(shape_of(accumulator)), left.words.ndim)
     flags = L.TERM | step_flags(accumulator.flags, left, right, dimensions - 1)
     flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
-    rows = left.words + hashing.shaped(hashing.constant("fused " + step.name), left.words.ndim)
+    name, rows = "fused " + step.name, left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
     unchanged = _adds_nothing(step, left, right, context)
     if step.integers is not None:
         start = exact_hash(accumulator)
-        words = hashing.mix(start * hashing.shaped(hashing.multiplier(2), start.ndim) + rows + columns)
+        named = rows + hashing.shaped(hashing.constant(name), rows.ndim)
+        words = hashing.mix(start * hashing.shaped(hashing.multiplier(2), start.ndim) + named + columns)
         out = SymbolicVector(accumulator.bits, words, flags)
     elif isinstance(flags, int) and unchanged is None and context.recorder is None:
         marked = nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, rows, flags | L.CHAINED)).flags
         assert isinstance(marked, int)
-        return next_steps(accumulator, marked, rows, columns)
+        return next_steps(accumulator, marked, name, rows, columns)
     else:
-        out = SymbolicVector(accumulator.bits, step_payload(accumulator, rows, columns), flags | L.CHAINED)
+        out = SymbolicVector(accumulator.bits, step_payload(accumulator, name, rows, columns), flags | L.CHAINED)
     context.note(
         MATRIX + step.name,
         out,

@@ -45,6 +45,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     constant_vector,
     has_flag,
     lazy_integers,
+    load_addresses,
     nonempty,
     select_flags,
     sticky_flags,
@@ -275,7 +276,9 @@ def _extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVecto
     if isinstance(flags, int):
         form = flags & (FORM | ABSORBED)
         if form == LOAD and low % 8 == 0 and bits % 8 == 0:
-            result = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & STICKY))
+            start = load_addresses(value)
+            words = value.words + np.uint64(low // 8) if start is None else both_words(start + np.uint64(low // 8))
+            result = SymbolicVector(bits, words, LOAD | (flags & STICKY))
         elif form == CONST:
             result = _extract_constants(value, low, bits)
         else:
@@ -312,6 +315,8 @@ def concat(parts: Sequence[Value]) -> Value:
     """Concatenate values, least significant first; constants and all slices of one value are joined."""
     if len(parts) == 1:
         return parts[0]
+    if all(type(part) is SymbolicVector and not part.origins for part in parts):
+        return PackedVector(tuple(parts))  # type: ignore[arg-type]
     flat: list[Array | SymbolicVector] = []
     for part in parts:
         if isinstance(part, PackedVector):

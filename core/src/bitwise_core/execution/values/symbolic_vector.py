@@ -88,7 +88,7 @@ OPERATION_SHIFT = 16
 FLOAT_AC_TERMS = 16
 """AC operations up to this number are floating-point, those from here to `ARGMINMAX` are on integers."""
 CHAINED = 1 << OPERATION_SHIFT
-"""With TERM: the payload is a sum over a chain of matrix steps (`values.matrix_chains`), which no function has mixed."""
+"""With TERM: the payload is a sum over a chain of matrix steps that is not mixed (`values.matrix_chains`)."""
 GUARDED, GUARDED_CONSTANT = 254, 255
 """Operation numbers of guarded values (`values.nan_guards`): of a term, and of a constant."""
 ARGMINMAX = 240
@@ -278,8 +278,23 @@ def every(mask: Array) -> bool:
 
 def both_words(numbers: Array) -> hashing.Words:
     """Return the payload of constants or loads: these numbers in both words."""
-    found: hashing.Words = numbers.astype(np.uint64, copy=False)[None].repeat(2, axis=0)
+    words: hashing.Words = numbers.astype(np.uint64, copy=False)
+    if not words.flags.c_contiguous:
+        return words[None].repeat(2, axis=0)
+    found: hashing.Words = np.ndarray((2, *words.shape), np.uint64, words, 0, (0, *words.strides))
+    found.setflags(write=False)
     return found
+
+
+def load_addresses(value: object) -> Array | None:
+    """Return the addresses of the loads that a value consists of; None for a value with anything else in some lane.
+
+    In the launch-parametric analysis the words of a load may hold more than its address, and differ.
+    """
+    if type(value) is not SymbolicVector or not isinstance(value.flags, int) or value.flags != LOAD:
+        return None
+    words = value.words
+    return words[0] if words.strides[0] == 0 or np.array_equal(words[0], words[1]) else None
 
 
 def constant_flags(numbers: Array, bits: int) -> Flags:

@@ -22,7 +22,7 @@ from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, loaded_elements, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder, Value
 
@@ -64,6 +64,15 @@ def operand_vectors(
         return found[1]
     if len(fragments) > _CACHE_SIZE:
         fragments.clear()
+    loads = _loaded_elements(machine, registers, bits, tile) if blocks is None else None
+    if loads is not None:
+        elements_of_k, numbers = loads
+        result = []
+        for low in range(0, tile.k, step):
+            part_of_k = SymbolicVector(bits, elements_of_k.words[..., low : low + step], elements_of_k.flags)
+            result.append(machine.domain.operand_vectors(part_of_k, form).of_blocks(numbers))
+        fragments[key] = ((*registers, blocks), result)
+        return result
     elements = _elements(registers, bits)
     if blocks is not None:
         elements = [of_blocks(each, blocks.numbers) for each in elements]
@@ -78,6 +87,23 @@ def operand_vectors(
         result.append(hashed if blocks is None else hashed.of_blocks(blocks.place))
     fragments[key] = ((*registers, blocks), result)
     return result
+
+
+def _loaded_elements(
+    machine: Machine, registers: Sequence[Value], bits: int, tile: Tile
+) -> tuple[SymbolicVector, Array] | None:
+    """The elements by wave, block, row and k, for distinct blocks, and each block's number; None if some is no load."""
+    if bits > 32 or machine.domain.recorder is not None:
+        return None
+    addresses = [L.load_addresses(each) for each in registers]
+    axes = machine.threads // WAVE, tile.blocks, tile.groups, tile.side
+    words = np.empty((machine.blocks, axes[0], axes[1], axes[3], axes[2], len(registers)), dtype=np.uint64)
+    for index, each in enumerate(addresses):
+        if each is None:
+            return None
+        spread = np.broadcast_to(each, (machine.blocks, machine.threads)).reshape(machine.blocks, *axes)
+        words[..., index] = spread.transpose(0, 1, 2, 4, 3)
+    return loaded_elements(words.reshape(machine.blocks, -1, tile.groups * len(registers)), bits, 32 // bits)
 
 
 def accumulate(

@@ -16,9 +16,9 @@ import numpy as np
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, of_blocks
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, loaded_elements, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 
 _LANES_PER_VECTOR = 4
 """The number of lanes that hold the elements of one operand vector."""
@@ -38,14 +38,32 @@ def fragment_vectors(
         return found[1]
     if len(cache) > 512:
         cache.clear()
-    result = [
-        machine.domain.operand_vectors(_elements(machine, registers[half::halves], element_bits), form)
-        for half in range(halves)
-    ]
-    if blocks is not None:
-        result = [each.of_blocks(blocks.place) for each in result]
+    result = []
+    for half in range(halves):
+        chosen = registers[half::halves]
+        loads = _loaded_elements(machine, chosen, element_bits) if blocks is None else None
+        if loads is not None:
+            result.append(machine.domain.operand_vectors(loads[0], form).of_blocks(loads[1]))
+            continue
+        vectors = machine.domain.operand_vectors(_elements(machine, chosen, element_bits), form)
+        result.append(vectors if blocks is None else vectors.of_blocks(blocks.place))
     cache[key] = ((*registers, blocks), result)
     return result
+
+
+def _loaded_elements(machine: Machine, registers: Sequence[Value], bits: int) -> tuple[SymbolicVector, Array] | None:
+    """Return what `_elements` returns, for distinct blocks, and each block's number; None unless all are loads."""
+    if machine.domain.recorder is not None:
+        return None
+    addresses = [L.load_addresses(each) for each in registers]
+    blocks, count = machine.blocks, machine.threads // _LANES_PER_VECTOR
+    words = np.empty((blocks, count, len(registers), _LANES_PER_VECTOR), dtype=np.uint64)
+    for index, each in enumerate(addresses):
+        if each is None:
+            return None
+        spread = np.broadcast_to(each, (blocks, machine.threads))
+        words[:, :, index] = spread.reshape(blocks, count, _LANES_PER_VECTOR)
+    return loaded_elements(words.reshape(blocks, count, -1), bits, max(32, bits) // bits)
 
 
 def _elements(machine: Machine, registers: Sequence[Value], bits: int) -> SymbolicVector:

@@ -175,7 +175,7 @@ class Box:
 
 
 def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bool = False) -> Box:
-    """Return the box of an operand; `chunks` takes consecutive elements as one of `CHUNK` bytes, where that is exact."""
+    """Return the box of an operand; `chunks` takes elements of `CHUNK` bytes together, where rows consist of these."""
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
         raise Unsupported("a tensor copy without coordinates", line)
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
