@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,10 +102,12 @@ def test_the_html_report_is_self_contained(tmp_path: Path) -> None:
     partition(folder, "--html", str(page))
     text = page.read_text()
     assert "How Y[0] is computed" in text
-    assert "<svg" in text
     assert "diverges at Y[0]" in text
+    assert "sum the same 64 terms in different orders" in text
     assert "add.rn.fp32(X[0], X[32])" in text
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href)\s*=\s*["']|@import|url\(""", text)
+    assert "default-src 'none'" in text
 
 
 BAD: dict[str, tuple[str | bytes, str]] = {

@@ -251,3 +251,20 @@ def test_the_sentence_on_two_kernels(case: str, tmp_path: Path) -> None:
     files = [str(tmp_path / f"{name}.ptx") for name in "ab"]
     done = CliRunner().invoke(app, ["diff", *files, "--json", "--no-search", "--no-contraction-audit", "--no-cache"])
     assert json.loads(done.stdout)["divergence"]["meaning"] == expected
+
+
+def test_an_element_of_a_packed_store_is_named_by_its_own_index(tmp_path: Path) -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+    packed = "cvt.rn.f16.f32 %h1, %f1;\ncvt.rn.f16.f32 %h2, {high};\nmov.b32 %f9, {{%h1, %h2}};"
+    for name, high in (("a", "%f2"), ("b", "%f3")):
+        (tmp_path / f"{name}.ptx").write_text(KERNEL.replace("BODY", packed.format(high=high)))
+    args = [{"buffer": "X", "dtype": "fp32"}, {"buffer": "Y", "dtype": "fp16"}]
+    kernels = [{"file": f"{name}.ptx", "entry": "k", "grid": [1], "block": [1], "args": args} for name in "ab"]
+    (tmp_path / "manifest.json").write_text(json.dumps({"kernels": kernels}))
+    files = [str(tmp_path / f"{name}.ptx") for name in "ab"]
+    done = CliRunner().invoke(app, ["diff", *files, "--json", "--no-search", "--no-cache"])
+    found = json.loads(done.stdout)["divergence"]
+    assert (found["element"], found["offset"], found["size"]) == ("Y[1]", 2, 2)
+    assert found["right"]["node"] == "convert.rn.fp16.fp32(X[2])"
+    done = CliRunner().invoke(app, ["tree", files[1], "--element", "Y[1]"])
+    assert done.stdout == "convert.rn.fp16.fp32\n  X[2]\n"

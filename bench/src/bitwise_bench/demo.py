@@ -6,6 +6,7 @@ python -m bitwise_bench.demo [--html FILE] [--workers N] [SAMPLE ...]
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ Progress = Callable[[int, int], None] | None
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration. The exit status is 0, or 2 if a requirement is missing."""
     parser = argparse.ArgumentParser(prog="python -m bitwise_bench.demo", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--html", type=Path, default=Path("bitwise-demo.html"), help="where to write the page")
+    parser.add_argument("--html", type=Path, default=None, help="also write the report to this page")
     parser.add_argument("--workers", type=int, default=None, help="processes; by default one for each core")
     parser.add_argument("samples", nargs="*", help="which samples; by default all of them")
     options = parser.parse_args(arguments)
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2
 
 
-def _run(names: Sequence[str], html: Path, workers: int | None) -> int:
+def _run(names: Sequence[str], html: Path | None, workers: int | None) -> int:
     from rich.console import Console
 
     from bitwise_core.report import render
@@ -60,9 +61,10 @@ def _run(names: Sequence[str], html: Path, workers: int | None) -> int:
     console = Console(highlight=False)
     start = time.perf_counter()
     sections = [_show(sample, workers, console) for sample in samples if not names or sample.name in names]
-    html.write_text(render("Which configurations return the same bits?", sections), encoding="utf-8")
     console.print(f"\n{time.perf_counter() - start:.0f} s in all, compiling included; no GPU was used.", markup=False)
-    console.print(f"The whole report: {html.resolve()}", markup=False, soft_wrap=True)
+    if html is not None:
+        html.write_text(render("Which configurations return the same bits?", sections), encoding="utf-8")
+        console.print(f"The whole report: {html.resolve()}", markup=False, soft_wrap=True)
     return 0
 
 
@@ -99,7 +101,9 @@ def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     )
     configurations = {source.launch.file: settings[source.name] for source in sources if source.launch is not None}
     arch = registry.default().arch(TARGET)
-    return section(found, sources, arch, Options(), sample.title, configurations, sample.element)
+    file = Path(inspect.getfile(sample.kernel.fn))
+    texts = {file.name: file.read_text(encoding="utf-8")}
+    return section(found, sources, arch, Options(), sample.title, configurations, sample.element, texts)
 
 
 def _print_classes(found: Partition, settings: dict[str, str], console: Console) -> None:

@@ -235,7 +235,7 @@ def find_element(source: Source, prepared: PreparedLaunch, session: Session, buf
     position = int(positions[0])
     size = int(sizes[position])
     whole = Element(int(output.address[position]), size, (int(output.thread[position]), None))
-    if width is None or size <= width:
+    if width is None:
         return whole
     return replace(whole, address=(buffer << POINTER_SHIFT) + index * width, size=width)
 
@@ -345,11 +345,33 @@ def trace_element(
 ) -> tuple[Provenance, Scalar, int]:
     """Trace the block of a thread that stores an element: its provenance, the element's value, the store's line.
 
+    Where no store holds the whole element, the value is that of its lowest bytes, as many as one holds.
+
     Raises Unsupported.
     """
-    found = trace_provenance(prepared, session.buffers, session.options.assume, buffer_at(address), thread)
-    scalar, line = found.stored(buffer_at(address), address, size)
+    buffer = buffer_at(address)
+    found = trace_provenance(prepared, session.buffers, session.options.assume, buffer, thread)
+    scalar, line = stored_parts(found, address, size)[0]
     return found, scalar, line
+
+
+def stored_parts(found: Provenance, address: int, size: int) -> list[tuple[Scalar, int]]:
+    """The value of an element with the line of its store; several, from the lowest bytes up, if several stores hold it.
+
+    Raises Unsupported.
+    """
+    parts: list[tuple[Scalar, int]] = []
+    place, held = address, size
+    while place < address + size:
+        try:
+            parts.append(found.stored(buffer_at(address), place, held))
+        except Unsupported:
+            if held == 1:
+                raise
+            held //= 2
+        else:
+            place += held
+    return parts
 
 
 def _divergent_side(found: Provenance, definition: Definition, store_line: int) -> Side:

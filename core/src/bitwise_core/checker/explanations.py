@@ -28,11 +28,13 @@ def explanation(
         if sums[0] is None or sums[1] is None:
             continue
         found = compared_sums(sums[0], sums[1], names)
-        if found is None and len(path) - 1 - last <= DISTANCE:
-            found = different_terms(sums[0], sums[1], names)
         if found is not None:
             both = all(is_addition(each) for each in path[last])
             return found, last if both else max(first, last - 1)
+        if len(path) - 1 - last <= DISTANCE:
+            found = different_terms(sums[0], sums[1], names)
+        if found is not None:
+            return found, last
     left, right = nodes.left, nodes.right
     found = _different_operand(left, right, provenances, names) if left.name == right.name else None
     return found or divergence_sentence(left.name, right.name, *names), nodes.depth

@@ -31,11 +31,15 @@ TRUNCATED = "truncated: the tree has more nodes than requested"
 
 @dataclass(slots=True)
 class Tree:
-    """A tree, the assembly line of each node that is the result of an instruction, and whether the tree is complete."""
+    """A tree, the assembly line of each node that is the result of an instruction, and whether the tree is complete.
+
+    `nodes` are the nodes of values.
+    """
 
     root: Node
     lines: dict[Node, int] = field(default_factory=dict)
     complete: bool = True
+    nodes: dict[Scalar, Node] = field(default_factory=dict)
 
 
 def build_tree(provenance: Provenance, root: Scalar, maximum: int | None = MAXIMUM_NODES) -> Tree:
@@ -60,10 +64,10 @@ def build_tree(provenance: Provenance, root: Scalar, maximum: int | None = MAXIM
         node = _node(
             provenance, definition, tuple(nodes[each] for each in operands), _left_count(definition, definitions)
         )
-        nodes[scalar] = node
+        nodes[scalar] = nodes[definition.scalar] = node
         if definition.line:
             lines.setdefault(node, definition.line)
-    return Tree(nodes[root], lines, complete)
+    return Tree(nodes[root], lines, complete, nodes)
 
 
 def _collect_definitions(

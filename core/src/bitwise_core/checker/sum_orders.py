@@ -238,6 +238,18 @@ def _rounded_to(conversion: str) -> str:
     return parts[-2] if len(parts) > 2 else parts[-1]
 
 
+def numbered_orders(left: Summation, right: Summation) -> tuple[WrittenOrder | None, WrittenOrder | None]:
+    """Return the orders of two sums over the same numbers of their terms, by place in the left one.
+
+    Terms that only the right one has follow.  The order of a sum of one term is None.
+    """
+    numbers = _numbers(left)
+    for key in _keys(right):
+        numbers.setdefault(key, len(numbers))
+    first, second = (_numbered(one, numbers) for one in (left, right))
+    return None if first is None else WrittenOrder(first), None if second is None else WrittenOrder(second)
+
+
 def _orders(both: Sequence[Summation], names: tuple[str, str]) -> Iterable[str]:
     """Yield a clause where the sums add the same terms in different orders."""
     numbers = _numbers(both[0])
@@ -369,20 +381,29 @@ class WrittenOrder:
         tied = len(inner) > 1 and self.sizes[~inner[0]] == self.sizes[~inner[1]]
         return None if not inner or tied else inner[0]
 
+    def chain(self, child: int) -> list[tuple[int, ...]]:
+        """Return the operands that are added from left to right to compute a sum: those of one addition each."""
+        parts: list[tuple[int, ...]] = []
+        current: int | None = child
+        while current is not None:
+            following = self._accumulator(~current)
+            parts.append(tuple(each for each in self.order[~current] if each != following))
+            current = following
+        return parts[::-1]
+
     def text(self, child: int) -> str:
         """Return a child as text; the parts of a long sum are left out in its middle."""
         if child >= 0:
             return str(child)
-        parts: list[str] = []
-        current: int | None = child
-        while current is not None:
-            addition = self.order[~current]
-            following = self._accumulator(~current)
-            parts.append(self._added([each for each in addition if each != following], len(addition) > 2))
-            current = following
-        parts.reverse()
-        if len(parts) > 5:
-            parts = [*parts[:3], "...", parts[-1]]
+        chain = self.chain(child)
+        first = len(chain[0]) > 2
+        parts = [self._added(each, first if number == 0 else len(each) > 1) for number, each in enumerate(chain[:3])]
+        if len(chain) > 5:
+            parts.append("...")
+        else:
+            parts += [self._added(each, len(each) > 1) for each in chain[3:-1]]
+        if len(chain) > 3:
+            parts.append(self._added(chain[-1], len(chain[-1]) > 1))
         return "+".join(parts)
 
     def _added(self, operands: Sequence[int], one_step: bool) -> str:

@@ -131,6 +131,13 @@ def partition(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write an HTML report to this file.")
     ] = None,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--source", metavar="FILE",
+            help="With --html: show this source of the kernels; sources beside the kernels are found.",
+        ),
+    ] = None,
     sarif: Annotated[
         Path | None, typer.Option("--sarif", metavar="FILE", help="Also write the findings as a SARIF log.")
     ] = None,
@@ -144,7 +151,7 @@ def partition(
     update_expected: Annotated[
         bool, typer.Option("--update-expected", help="Write the classes to the file of --expected instead.")
     ] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Partition the kernels of a folder by equal bits.
 
     Kernels of one class are proved to return the same bits.  Without manifest.json this holds for every launch.
@@ -158,7 +165,9 @@ def partition(
         options = _options(every_launch, assume, no_contraction_audit, time_limit)
         with kept_readings(not no_cache) as cache:
             readers = partition_command.ReaderSettings(workers, scheduler, cache)
-            outputs = partition_command.Outputs(as_json, html, sarif, junit, expected, update_expected)
+            outputs = partition_command.Outputs(
+                as_json, html, sarif, junit, expected, update_expected, tuple(source or ())
+            )
             status = partition_command.run(path, target, options, readers, outputs)
     raise typer.Exit(status)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,14 @@ from rich.table import Table
 from bitwise_core import report
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
-from bitwise_core.checker.kernel_files import arch_of, extensions, read_folder, resolve_targets, targets_of
+from bitwise_core.checker.kernel_files import (
+    arch_of,
+    extensions,
+    read_folder,
+    read_text,
+    resolve_targets,
+    targets_of,
+)
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
@@ -78,7 +85,8 @@ def answered(
 class Outputs:
     """What is written besides the text: JSON in its place, an HTML page, a SARIF log, a JUnit report.
 
-    `expected` is the file of the expected classes, which is compared, or written with `update`.
+    `sources` are files of the kernels' source, which the page shows.  `expected` is the file of the expected classes,
+    which is compared, or written with `update`.
     """
 
     as_json: bool = False
@@ -87,6 +95,7 @@ class Outputs:
     junit: Path | None = None
     expected: Path | None = None
     update: bool = False
+    sources: tuple[Path, ...] = ()
 
 
 UNEXPECTED = 1
@@ -117,7 +126,8 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         write_report("--junit", outputs.junit, junit(listed, [each.name for each in sources], path.as_posix()))
     if outputs.html is not None:
         title = path.resolve().name
-        section = report.section(found, sources, arch, options, title, folder.configurations)
+        texts = source_texts(path, outputs.sources)
+        section = report.section(found, sources, arch, options, title, folder.configurations, texts=texts)
         write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
     if outputs.as_json:
         content = {**found.as_json(), "conditions": sorted(options.assume)}
@@ -133,6 +143,23 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         if expected is not None and not differences:
             typer.echo("the classes are the expected ones")
     return UNEXPECTED if any(each.level == "error" for each in differences) else 0
+
+
+SOURCE_SUFFIXES = (".py", ".cu", ".cuh", ".hip", ".cpp", ".cc", ".c", ".h", ".hpp")
+"""Files of a folder of kernels that may be their source."""
+MAXIMUM_SOURCES = 100
+
+
+def source_texts(folder: Path, named: Sequence[Path]) -> dict[str, str]:
+    """Return the texts of the named files, and of the sources in a folder, by their names.  Raises InputError.
+
+    A file of the folder that is no text is left out.
+    """
+    found = {}
+    for path in [each for each in sorted(folder.iterdir()) if each.suffix in SOURCE_SUFFIXES][:MAXIMUM_SOURCES]:
+        with suppress(InputError):
+            found[path.name] = read_text(path)
+    return {**found, **{path.name: read_text(path) for path in named}}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rich.console import Console
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.comparison import find_element, session_of, trace_element
+from bitwise_core.checker.comparison import find_element, session_of, stored_parts, trace_element
 from bitwise_core.checker.expression_trees import MAXIMUM_NODES, Tree, build_tree
 from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
 from bitwise_core.errors import InputError
@@ -20,7 +20,7 @@ from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.ir.condensed_tree import condense
-from bitwise_core.ir.nodes import Node, descendants
+from bitwise_core.ir.nodes import Concat, Node, descendants
 from bitwise_core.ir.svg import to_svg
 from bitwise_core.ir.text import head, render
 
@@ -93,8 +93,14 @@ def tree_of(
         raise Unsupported(f"the grid is too large to analyse every block: {error}") from None
     if isinstance(place, str):
         raise InputError(f"--element: {source.name} does not store {element}; {place}")
-    replayed, scalar, _ = trace_element(prepared, session, place.address, place.size, place.threads[0] or 0)
-    return build_tree(replayed, scalar, maximum), {line: str(each) for line, each in replayed.sources.items()}
+    replayed, _, _ = trace_element(prepared, session, place.address, place.size, place.threads[0] or 0)
+    parts = stored_parts(replayed, place.address, place.size)
+    trees = [build_tree(replayed, each, maximum) for each, _ in parts]
+    sources = {line: str(each) for line, each in replayed.sources.items()}
+    if len(trees) == 1:
+        return trees[0], sources
+    lines = {node: line for each in trees for node, line in each.lines.items()}
+    return Tree(Concat(tuple(each.root for each in trees)), lines, all(each.complete for each in trees)), sources
 
 
 def as_record(tree: Tree, element: str, sources: dict[int, str]) -> dict[str, object]:

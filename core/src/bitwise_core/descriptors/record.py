@@ -22,7 +22,7 @@ class DescriptorError(BitwiseError, ValueError):
 class Record(BaseModel):
     """A frozen, hashable record that refuses unknown fields.  Raises DescriptorError for invalid fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", defer_build=True)
 
     def __init__(self, /, **fields: Any) -> None:
         try:

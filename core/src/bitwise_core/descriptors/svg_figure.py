@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape
+from html import escape
 
 from bitwise_core.descriptors.cuts import Cut, strided_owners
 from bitwise_core.descriptors.gemm import GEMMDesc

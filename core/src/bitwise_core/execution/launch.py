@@ -141,7 +141,7 @@ class TensorMap(BaseModel):
     `values` are the contents of the buffer before the launch, see `Argument`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     buffer: Name
     dtype: Type
@@ -167,7 +167,7 @@ class Argument(BaseModel):
     `elements` is the number of elements of `dtype` that the buffer has from its first byte; None: not stated.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: str
     buffer: Name | None = None
@@ -254,7 +254,7 @@ class Launch(BaseModel):
     grid counts every block of a cluster.  A buffer has at most one contents, whichever of its arguments gives them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     file: Name
     entry: Name | None = None
@@ -308,7 +308,7 @@ class Launch(BaseModel):
 class Manifest(BaseModel):
     """The launches of a folder of kernels; `configurations` may describe its files for human readers."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     kernels: tuple[Launch, ...]
     configurations: Any = None

@@ -34,7 +34,7 @@ def condense(root: Node, depth: int = 7, widths: Mapping[str, int] = NO_WIDTHS) 
     return made[root, depth, 0]
 
 
-def _chain_key(node: Node) -> str:
+def chain_key(node: Node) -> str:
     """Return the operation that two nodes must share to be steps of one chain; empty for a node of no chain."""
     return node.instruction if isinstance(node, Matrix) else node.name if isinstance(node, Operation) else ""
 
@@ -42,7 +42,7 @@ def _chain_key(node: Node) -> str:
 def _chain_operand(node: Node) -> Node | None:
     """Return the operand that continues the chain, None if there is none or several."""
     candidates = node.children[:1] if isinstance(node, Matrix) else node.children
-    same = [child for child in candidates if _chain_key(child) == _chain_key(node) != ""]
+    same = [child for child in candidates if chain_key(child) == chain_key(node) != ""]
     return same[0] if len(same) == 1 else None
 
 
@@ -82,20 +82,21 @@ def _box(
     if not node.children:
         return node
     if left == 0:
-        return Label(f"{_label(node)} …", (), node)
+        return Label(f"{label_of(node)} …", (), node)
     if _is_abbreviated(node, step, lengths):
         return Label(f"{lengths[node]} more of them", below, node, "concat")
     if isinstance(node, Matrix):
-        rows = [Label(_factors_label(side, widths), (), side[0]) for side in (node.left, node.right)]
-        return Label(_label(node), (*below, *rows), node)
-    return Label(_label(node), below, node)
+        rows = [Label(factors_label(side, widths), (), side[0]) for side in (node.left, node.right)]
+        return Label(label_of(node), (*below, *rows), node)
+    return Label(label_of(node), below, node)
 
 
-def _label(node: Node) -> str:
+def label_of(node: Node) -> str:
+    """Return the label of a node with operands."""
     return node.instruction.replace("_", " ") if isinstance(node, Matrix) else label(node)
 
 
-def _factors_label(side: Sequence[Node], widths: Mapping[str, int]) -> str:
+def factors_label(side: Sequence[Node], widths: Mapping[str, int]) -> str:
     """Return a label for the factors of one side of a matrix step."""
     if all(isinstance(node, Load) for node in side):
         return f"{label(side[0], widths)} … {label(side[-1], widths)}"

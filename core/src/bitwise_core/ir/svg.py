@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from xml.sax.saxutils import escape
+from html import escape
 
 from bitwise_core.ir.element_names import NO_WIDTHS, element_name
 from bitwise_core.ir.nodes import Constant, Load, Matrix, Node, OpaqueOperation, Operation, descendants

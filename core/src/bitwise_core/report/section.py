@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, prepare, with_cross_architecture
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.comparison import Element, divergence, find_element, session_of, trace_element
-from bitwise_core.checker.expression_trees import build_tree
+from bitwise_core.checker.comparison import (
+    DivergenceTrace,
+    Element,
+    divergence,
+    find_element,
+    session_of,
+    trace_element,
+)
+from bitwise_core.checker.explanations import sums_on_path
+from bitwise_core.checker.expression_trees import Tree, build_tree
 from bitwise_core.checker.kernel_files import arch_of, targets_of
 from bitwise_core.checker.partition import Partition
+from bitwise_core.checker.provenance import Definition, Provenance, Scalar
+from bitwise_core.checker.sum_orders import numbered_orders
+from bitwise_core.checker.sums_of_values import is_addition, summation
 from bitwise_core.checker.verdicts import COMMON_NOTES, Divergence
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.ir.condensed_tree import condense
 from bitwise_core.ir.nodes import descendants
-from bitwise_core.ir.svg import to_svg
 from bitwise_core.plugins import registry
-from bitwise_core.report.shared_settings import settings_of, values_of
+from bitwise_core.report.kernel_texts import assembly_record, source_records
+from bitwise_core.report.shared_settings import settings_of, shared, values_of
+from bitwise_core.report.tree_records import order_record, tree_record
 
-MAXIMUM_DIVERGENCES = 8
-"""The number of classes for which the page shows the divergence from class 1."""
-
-MAXIMUM_BOXES = 30
-"""The number of nodes of the picture."""
+MAXIMUM_TREE = 20_000
+"""The most definitions of a tree that is drawn, nearest to the root first."""
+MAXIMUM_TEXTS = 3 << 20
+"""The most characters of assembly on the page; kernels beyond it are shown without their text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +51,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """An equivalence class, and the first divergence of its first kernel from that of class 1."""
+    """An equivalence class: what its members share, and how its first kernel diverges from that of class 1."""
 
     number: int
     members: tuple[Member, ...]
     divergence: Divergence | None
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A tree as SVG, with its element, its kernel, and the number of nodes of the whole tree."""
-
-    svg: str
-    element: str
-    kernel: str
-    nodes: int
+    shared: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """The content of one section of the page.
 
-    `columns` are the settings in which kernels differ; `common` are the settings that all kernels share.
+    `columns` are the settings in which kernels differ; `common` are the settings that all kernels share.  `drawings`
+    is what the page draws: the trees and the texts of kernels, as JSON holds them.
     """
 
     title: str
@@ -74,12 +78,20 @@ class Section:
     unknown_members: tuple[Member, ...]
     conditions: tuple[str, ...]
     notes: tuple[str, ...]
-    picture: Picture | None
+    drawings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kernels(self) -> int:
         """The number of kernels."""
         return sum(len(each.members) for each in self.classes) + len(self.unknown_members)
+
+    def record(self) -> dict[str, Any]:
+        """Return what the scripts of the page draw: the configurations with their classes, trees and texts."""
+        members = [*(each for one in self.classes for each in one.members), *self.unknown_members]
+        rows = [[each.number or 0, each.name, *(each.settings.get(name, "") for name in self.columns), each.launch]
+                for each in members]  # fmt: skip
+        return {"columns": ["class", "kernel", *self.columns, "launch"], "rows": rows,
+                "classes": len(self.classes), **self.drawings}  # fmt: skip
 
 
 def section(
@@ -90,26 +102,31 @@ def section(
     title: str,
     configurations: Mapping[str, str] | None = None,
     element: str | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> Section:
     """Return the section of a partition.
 
     `configurations` maps files to settings, such as `BLOCK=64, num_warps=4`.  `element`, such as `Y[0]`, is the one
-    whose tree is drawn, by default element 0 of the first buffer that the first kernel stores.
+    whose tree is drawn for class 1, by default element 0 of the first buffer that the first kernel stores.  `texts` are
+    the texts of the kernels' source files, by the names that the assembly gives them.
     """
     by_name = {source.name: source for source in sources}
     settings = {name: settings_of((configurations or {}).get(_file(source))) for name, source in by_name.items()}
+    everyone = list(settings.values())
     proved = [names for names in found.classes if names[0] not in found.unknown]
     numbers = {name: number for number, names in enumerate(proved, 1) for name in names}
     members = {name: Member(name, settings[name], _launch(by_name[name]), numbers.get(name)) for name in by_name}
-    columns = values_of(list(settings.values()))
-    representatives = [by_name[names[0]] for names in proved]
-    divergences = (
-        {} if options.every_launch else _divergences(representatives[: MAXIMUM_DIVERGENCES + 1], arch, options)
-    )
+    columns = values_of(everyone)
+    drawn = _Drawings([by_name[names[0]] for names in proved], arch, options)
+    divergences: dict[str, Divergence | None] = {}
+    if not options.every_launch and proved:
+        drawn.draw_first(element)
+        divergences = drawn.draw_others()
     classes = [
-        Class(number, tuple(members[name] for name in names), divergences.get(names[0]))
+        Class(number, tuple(members[name] for name in names), divergences.get(names[0]),
+              shared([settings[name] for name in names], everyone))
         for number, names in enumerate(proved, 1)
-    ]
+    ]  # fmt: skip
     return Section(
         title=title,
         target=", ".join(targets_of(sources, arch)),
@@ -122,7 +139,7 @@ def section(
         unknown_members=tuple(members[name] for name in found.unknown),
         conditions=tuple(sorted(options.assume)),
         notes=(*found.notes, *COMMON_NOTES),
-        picture=_picture(by_name[proved[0][0]], arch, options, element) if proved else None,
+        drawings=drawn.record(texts or {}),
     )
 
 
@@ -147,48 +164,133 @@ def _extent(extent: tuple[int, int, int]) -> str:
     return " x ".join(shown)
 
 
-def _divergences(representatives: Sequence[Source], arch: Arch, options: Options) -> dict[str, Divergence | None]:
-    """Return where the first kernels of classes diverge from that of class 1, by the kernels' names."""
-    if not representatives:
-        return {}
-    first, *others = representatives
-    plugins = registry.default()
-    found: dict[str, Divergence | None] = {}
-    cached: tuple[Session, AnalysisResult] | None = None
-    for other in others:
-        arches = arch_of(first, arch, plugins), arch_of(other, arch, plugins)
-        pair_options = with_cross_architecture(arches, options)
-        if cached is None or cached[0].options != pair_options:
-            session = session_of(tuple(representatives), pair_options)
-            cached = session, session.analyse(first, arches[0])
-        session, first_result = cached
-        other_result = session.analyse(other, arches[1])
-        if first_result.unknown is None and other_result.unknown is None:
-            found[other.name] = divergence(first_result, other_result, (first, other), arches, session)[0]
-    return found
+class _Drawings:
+    """The trees, orders and texts of the first kernels of classes."""
+
+    def __init__(self, representatives: Sequence[Source], arch: Arch, options: Options) -> None:
+        self.representatives, self.arch, self.options = representatives, arch, options
+        self.assemblies: dict[str, dict[str, Any]] = {}
+        self.characters = 0
+        self.first: dict[str, Any] | None = None
+        self.others: list[dict[str, Any]] = []
+
+    def record(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return all drawings as JSON holds them."""
+        sources = source_records(self.assemblies, texts)
+        return {"first": self.first, "others": self.others, "assemblies": self.assemblies, "sources": sources}
+
+    def draw_first(self, element: str | None) -> None:
+        """Draw an element of the first kernel, if it has a launch and the tree can be computed."""
+        source = self.representatives[0]
+        if source.launch is None:
+            return
+        session = session_of((source,), self.options)
+        try:
+            arch = arch_of(source, self.arch, registry.default())
+            prepared = prepare(source, arch, self.options)
+            found = _first_element(source, prepared, session, element)
+            if found is None:
+                return
+            name, place = found
+            replayed, scalar, _ = trace_element(prepared, session, place.address, place.size, place.threads[0] or 0)
+        except (Unsupported, NotSymmetric):
+            return
+        tree = build_tree(replayed, scalar, MAXIMUM_TREE)
+        root = _first_addition(replayed, scalar)
+        one = None if root is None else summation(replayed, root)
+        self._add_text(source, prepared)
+        self.first = {
+            "element": name, "kernel": source.name, "nodes": sum(1 for _ in descendants(tree.root)),
+            "complete": tree.complete, "tree": tree_record(tree, (), replayed.widths),
+            "order": None if one is None else order_record(numbered_orders(one, one)[0]),
+        }  # fmt: skip
+
+    def draw_others(self) -> dict[str, Divergence | None]:
+        """Draw where the first kernel of each class diverges from that of class 1; the divergences by kernel."""
+        first, *others = self.representatives
+        plugins = registry.default()
+        found: dict[str, Divergence | None] = {}
+        cached: tuple[Session, AnalysisResult] | None = None
+        for number, other in enumerate(others, 2):
+            arches = arch_of(first, self.arch, plugins), arch_of(other, self.arch, plugins)
+            pair_options = with_cross_architecture(arches, self.options)
+            if cached is None or cached[0].options != pair_options:
+                session = session_of(tuple(self.representatives), pair_options)
+                cached = session, session.analyse(first, arches[0])
+            session, first_result = cached
+            other_result = session.analyse(other, arches[1])
+            if first_result.unknown is not None or other_result.unknown is not None:
+                continue
+            seen, trace = divergence(first_result, other_result, (first, other), arches, session)
+            found[other.name] = seen
+            if seen is not None and trace is not None:
+                for each, result in ((first, first_result), (other, other_result)):
+                    if result.prepared is not None:
+                        self._add_text(each, result.prepared)
+                self.others.append(_pair(number, (first.name, other.name), seen, trace))
+        return found
+
+    def _add_text(self, source: Source, prepared: PreparedLaunch) -> None:
+        if source.name in self.assemblies or self.characters > MAXIMUM_TEXTS:
+            return
+        made = assembly_record(source.text, prepared)
+        self.characters += sum(map(len, made["lines"]))
+        self.assemblies[source.name] = made
 
 
-def _picture(source: Source, arch: Arch, options: Options, element: str | None) -> Picture | None:
-    """Return the tree of an element of one kernel; None without a launch and where the tree cannot be computed."""
-    if source.launch is None or options.every_launch:
-        return None
-    session = session_of((source,), options)
+def _first_element(
+    source: Source, prepared: PreparedLaunch, session: Session, element: str | None
+) -> tuple[str, Element] | None:
     buffers = session.buffers
-    try:
-        arch = arch_of(source, arch, registry.default())
-        prepared = prepare(source, arch, options)
-        found = None
-        for name in [element] if element is not None else [f"{buffer}[0]" for buffer in buffers]:
-            buffer, _, index = name.rstrip("]").rpartition("[")
-            number = buffers.get(buffer, 0)
-            found = find_element(source, prepared, session, number, int(index))
-            if isinstance(found, Element):
-                break
-        if not isinstance(found, Element):
-            return None
-        replayed, scalar, _ = trace_element(prepared, session, found.address, found.size, found.threads[0] or 0)
-    except (Unsupported, NotSymmetric):
-        return None
-    tree = build_tree(replayed, scalar)
-    svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)
-    return Picture(svg, name, source.name, sum(1 for _ in descendants(tree.root)))
+    for name in [element] if element is not None else [f"{buffer}[0]" for buffer in buffers]:
+        buffer, _, index = name.rstrip("]").rpartition("[")
+        found = find_element(source, prepared, session, buffers.get(buffer, 0), int(index))
+        if isinstance(found, Element):
+            return name, found
+    return None
+
+
+def _first_addition(provenance: Provenance, root: Scalar) -> Scalar | None:
+    """Return the first floating-point addition below a value, level by level."""
+    level = [root]
+    for _ in range(8):
+        definitions = [provenance.definition(each) for each in level]
+        for each in definitions:
+            if is_addition(each):
+                return each.scalar
+        level = [operand for each in definitions for operand in each.operands[:4]][:64]
+    return None
+
+
+def _pair(number: int, names: tuple[str, str], seen: Divergence, trace: DivergenceTrace) -> dict[str, Any]:
+    """Return the trees of both kernels of a divergence, with the orders of the sums that hold it."""
+    path = trace.nodes.path
+    sides: list[dict[str, Any]] = []
+    for side, (provenance, root) in enumerate(zip(trace.provenances, trace.roots, strict=True)):
+        tree = build_tree(provenance, root, MAXIMUM_TREE)
+        nodes = _nodes_of(tree, (pair[side] for pair in path[: seen.depth + 1]))
+        sides.append({"kernel": names[side], "tree": tree_record(tree, nodes, provenance.widths, seen.depth)})
+    orders = _orders(path, trace.provenances)
+    for each, order in zip(sides, orders, strict=True):
+        each["order"] = order_record(order)
+    return {"class": number, "element": seen.element, "meaning": seen.meaning, "left": sides[0], "right": sides[1]}
+
+
+def _orders(path: Sequence[tuple[Definition, Definition]], provenances: tuple[Provenance, Provenance]) -> Any:
+    runs = sums_on_path(path)
+    for first, _ in runs:
+        left, right = (summation(each, node.scalar) for each, node in zip(provenances, path[first], strict=True))
+        if left is not None and right is not None:
+            return numbered_orders(left, right)
+    return None, None
+
+
+def _nodes_of(tree: Tree, definitions: Iterable[Definition]) -> list[Any]:
+    """Return the nodes of values of a tree, up to the first that it lacks."""
+    found = []
+    for each in definitions:
+        node = tree.nodes.get(each.scalar)
+        if node is None:
+            break
+        found.append(node)
+    return found
