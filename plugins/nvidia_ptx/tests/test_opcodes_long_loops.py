@@ -65,6 +65,11 @@ def checked_first(limit: str = "0f3F800000", count: int = 100) -> str:
     return f"mov.b32 %r5, %r2; mov.b32 %r6, 0; AGAIN: setp.leu.f32 %p3, %r5, {limit}; setp.ge.u32 %p4, %r6, {count}; or.pred %p5, %p3, %p4; @%p5 bra DONE; {STEP} add.u32 %r6, %r6, 1; bra AGAIN; DONE:{END}"
 
 
+def followed_by(body: str) -> str:
+    """Return a loop with its condition before its body."""
+    return checked_first().replace(STEP, body + STEP)
+
+
 OTHER_ELEMENT = """
     xor.b32 %r61, %r1, 128; cvt.u64.u32 %d20, %r61; add.s64 %d6, %d1, %d20; {stored}
     ld.global.b32 %r2, [%d6]; ld.global.b32 %r3, [%d6+256]; ld.global.b32 %r4, [%d6+512]; mov.b32 %r41, %r3;
@@ -78,6 +83,7 @@ LARGEST = (
 )
 LATER = "setp.gt.u32 %p6, %r6, {count}; selp.b32 %r42, %r41, %r42, %p6;" + STEP
 GUARDED = "@%p7 mov.b32 %r46, %r5; add.f32 %r41, %r41, %r46;" + STEP
+SOMETIMES = "add.f32 %r41, %r41, %r46; setp.gt.u32 %p6, %r6, 3; @%p6 mov.b32 %r46, {source};"
 FIRST_LANES = "setp.lt.u32 %p7, %r0, 8; mov.b32 %r46, {start};"
 VOTED = "vote.sync.any.pred %p3, %p3, -1;"
 
@@ -134,12 +140,12 @@ NEAR_MISSES = {
     ),
     "an element of another thread": (loop(end=OF_BLOCK), OTHER_ELEMENT.format(stored="") + loop(end=OF_BLOCK)),
     "registers of one start with other steps": (
-        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r4;" + STEP),
-        TWO + loop("add.f32 %r42, %r42, %r5; add.f32 %r41, %r41, %r4;" + STEP),
+        TWO + followed_by("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r4;"),
+        TWO + followed_by("add.f32 %r42, %r42, %r5; add.f32 %r41, %r41, %r4;"),
     ),
     "registers of one start, and one register": (
-        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r41;" + STEP),
-        TWO + loop("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r5;" + STEP),
+        TWO + followed_by("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r41;"),
+        TWO + followed_by("add.f32 %r41, %r41, %r5; add.f32 %r42, %r42, %r5;"),
     ),
     "sums in another order": (
         loop("add.f32 %r41, %r41, %r5; add.f32 %r41, %r41, %r4;" + STEP),
@@ -150,6 +156,10 @@ NEAR_MISSES = {
     "another largest member": (loop(LARGEST.format(second="%r41, %r4")), loop(LARGEST.format(second="%r41, %r42"))),
     "a register that lanes read before it is written": (
         FIRST_LANES.format(start="%r3") + loop(GUARDED), FIRST_LANES.format(start="%r4") + loop(GUARDED)
+    ),
+    "a register that some iterations write, which the next ones read": (
+        "mov.b32 %r46, 0f40000000;" + followed_by(SOMETIMES.format(source="%r5")),
+        "mov.b32 %r46, 0f40000000;" + followed_by(SOMETIMES.format(source="%r4")),
     ),
     "a vote of all lanes": (loop(SHUFFLED, end=VOTED), loop(SHUFFLED, end=VOTED.replace("any", "all"))),
     "registers that change places": (
