@@ -122,12 +122,12 @@ def page(record: Mapping[str, Any]) -> str:
         f"both architectures with Triton {record['environment']['triton']} and compared for one launch each: "
         f"{total[EQUAL]} return the same bits on every input, {total[DIFFERENT]} return other bits on an input, "
         f"{total[ALIKE]} have other trees and return the same bytes on {len(record['draws'])} kinds of drawn inputs, "
-        f"{total[OPEN]} have an approximate instruction without published bits, and {total[UNKNOWN]} are Unknown or not "
-        "determined on one of both.",
+        f"{total[OPEN]} have an approximate instruction without published bits, and {total[UNKNOWN]} are Unknown or "
+        "not determined on one of both.",
         "",
-        f"**Nothing was measured on {right}.** The same bits follow from the instruction set. Other bits and alike bytes "
-        f"follow from executions with what is measured of {left}, and with the published arithmetic of the matrix units "
-        f"of {right}.",
+        f"**Nothing was measured on {right}.** The same bits follow from the instruction set. Other bits and alike "
+        f"bytes follow from executions with what is measured of {left}, and with the published arithmetic of the matrix "
+        f"units of {right}.",
         "",
         "| family | configurations | same bits | other bits | alike | open | Unknown | what decides |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
