@@ -126,8 +126,8 @@ def page(record: Mapping[str, Any]) -> str:
         "not determined on one of both.",
         "",
         f"**Nothing was measured on {right}.** The same bits follow from the instruction set. Other bits and alike "
-        f"bytes follow from executions with what is measured of {left}, and with the published arithmetic of the matrix "
-        f"units of {right}.",
+        f"bytes follow from executions with what is measured of {left}, and with the published arithmetic of the "
+        f"matrix units of {right}.",
         "",
         "| family | configurations | same bits | other bits | alike | open | Unknown | what decides |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
