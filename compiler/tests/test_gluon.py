@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("triton")
 
-from triton.experimental import gluon  # noqa: E402
-from triton.experimental.gluon import language as gl  # noqa: E402
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma  # noqa: E402
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-from bitwise_triton import Buffer, CaptureError, TensorMap, compile_configuration  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, TensorMap, compile_configuration
 
 ROWS, COLUMNS = 64, 64
 
@@ -47,6 +47,6 @@ def test_a_kernel_of_gluon_is_compiled_with_the_layout_of_its_tensor_map(swizzle
 
 
 def test_a_tensor_map_without_a_layout_is_refused() -> None:
+    arguments = {"source": tensor_map(None), "target": Buffer("B", "fp16")}
     with pytest.raises(CaptureError, match="does not compile"):
-        arguments = {"source": tensor_map(None), "target": Buffer("B", "fp16")}
         compile_configuration(copied, arguments, {"WARPS": 4}, grid=(1,), target="sm_90")

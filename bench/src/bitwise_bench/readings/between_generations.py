@@ -34,8 +34,9 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.plugins import registry
 
-EQUAL, DIFFERENT, UNKNOWN, OPEN = "equal", "different", "unknown", "open"
-"""The results: equal bits, other bits on an input, a kernel that is Unknown, and neither shown."""
+EQUAL, DIFFERENT, ALIKE, OPEN, UNKNOWN = "equal", "different", "alike", "open", "unknown"
+"""The results: equal bits; other bits on an input; other trees with the same bytes on every drawn input; an operation
+without published bits; a kernel that is Unknown."""
 
 
 def compared(cases: tuple[Case, Case], draws: Sequence[str] = FIRST) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def _executed(
     different = [draw for draw in draws if left[draw] != right[draw]]
     if different:
         return {"result": DIFFERENT, "draws": different}
-    return {"result": OPEN, "why": "same bytes on every drawn input"}
+    return {"result": ALIKE}
 
 
 def _kind_of(reason: str) -> str:
@@ -104,7 +105,7 @@ def chosen_ids(targets: tuple[str, str], sample: int, families: Sequence[str]) -
 def summary(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the number of configurations with each result."""
     counts = Counter(each["result"] for each in entries)
-    return {name: counts[name] for name in (EQUAL, DIFFERENT, OPEN, UNKNOWN)}
+    return {name: counts[name] for name in (EQUAL, DIFFERENT, ALIKE, OPEN, UNKNOWN)}
 
 
 def page(record: Mapping[str, Any]) -> str:
@@ -120,19 +121,21 @@ def page(record: Mapping[str, Any]) -> str:
         f"{len(record['configurations'])} configurations of {len(families)} families of Triton kernels, compiled for "
         f"both architectures with Triton {record['environment']['triton']} and compared for one launch each: "
         f"{total[EQUAL]} return the same bits on every input, {total[DIFFERENT]} return other bits on an input, "
-        f"{total[OPEN]} are open, and {total[UNKNOWN]} are Unknown on one of both or not determined.",
+        f"{total[ALIKE]} have other trees and return the same bytes on {len(record['draws'])} kinds of drawn inputs, "
+        f"{total[OPEN]} have an approximate instruction without published bits, and {total[UNKNOWN]} are Unknown or "
+        "not determined on one of both.",
         "",
-        f"**Nothing was measured on {right}.** Equal follows from the instruction set. Other bits follow from "
-        f"executions with what is measured of {left}, and with the published arithmetic of the matrix units of {right}. "
-        "A kernel is open where an approximate instruction has no published bits, or where no drawn input shows a difference.",
+        f"**Nothing was measured on {right}.** The same bits follow from the instruction set. Other bits and alike "
+        f"bytes follow from executions with what is measured of {left}, and with the published arithmetic of the "
+        f"matrix units of {right}.",
         "",
-        "| family | configurations | same bits | other bits | open | Unknown | what decides |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| family | configurations | same bits | other bits | alike | open | Unknown | what decides |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for family, entries in families.items():
         counts = summary(entries)
         lines.append(
-            f"| {family} | {len(entries)} | {counts[EQUAL]} | {counts[DIFFERENT]} | {counts[OPEN]} "
+            f"| {family} | {len(entries)} | {counts[EQUAL]} | {counts[DIFFERENT]} | {counts[ALIKE]} | {counts[OPEN]} "
             f"| {counts[UNKNOWN]} | {_decides(entries)} |"
         )
     return "\n".join(lines) + "\n"
@@ -142,7 +145,7 @@ def _decides(entries: Iterable[Mapping[str, Any]]) -> str:
     """Return what the differing or open configurations of a family have in common, most frequent first."""
     found: Counter[str] = Counter()
     for each in entries:
-        if each["result"] == DIFFERENT:
+        if each["result"] in (DIFFERENT, ALIKE):
             found[" / ".join(f"`{node}`" for node in each["divergence"]) or "another tree"] += 1
         elif each["result"] in (OPEN, UNKNOWN):
             found[str(each["why"])] += 1
