@@ -166,6 +166,10 @@ EQUAL = {
         UNIFORM + "selp.b32 %r2, %r2, %r4, %p1;" + EXCHANGE + END,
     ),
     "shuffle of a block": (UNIFORM + "@%p1 bra S;" + SWAP + "S:" + END, UNIFORM + SWAP + "selp.b32 %r9, %r3, %r9, %p1;" + END),
+    "vote of a warp": (
+        OF_WARP + "@%p1 bra S; setp.lt.u32 %p6, %r0, 7; vote.sync.ballot.b32 %r9, %p6, -1; S:" + END,
+        OF_WARP + "setp.lt.u32 %p6, %r0, 7; vote.sync.ballot.b32 %r20, %p6, -1; selp.b32 %r9, %r9, %r20, %p1;" + END,
+    ),
     "shuffle of a warp": (OF_WARP + "@%p1 bra S;" + SWAP + "S:" + END, OF_WARP + SWAP + "selp.b32 %r9, %r3, %r9, %p1;" + END),
     "guarded store to shared memory": (
         VARYING + "st.shared.b32 [%d9], %r4; @%p1 st.shared.b32 [%d9], %r2; bar.sync 0; ld.shared.b32 %r9, [%d11];" + END,
@@ -314,8 +318,8 @@ UNKNOWN = {
     "a barrier after lanes have ended": (VARYING + "@%p1 exit; bar.sync 0;" + END, "a barrier depends on data"),
     "a shuffle in lanes that data selects": (VARYING + "@%p1 bra S;" + SWAP + "S:" + END, "take part in a shuffle depends on data"),
     "a shuffle after lanes have ended": (VARYING + "@%p1 exit;" + SWAP + END, "take part in a shuffle depends on data"),
-    "a vote in warps that data selects": (
-        OF_WARP + "@%p1 bra S; setp.lt.u32 %p6, %r0, 7; vote.sync.ballot.b32 %r9, %p6, -1; S:" + END, "lanes that vote depends on data"
+    "a vote in lanes that data selects": (
+        VARYING + "@%p1 bra S; setp.lt.u32 %p6, %r0, 7; vote.sync.ballot.b32 %r9, %p6, -1; S:" + END, "lanes that vote depends on data"
     ),
     "an asynchronous copy in a branch": (
         UNIFORM + "@%p1 bra S; cp.async.ca.shared.global [%d9], [%d6], 4; cp.async.wait_all; S:" + END,

@@ -212,7 +212,8 @@ class _Body:
 
     def _varying(self, value: SymbolicVector) -> Array:
         """Return in which threads a value may differ from another one although their terms are equal."""
-        return (self._sticky(value) != 0) | _unspecified(value, self.shape)
+        found: Array = (self._sticky(value) != 0) | _unspecified(value, self.shape)
+        return found
 
     def _start(self, place: int) -> hashing.Words:
         """Return the first name of a variable: the hash of its register before the loop, with its width."""
