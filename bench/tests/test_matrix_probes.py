@@ -112,7 +112,7 @@ def test_a_device_with_other_arithmetic_is_detected(name: str, changes: dict[str
 
 def test_results_are_compared_again_and_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = UNITS["mma.sync_k8_fp32_fp16_fp16_fp32_sm_90"]
-    monkeypatch.setattr(probes, "rows", lambda: [row])
+    monkeypatch.setattr(probes, "rows", lambda architecture: [row])
     results, said = probes.probe_row(row, exact)
     file, samples = tmp_path / "results.npz", tmp_path / "samples.npz"
     np.savez(file, **results)  # type: ignore[arg-type]

@@ -242,7 +242,8 @@ RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
         CLUSTER, [("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;\n", "bar.sync 0;\n")]
     ),
     "barriers are not published to the cluster": (
-        CLUSTER, [(FENCES[0] + "\nbarrier.cluster.arrive.relaxed.aligned;", "barrier.cluster.arrive.relaxed.aligned;")]
+        CLUSTER, [("fence.mbarrier_init.release.cluster;", ""),
+                  (FENCES[0] + "\nbarrier.cluster.arrive.relaxed.aligned;", "barrier.cluster.arrive.relaxed.aligned;")]
     ),
 }  # fmt: skip
 """Schedules, and changes to their kernels that take away an order which the result needs."""
