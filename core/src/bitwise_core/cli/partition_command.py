@@ -145,7 +145,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
     return UNEXPECTED if any(each.level == "error" for each in differences) else 0
 
 
-SOURCE_SUFFIXES = (".py", ".cu", ".cuh", ".hip", ".cpp", ".cc", ".c", ".h", ".hpp")
+SOURCE_SUFFIXES = (".py", ".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp")
 """Files of a folder of kernels that may be their source."""
 MAXIMUM_SOURCES = 100
 

@@ -197,7 +197,7 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
         if any((each % 16).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
             raise Unsupported("a box of elements of 4 bits that are not multiples of 16 is not modelled", line)
         coordinates[0], extents[0], sizes[0] = coordinates[0] // 16, extents[0] // 16, sizes[0] // 16
-    elif (coordinates[0] * element % _LINE_ALIGNMENT).any():
+    elif ((coordinates[0] * element % _LINE_ALIGNMENT != 0) & (active_lane_count(machine)[:, None] > 0)).any():
         raise Unsupported(
             f"a tensor copy that starts at no multiple of {_LINE_ALIGNMENT} bytes of a line is an illegal instruction",
             line,
