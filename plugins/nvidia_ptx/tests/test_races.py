@@ -199,6 +199,57 @@ def test_a_map_over_other_bytes_is_not_modelled() -> None:
         hashes(body, shared=ROOM)
 
 
+FROM_OTHER = "{guard} tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%d8], %d40;"
+BEGIN_COPY = "tensormap.cp_fenceproxy"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        through_a_map(ACQUIRE).replace(BEGIN_COPY, FROM_OTHER.format(guard="@%p9") + BEGIN_COPY),
+        through_a_map(ACQUIRE).replace(
+            BEGIN_COPY, f"@%p9 bra OTHER; {FROM_OTHER.format(guard='')} OTHER: {BEGIN_COPY}"
+        ),
+        through_a_map(f"@%p9 {ACQUIRE}"),
+        through_a_map(ACQUIRE).replace(BEGIN_COPY, "@%p9 " + BEGIN_COPY),
+    ],
+)
+def test_data_that_decides_about_a_map_is_not_followed(body: str) -> None:
+    condition = "ld.global.b32 %r50, [%d1+128]; setp.ne.u32 %p9, %r50, 0; add.s64 %d40, %d1, 256;"
+    with pytest.raises(Unsupported, match="depends on data"):
+        hashes(condition + body, shared=ROOM)
+
+
+def test_some_blocks_change_their_own_map() -> None:
+    """Block 1 copies other numbers, and each block has published its own map."""
+    chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41; setp.eq.u32 %p9, %r51, {}; add.s64 %d40, %d1, 256;"
+    own = "and.pred %p9, %p9, %p1; " + FROM_OTHER.format(guard="@%p9")
+    maps = through_a_map(ACQUIRE).replace(BEGIN_COPY, own + BEGIN_COPY)
+    direct = f"{PLACES} add.s64 %d17, %d1, %d5; @%p9 add.s64 %d17, %d17, 256; ld.global.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;"
+    found = [
+        [hashes(chosen.format(block) + body, shared=ROOM, blocks=2) for body in (maps, direct)] for block in (0, 1)
+    ]
+    assert found[0][0] == found[0][1] != found[1][0] == found[1][1]
+
+
+def test_a_block_that_uses_the_map_of_another_one_is_unknown() -> None:
+    chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41;"
+    other = (
+        through_a_map(ACQUIRE)
+        .replace("[%d16, {%r3}]", "[%d42, {%r3}]")
+        .replace(BEGIN_COPY, f"sub.s64 %d42, %d16, %d41; {BEGIN_COPY}")
+    )
+    with pytest.raises(Unsupported, match="neither the launch nor the kernel defines"):
+        hashes(chosen + other, shared=ROOM, blocks=2)
+    different = FROM_OTHER.format(guard="@%p1") + "sub.s64 %d16, %d16, %d41;" + BEGIN_COPY
+    with pytest.raises(Unsupported, match="blocks publish different tensor maps"):
+        hashes(
+            chosen + "add.s64 %d40, %d1, %d41;" + through_a_map(ACQUIRE).replace(BEGIN_COPY, different),
+            shared=ROOM,
+            blocks=2,
+        )
+
+
 def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     cells, barrier = np.arange(8), 512
     watch = RaceDetector(16, 96, 32)

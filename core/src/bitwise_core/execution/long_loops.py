@@ -370,7 +370,7 @@ class _Body:
 
     def _forget_cells(self) -> None:
         shared, columns = self.machine.shared, self.undefined.shape[1]
-        shared.version += 1
+        shared.changed()
         nothing = poison(8 * shared.granule)
         assert isinstance(nothing.flags, int)
         for half, word in zip(shared.words, nothing.words, strict=True):

@@ -70,7 +70,7 @@ def forget_changes(machine: Machine, before: MachineState, changed: set[object],
         content = as_symbolic_vector(undetermined(8 * shared.granule, (1, columns.size), machine.domain.recorder))
         shared.words[:, rows, columns] = np.broadcast_to(content.words, (2, 1, columns.size))[:, 0]
         shared.flags[rows, columns] = content.flags
-        shared.version += 1
+        shared.changed()
         cells = set(zip(rows.tolist(), columns.tolist(), strict=True))
         fresh |= not changed.issuperset(cells)
         changed.update(cells)

@@ -6,6 +6,7 @@ its part number; it is restored when all of them are read together.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -218,6 +219,8 @@ def _of_lanes(values: Array, blocks: Array | slice, lanes: Array | slice) -> Arr
     return values[:, :, lanes]
 
 
+_VERSIONS = itertools.count()
+
 _NEVER_WRITTEN = hashing.constant("poison shared memory")
 _UNDEFINED = hashing.constant("undefined content that was stored")
 
@@ -236,14 +239,15 @@ def _contents(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]
 class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
-    `recorder` is the recorder of a recorded run.  `chunks` are those that hold loads as a whole, None without any.
+    `version` is a number that no other content of a shared memory has, so that what is computed from the content can be
+    kept with it; a copy has the number of its original.  `recorder` is the recorder of a recorded run.  `chunks` are those that hold loads as a whole, None without any.
     What `_words` and `_flags` hold of their cells is not used.
     """
 
     chunks: LoadedChunks | None = None
 
     def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
-        self.granule, self.blocks, self.version, self.recorder = granule, blocks, 0, recorder
+        self.granule, self.blocks, self.version, self.recorder = granule, blocks, next(_VERSIONS), recorder
         self._words: hashing.Words = np.empty((2, blocks, 0), dtype=np.uint64)
         self._flags: Array = np.empty((blocks, 0), dtype=np.uint32)
         self._reserve(max(size, 16))
@@ -258,6 +262,7 @@ class SharedMemory:
     def words(self, words: hashing.Words) -> None:
         self._release_all()
         self._words = words
+        self.changed()
 
     @property
     def flags(self) -> Array:
@@ -269,6 +274,7 @@ class SharedMemory:
     def flags(self, flags: Array) -> None:
         self._release_all()
         self._flags = flags
+        self.changed()
 
     def _release_all(self) -> None:
         """Write the contents of all chunks to their cells."""
@@ -301,6 +307,10 @@ class SharedMemory:
         if self.chunks is not None:
             self.chunks.resize(count)
 
+    def changed(self) -> None:
+        """Cells are written: the content has another `version`."""
+        self.version = next(_VERSIONS)
+
     def possibly_written(self) -> Array:
         """Return which cells, of shape (blocks, cells), hold something undefined that may have been written.
 
@@ -319,7 +329,8 @@ class SharedMemory:
     def copy(self) -> SharedMemory:
         """An independent copy of the contents."""
         found = SharedMemory(0, self.blocks, self.granule, self.recorder)
-        found.version, found.words, found.flags = self.version, self.words.copy(), self.flags.copy()
+        found.words, found.flags = self.words.copy(), self.flags.copy()
+        found.version = self.version
         return found
 
     def selected(self, other: SharedMemory, select: Callable[[Value, Value], Value]) -> SharedMemory:
@@ -342,7 +353,7 @@ class SharedMemory:
         shape = (self.blocks, columns.size)
         words, flags = np.broadcast_to(chosen.words, (2, *shape)), L.flags_of_lanes(chosen.flags, shape)
         found = other.copy()
-        found.version = max(self.version, other.version) + 1
+        found.changed()
         here = differ[:, columns]
         found.words[:, :, columns] = np.where(here, words, other.words[:, :, columns])
         found.flags[:, columns] = np.where(here, flags, other.flags[:, columns])
@@ -369,7 +380,7 @@ class SharedMemory:
 
         `rows` holds the block in whose memory each lane writes, shape (blocks, lanes); None: its own.
         """
-        self.version += 1
+        self.changed()
         if rows is None and self._store_chunks(cells, value, mask):
             return
         contents = _contents(value, self.granule)

@@ -18,7 +18,12 @@ from bitwise_core.execution.memory.access import read_shared, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.execution.values.term_hash import poison
-from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_address, uniform_offset, value_of_issuing_thread
+from bitwise_nvidia_ptx.opcodes.issuing_thread import (
+    require_known_condition,
+    uniform_address,
+    uniform_offset,
+    value_of_issuing_thread,
+)
 from bitwise_nvidia_ptx.opcodes.mbarriers import fence_of_initialisations
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value, no_operation
 
@@ -31,37 +36,74 @@ TENSOR_MAP_BYTES = 128
 class TensorMap:
     """The fields of a tensor map, innermost dimension first; each is an array of shape (blocks or 1, 1).
 
-    A map that the kernel has published is not `visible` until a fence acquires it.
+    `unset` holds the blocks, of shape (blocks,), in which a field is not set; a field without an entry is set in all.
+    `hidden` are the blocks in which the kernel has published the map and no fence has acquired it since, None for none.
+    `address` is where the map is published, an array of shape (blocks or 1, 1), None for a map at one place.
     """
 
     fields: dict[str, Array] = field(default_factory=dict)
-    visible: bool = True
+    unset: dict[str, Array] = field(default_factory=dict)
+    hidden: Array | None = None
+    address: Array | None = None
 
-    def number(self, name: str) -> Array:
-        """Return a field.  Raises Unsupported if it is not set."""
-        if name not in self.fields:
+    def number(self, name: str, rows: Array | None = None) -> Array:
+        """Return a field, which must be set in the blocks `rows`, None for all.  Raises Unsupported if it is not."""
+        missing = self.unset.get(name)
+        if name not in self.fields or (missing is not None and (missing if rows is None else missing & rows).any()):
             raise Unsupported(f"a tensor map is used before its {name} is set")
         return self.fields[name]
 
-    def uniform(self, name: str) -> int:
+    def uniform(self, name: str, rows: Array | None = None) -> int:
         """Return a field that must be equal in all blocks.  Raises Unsupported if it is not."""
-        values = self.number(name)
+        values = self.number(name, rows)
         if (values != values.flat[0]).any():
             raise Unsupported(f"a tensor map's {name} differs between blocks")
         return int(values.flat[0])
 
+    def put(self, name: str, value: Array, rows: Array) -> None:
+        """Set a field in the blocks `rows`."""
+        if not rows.all():
+            old = self.fields.get(name)
+            missing = np.ones(rows.shape, dtype=bool) if old is None else self.unset.get(name, np.zeros_like(rows))
+            self.unset[name] = missing & ~rows
+            value = value if old is None else np.where(rows[:, None], value, old)
+        else:
+            self.unset.pop(name, None)
+        self.fields[name] = value
+
+    def forget(self, rows: Array) -> None:
+        """No field is set in the blocks `rows`."""
+        for name in self.fields:
+            self.unset[name] = self.unset.get(name, np.zeros_like(rows)) | rows
+
 
 def maps_of(machine: Machine) -> dict[int, TensorMap]:
-    """Return the machine's tensor maps, by `map_key` of their addresses."""
+    """Return the machine's tensor maps, by their addresses, or by `_key` for those that the kernel has published."""
     maps: dict[int, TensorMap] = machine.extra.setdefault("tensor maps", {})
     return maps
 
 
-def map_key(machine: Machine, address: Array) -> int:
-    """Return the key of the map at an address that may differ between blocks, but not within a block."""
-    number = value_of_issuing_thread(machine, address)
+def _key(number: Array) -> int:
+    """Return a key of the addresses of a map that may differ between blocks, but not within a block."""
     lazy = L.lazy_integers(number)
     return int(number.flat[0]) if lazy is None else lazy.equality_key()
+
+
+def map_at(machine: Machine, address: Array) -> TensorMap | None:
+    """Return the map that each active block has at its address, None if there is none."""
+    number = value_of_issuing_thread(machine, address)
+    if L.lazy_integers(number) is not None:
+        return maps_of(machine).get(_key(number))
+    rows = machine.active_blocks()
+    own = np.broadcast_to(number, (machine.blocks, 1))[rows]
+    for place, each in maps_of(machine).items():
+        if each.address is None:
+            if (own == np.uint64(place)).all():
+                return each
+        elif L.lazy_integers(each.address) is None:
+            if (own == np.broadcast_to(each.address, (machine.blocks, 1))[rows]).all():
+                return each
+    return None
 
 
 _FIELDS = {
@@ -103,16 +145,29 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     find = uniform_offset if "shared::cta" in parts else uniform_address
 
     def replace(machine: Machine) -> None:
+        require_known_condition(machine, "a field of a tensor map", of_blocks=True)
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
-        place = find(machine, map_operand, "a tensor map")
+        place, rows = find(machine, map_operand, "a tensor map"), machine.active_blocks()
         if find is uniform_offset:
             _begin_map(machine, place)
-        table = maps_of(machine).setdefault(place, TensorMap())
-        _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
+        table = map_at(machine, np.full((1, 1), place, dtype=np.uint64))
+        if table is None:
+            table = maps_of(machine)[place] = TensorMap()
+        if table.hidden is not None:
+            table.hidden = table.hidden | rows
+        _set_field(table, name, ordinal, _of_block(machine, found).astype(np.uint64), rows)
 
     return replace
+
+
+def _of_block(machine: Machine, value: Array) -> Array:
+    """Return what the active threads of each block give for a field.  Raises Unsupported if they differ."""
+    chosen = value_of_issuing_thread(machine, value)
+    if L.lazy_integers(value) is None and ((value != chosen) & machine.active()).any():
+        raise Unsupported("threads of a block set a field of a tensor map to different numbers")
+    return chosen
 
 
 @TABLE.opcode("fence", operands=NO_DESTINATION, effects=Effect.NONE)
@@ -125,12 +180,13 @@ def fence(instruction: Instruction, context: Context) -> Step:
     target = instruction.operands[0]
 
     def acquire(machine: Machine) -> None:
+        require_known_condition(machine, "the fence of a tensor map", of_blocks=True)
         address = machine.known(address_of(machine, target))
         if address is None:
             raise DataDependent("a tensor map at a computed address is acquired", instruction.line)
-        found = maps_of(machine).get(map_key(machine, address))
-        if found is not None:
-            found.visible = True
+        found = map_at(machine, address)
+        if found is not None and found.hidden is not None:
+            found.hidden = found.hidden & ~machine.active_blocks()
 
     return acquire
 
@@ -150,40 +206,81 @@ def _begin_map(machine: Machine, place: int) -> None:
         return
     if not all(zero):
         raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
-    table = maps_of(machine)[place] = TensorMap()
+    table = maps_of(machine).setdefault(place, TensorMap())
+    table.forget(rows)
     for name in ("element type", "swizzle"):
-        _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64))
+        _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64), rows)
     for each in places:
         write_shared(machine, each, poison(32))
 
 
-def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
+def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, rows: Array) -> None:
+    """Set a field in the blocks `rows`.  Raises Unsupported for a value that is not modelled."""
+    own = np.broadcast_to(value, (rows.size, 1))[rows]
     if name == "stride" and ordinal is not None:
-        table.fields[f"stride {ordinal + 1}"] = value
+        table.put(f"stride {ordinal + 1}", value, rows)
     elif name == "element type":
-        code = int(value.flat[0])
+        code = int(own.flat[0])
         packed = PACKED_ELEMENTS.get(code, 0)
-        if code not in ELEMENT_BYTES and not packed:
+        if (own != code).any() or (code not in ELEMENT_BYTES and not packed):
             raise Unsupported(f"a tensor map with the element type {code} is not modelled")
         size = 8 if packed else ELEMENT_BYTES[code]
         for field_name, number in (("element bytes", size), ("packed bytes", packed)):
-            table.fields[field_name] = np.full((1, 1), number, dtype=np.uint64)
-    elif name == "fill" and value.any():
+            table.put(field_name, np.full((1, 1), number, dtype=np.uint64), rows)
+    elif name == "fill" and own.any():
         raise Unsupported("a tensor map that fills with NaN is not modelled")
-    elif name == "interleave" and value.any():
+    elif name == "interleave" and own.any():
         raise Unsupported("an interleaved tensor map is not modelled")
-    elif name == "element stride" and (value != 1).any():
+    elif name == "element stride" and (own != 1).any():
         raise Unsupported("a tensor map with element strides is not modelled")
     else:
-        table.fields[name if ordinal is None else f"{name} {ordinal}"] = value
+        table.put(name if ordinal is None else f"{name} {ordinal}", value, rows)
 
 
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """Copy the map in shared memory to a global address, which may differ between blocks."""
+    require_known_condition(machine, "the publication of a tensor map", of_blocks=True)
     table = maps_of(machine).get(uniform_offset(machine, source, "a tensor map"))
     if table is None:
         raise Unsupported("a tensor map is published before it is defined")
-    address = machine.known(address_of(machine, target))
-    if address is None:
+    known = machine.known(address_of(machine, target))
+    if known is None:
         raise DataDependent("a tensor map is published at a computed address")
-    maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields), visible=False)
+    address, rows = value_of_issuing_thread(machine, known), machine.active_blocks()
+    every = maps_of(machine)
+    if L.lazy_integers(address) is not None:
+        fields, unset = dict(table.fields), dict(table.unset)
+        every[_key(address)] = TensorMap(fields, unset, np.ones(machine.blocks, dtype=bool), address)
+        return
+    spread = np.broadcast_to(address, (machine.blocks, 1))
+    found = None
+    for each in [each for each in every.values() if each.address is not None and L.lazy_integers(each.address) is None]:
+        assert each.address is not None
+        old = np.broadcast_to(each.address, spread.shape)
+        if (old == spread)[rows].all():
+            found = each
+        else:
+            each.forget((old == spread)[:, 0] & rows)
+    if found is None:
+        # Negative keys are of maps whose addresses `map_at` compares.
+        found = every[-1 - len(every)] = TensorMap(hidden=np.zeros(machine.blocks, dtype=bool), address=spread)
+    assert found.hidden is not None
+    found.forget(rows)
+    for name, value in table.fields.items():
+        defined = rows & ~table.unset.get(name, np.zeros_like(rows))
+        if defined.any():
+            found.put(name, value, defined)
+    found.address = np.where(rows[:, None], spread, found.address)
+    found.hidden = found.hidden | rows
+    _require_own_places(found, rows)
+
+
+def _require_own_places(table: TensorMap, rows: Array) -> None:
+    """Raise Unsupported if two blocks have published different maps at one address."""
+    assert table.address is not None
+    shape = (rows.size, 1)
+    columns = [np.broadcast_to(each, shape)[rows] for each in table.fields.values()]
+    places = np.broadcast_to(table.address, shape)[rows]
+    contents = np.unique(np.concatenate([places, *columns], axis=1), axis=0)
+    if len(np.unique(contents[:, 0])) < len(contents):
+        raise Unsupported("blocks publish different tensor maps at one address")
