@@ -35,7 +35,7 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
 )
 from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
-from bitwise_nvidia_ptx.opcodes.tensor_maps import map_key, maps_of
+from bitwise_nvidia_ptx.opcodes.tensor_maps import used_map
 from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
@@ -179,20 +179,18 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
         raise Unsupported("a tensor copy without coordinates", line)
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
-    table = None if address is None else maps_of(machine).get(map_key(machine, address))
-    if table is None:
-        raise Unsupported("a tensor map is used that neither the launch nor the kernel defines", line)
-    if not table.visible:
-        raise Unsupported("a tensor map is used that no fence has made visible after the kernel defined it", line)
+    if address is None:
+        raise DataDependent("a tensor map is at a computed address", line)
+    table, rows = used_map(machine, address, line), machine.active_blocks()
     coordinates = []
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))
         if value is None:
             raise DataDependent("a tensor copy at computed coordinates", line)
         coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
-    extents = [table.uniform(f"box {d}") for d in range(rank)]
-    sizes = [table.number(f"size {d}").astype(np.int64) for d in range(rank)]
-    element, packed = table.uniform("element bytes"), table.uniform("packed bytes")
+    extents = [table.uniform(f"box {d}", rows) for d in range(rank)]
+    sizes = [table.number(f"size {d}", rows).astype(np.int64) for d in range(rank)]
+    element, packed = table.uniform("element bytes", rows), table.uniform("packed bytes", rows)
     if packed:
         if any((each % 16).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
             raise Unsupported("a box of elements of 4 bits that are not multiples of 16 is not modelled", line)
@@ -209,13 +207,13 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
             element = CHUNK
     index = np.indices(extents[::-1]).reshape(rank, -1)[::-1]
     inside: Array = np.ones((1, index.shape[1]), dtype=bool)
-    where = table.number("address").astype(np.int64)
+    where = table.number("address", rows).astype(np.int64)
     for d in range(rank):
         position = coordinates[d] + index[d][None]
         inside = inside & (position >= 0) & (position < sizes[d])
-        stride = np.int64(element) if d == 0 else table.number(f"stride {d}").astype(np.int64)
+        stride = np.int64(element) if d == 0 else table.number(f"stride {d}", rows).astype(np.int64)
         where = where + position * stride
-    size, swizzle = index.shape[1] * element, table.uniform("swizzle")
+    size, swizzle = index.shape[1] * element, table.uniform("swizzle", rows)
     repeats = max(1, packed // element)
     offset = np.arange(index.shape[1] * repeats, dtype=np.int64) * element
     if repeats == 1:

@@ -5,6 +5,7 @@ Source: PTX ISA 8.7, "Tensors" and "tensormap.replace".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,37 +32,106 @@ TENSOR_MAP_BYTES = 128
 class TensorMap:
     """The fields of a tensor map, innermost dimension first; each is an array of shape (blocks or 1, 1).
 
-    A map that the kernel has published is not `visible` until a fence acquires it.
+    `rows` are the blocks that have the map where it is listed, and `visible` those that may use it: a map that the
+    kernel has published is not visible until a fence acquires it.  `unset` names the fields that some blocks have not
+    set, with these blocks.  Blocks are boolean arrays of shape (blocks or 1,).
     """
 
     fields: dict[str, Array] = field(default_factory=dict)
-    visible: bool = True
+    rows: Array = field(default_factory=lambda: np.ones(1, dtype=bool))
+    visible: Array = field(default_factory=lambda: np.ones(1, dtype=bool))
+    unset: dict[str, Array] = field(default_factory=dict)
 
-    def number(self, name: str) -> Array:
-        """Return a field.  Raises Unsupported if it is not set."""
-        if name not in self.fields:
+    def number(self, name: str, rows: Array) -> Array:
+        """Return a field that these blocks use.  Raises Unsupported if it is not set."""
+        if name not in self.fields or (name in self.unset and (self.unset[name] & rows).any()):
             raise Unsupported(f"a tensor map is used before its {name} is set")
         return self.fields[name]
 
-    def uniform(self, name: str) -> int:
-        """Return a field that must be equal in all blocks.  Raises Unsupported if it is not."""
-        values = self.number(name)
+    def uniform(self, name: str, rows: Array) -> int:
+        """Return a field that must be equal in the blocks that use it.  Raises Unsupported if it is not."""
+        values = self.number(name, rows)
+        if values.size > 1:
+            values = values[rows]
         if (values != values.flat[0]).any():
             raise Unsupported(f"a tensor map's {name} differs between blocks")
         return int(values.flat[0])
 
+    def put(self, name: str, value: Array, rows: Array) -> None:
+        """Set a field in these blocks."""
+        if rows.all():
+            self.fields[name] = value
+            self.unset.pop(name, None)
+            return
+        before = self.fields.get(name)
+        missing = self.unset.get(name, np.zeros(rows.shape, dtype=bool)) if before is not None else ~rows
+        self.fields[name] = value if before is None else np.where(rows[:, None], value, before)
+        self.unset[name] = missing & ~rows
 
-def maps_of(machine: Machine) -> dict[int, TensorMap]:
-    """Return the machine's tensor maps, by `map_key` of their addresses."""
-    maps: dict[int, TensorMap] = machine.extra.setdefault("tensor maps", {})
+
+@dataclass(slots=True)
+class TensorMaps:
+    """The tensor maps of a batch of blocks: by offset in shared memory, and with their addresses in global memory."""
+
+    shared: dict[int, TensorMap] = field(default_factory=dict)
+    listed: list[tuple[Array, TensorMap]] = field(default_factory=list)
+
+    def publish(self, address: Array, table: TensorMap) -> None:
+        """List a map at an address of each block, which replaces what its blocks had there."""
+        for other, old in self.listed:
+            old.rows = old.rows & ~(_same_places(other, address) & table.rows)
+        self.listed = [*((where, each) for where, each in self.listed if each.rows.any()), (address, table)]
+
+    def at(self, address: Array, rows: Array) -> list[tuple[TensorMap, Array]]:
+        """Return the maps at an address of each of these blocks, with the blocks of each."""
+        found = [(table, _same_places(where, address) & table.rows & rows) for where, table in self.listed]
+        return [(table, own) for table, own in found if own.any()]
+
+    def used(self, address: Array, rows: Array) -> TensorMap | None:
+        """Return the map that these blocks use, which may be another one in each; None where a block has none."""
+        found = self.at(address, rows)
+        if not found or not np.logical_or.reduce([own for _, own in found])[rows].all():
+            return None
+        first, _ = found[0]
+        if len(found) == 1:
+            return first
+        joined = TensorMap(visible=np.zeros(rows.shape, dtype=bool))
+        for table, own in found:
+            joined.visible |= table.visible & own
+            for name in first.fields:
+                joined.put(name, table.number(name, own), own)
+        return joined
+
+
+def _number(value: int) -> Array:
+    return np.full((1, 1), value, dtype=np.uint64)
+
+
+def _same_places(address: Array, other: Array) -> Array:
+    """Return the blocks in which two addresses are equal, shape (blocks or 1,); lazy ones as a whole."""
+    lazy, second = L.lazy_integers(address), L.lazy_integers(other)
+    if lazy is not None or second is not None:
+        both = lazy is not None and second is not None and lazy.equality_key() == second.equality_key()
+        return np.full(1, both)
+    same: Array = (address == other)[:, 0]
+    return same
+
+
+def maps_of(machine: Machine) -> TensorMaps:
+    """Return the machine's tensor maps."""
+    maps: TensorMaps = machine.extra.setdefault("tensor maps", TensorMaps())
     return maps
 
 
-def map_key(machine: Machine, address: Array) -> int:
-    """Return the key of the map at an address that may differ between blocks, but not within a block."""
-    number = value_of_issuing_thread(machine, address)
-    lazy = L.lazy_integers(number)
-    return int(number.flat[0]) if lazy is None else lazy.equality_key()
+def used_map(machine: Machine, address: Array, line: int) -> TensorMap:
+    """Return the map at an address, which may differ between blocks.  Raises Unsupported for one that is unusable."""
+    rows = machine.active_blocks()
+    table = maps_of(machine).used(value_of_issuing_thread(machine, address), rows)
+    if table is None:
+        raise Unsupported("a tensor map is used that neither the launch nor the kernel defines", line)
+    if not (table.visible | ~rows).all():
+        raise Unsupported("a tensor map is used that no fence has made visible after the kernel defined it", line)
+    return table
 
 
 _FIELDS = {
@@ -100,17 +170,22 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     )
     ordinal = literal_value(number, instruction) if number is not None else None
     bits = 64 if parts[-1] == "b64" else 32
-    find = uniform_offset if "shared::cta" in parts else uniform_address
+
+    def find(machine: Machine) -> Sequence[TensorMap]:
+        if "shared::cta" not in parts:
+            place = uniform_address(machine, map_operand, "a tensor map")
+            return [each for each, _ in maps_of(machine).at(_number(place), machine.active_blocks())]
+        offset = uniform_offset(machine, map_operand, "a tensor map")
+        _begin_map(machine, offset)
+        return [maps_of(machine).shared.setdefault(offset, TensorMap())]
 
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
-        place = find(machine, map_operand, "a tensor map")
-        if find is uniform_offset:
-            _begin_map(machine, place)
-        table = maps_of(machine).setdefault(place, TensorMap())
-        _set_field(table, name, ordinal, value_of_issuing_thread(machine, found).astype(np.uint64))
+        rows, number = machine.active_blocks(), value_of_issuing_thread(machine, found).astype(np.uint64)
+        for table in find(machine):
+            _set_field(table, name, ordinal, number, rows)
 
     return replace
 
@@ -128,9 +203,9 @@ def fence(instruction: Instruction, context: Context) -> Step:
         address = machine.known(address_of(machine, target))
         if address is None:
             raise DataDependent("a tensor map at a computed address is acquired", instruction.line)
-        found = maps_of(machine).get(map_key(machine, address))
-        if found is not None:
-            found.visible = True
+        rows = machine.active_blocks()
+        for table, own in maps_of(machine).at(value_of_issuing_thread(machine, address), rows):
+            table.visible = table.visible | own
 
     return acquire
 
@@ -150,40 +225,45 @@ def _begin_map(machine: Machine, place: int) -> None:
         return
     if not all(zero):
         raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
-    table = maps_of(machine)[place] = TensorMap()
+    table = maps_of(machine).shared[place] = TensorMap()
     for name in ("element type", "swizzle"):
-        _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64))
+        _set_field(table, name, None, _number(0), rows)
     for each in places:
         write_shared(machine, each, poison(32))
 
 
-def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
+def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, rows: Array) -> None:
+    """Set a field of a map in these blocks."""
+    own = value if value.size == 1 or rows.all() else value[rows]
     if name == "stride" and ordinal is not None:
-        table.fields[f"stride {ordinal + 1}"] = value
+        table.put(f"stride {ordinal + 1}", value, rows)
     elif name == "element type":
-        code = int(value.flat[0])
+        code = int(own.flat[0])
         packed = PACKED_ELEMENTS.get(code, 0)
-        if code not in ELEMENT_BYTES and not packed:
+        if (own != code).any() or (code not in ELEMENT_BYTES and not packed):
             raise Unsupported(f"a tensor map with the element type {code} is not modelled")
         size = 8 if packed else ELEMENT_BYTES[code]
         for field_name, number in (("element bytes", size), ("packed bytes", packed)):
-            table.fields[field_name] = np.full((1, 1), number, dtype=np.uint64)
-    elif name == "fill" and value.any():
+            table.put(field_name, _number(number), rows)
+    elif name == "fill" and own.any():
         raise Unsupported("a tensor map that fills with NaN is not modelled")
-    elif name == "interleave" and value.any():
+    elif name == "interleave" and own.any():
         raise Unsupported("an interleaved tensor map is not modelled")
-    elif name == "element stride" and (value != 1).any():
+    elif name == "element stride" and (own != 1).any():
         raise Unsupported("a tensor map with element strides is not modelled")
     else:
-        table.fields[name if ordinal is None else f"{name} {ordinal}"] = value
+        table.put(name if ordinal is None else f"{name} {ordinal}", value, rows)
 
 
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """Copy the map in shared memory to a global address, which may differ between blocks."""
-    table = maps_of(machine).get(uniform_offset(machine, source, "a tensor map"))
+    maps = maps_of(machine)
+    table = maps.shared.get(uniform_offset(machine, source, "a tensor map"))
     if table is None:
         raise Unsupported("a tensor map is published before it is defined")
     address = machine.known(address_of(machine, target))
     if address is None:
         raise DataDependent("a tensor map is published at a computed address")
-    maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields), visible=False)
+    rows = machine.active_blocks()
+    copied = TensorMap(dict(table.fields), rows, np.zeros(rows.shape, dtype=bool), dict(table.unset))
+    maps.publish(value_of_issuing_thread(machine, address), copied)
