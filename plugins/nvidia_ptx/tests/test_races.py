@@ -157,6 +157,65 @@ def test_a_tensor_map_of_the_kernel_is_used_after_its_fence() -> None:
     assert hashes(through_a_map(ACQUIRE), shared=ROOM) == hashes(copied, shared=ROOM)
 
 
+def of_two_maps(used: str, changed: str = "") -> str:
+    """Return a body whose blocks define a map over the first 32 words and one over the next, and copy through one.
+
+    `used` sets %d16 to the address of the map from those of both in %d20 and %d21, %p6 is true in the second block.
+    """
+    body = through_a_map(ACQUIRE)
+    made = body[body.index(MADE) : body.index(ACQUIRE)]
+    second = made.replace("%d1;", "%d19;").replace("%d16", "%d21")
+    place = "mul.lo.u32 %r6, %r9, 128; cvt.u64.u32 %d12, %r6; add.s64 %d7, %d7, %d12; setp.eq.u32 %p6, %r9, 1;"
+    own = "mul.wide.u32 %d12, %r9, 256; add.s64 %d0, %d0, %d12; add.s64 %d16, %d16, %d12;"
+    places = f"{place} {own} add.s64 %d19, %d1, 128; add.s64 %d20, %d0, 4096; add.s64 %d21, %d0, 4224;"
+    acquired = f"{ACQUIRE} {ACQUIRE.replace('%d16', '%d21')} {changed} {used}"
+    return body.replace(ACQUIRE, f"bar.sync 0; {second} {acquired}").replace(MADE, f"{places} {MADE}", 1)
+
+
+def of_words(first: int, second: int) -> str:
+    """Return a body that copies 32 words from these offsets in bytes, the second one in the second block."""
+    return f"""{PLACES}
+        setp.eq.u32 %p6, %r9, 1; mul.lo.u32 %r6, %r9, 128; cvt.u64.u32 %d12, %r6; add.s64 %d7, %d7, %d12;
+        selp.b64 %d13, {second}, {first}, %p6; add.s64 %d17, %d1, %d5; add.s64 %d17, %d17, %d13;
+        ld.global.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;
+    """
+
+
+@pytest.mark.parametrize(
+    ("used", "places"),
+    [
+        ("", (0, 0)),
+        ("mov.b64 %d16, %d21;", (128, 128)),
+        ("selp.b64 %d16, %d21, %d20, %p6;", (0, 128)),
+        ("selp.b64 %d16, %d20, %d21, %p6;", (128, 0)),
+    ],
+)
+def test_each_block_copies_through_the_map_at_its_own_address(used: str, places: tuple[int, int]) -> None:
+    found = hashes(of_two_maps(used), blocks=2, shared=ROOM)
+    for other in ((0, 0), (0, 128), (128, 0), (128, 128)):
+        assert (found == hashes(of_words(*other), blocks=2, shared=ROOM)) == (other == places)
+
+
+REPUBLISHED = (
+    "@!%p6 bra KEPT; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
+    f"[%d16], [%d8], 0x80; {ACQUIRE} KEPT:"
+)
+
+
+def test_a_map_that_one_block_replaces_is_replaced_in_this_block_only() -> None:
+    found = hashes(of_two_maps("", REPUBLISHED), blocks=2, shared=ROOM)
+    assert found == hashes(of_words(0, 128), blocks=2, shared=ROOM)
+
+
+def test_a_field_that_one_block_changes_is_changed_in_this_block_only() -> None:
+    changed = (
+        "@!%p6 bra SAME; @%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%d8], %d1; SAME: "
+        + REPUBLISHED.replace("@!%p6 bra KEPT;", "").replace("KEPT:", "")
+    )
+    found = hashes(of_two_maps("", changed), blocks=2, shared=ROOM)
+    assert found == hashes(of_words(128, 0), blocks=2, shared=ROOM)
+
+
 @pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;", ACQUIRE.replace("%d16", "%d8")])
 def test_a_tensor_map_without_a_fence_raises(fence: str) -> None:
     with pytest.raises(Unsupported, match="no fence has made visible"):

@@ -35,7 +35,7 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
 )
 from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
-from bitwise_nvidia_ptx.opcodes.tensor_maps import map_at
+from bitwise_nvidia_ptx.opcodes.tensor_maps import used_map
 from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
@@ -179,12 +179,9 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
         raise Unsupported("a tensor copy without coordinates", line)
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
-    table = None if address is None else map_at(machine, address)
-    if table is None:
-        raise Unsupported("a tensor map is used that neither the launch nor the kernel defines", line)
-    rows = machine.active_blocks()
-    if table.hidden is not None and (table.hidden & rows).any():
-        raise Unsupported("a tensor map is used that no fence has made visible after the kernel defined it", line)
+    if address is None:
+        raise DataDependent("a tensor map is at a computed address", line)
+    table, rows = used_map(machine, address, line), machine.active_blocks()
     coordinates = []
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))

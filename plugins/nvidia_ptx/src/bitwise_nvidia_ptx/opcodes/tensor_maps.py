@@ -5,6 +5,7 @@ Source: PTX ISA 8.7, "Tensors" and "tensormap.replace".
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,74 +37,130 @@ TENSOR_MAP_BYTES = 128
 class TensorMap:
     """The fields of a tensor map, innermost dimension first; each is an array of shape (blocks or 1, 1).
 
-    `unset` holds the blocks, of shape (blocks,), in which a field is not set; a field without an entry is set in all.
-    `hidden` are the blocks in which the kernel has published the map and no fence has acquired it since, None for none.
-    `address` is where the map is published, an array of shape (blocks or 1, 1), None for a map at one place.
+    `rows` are the blocks that have the map where it is listed, and `visible` those that may use it: a map that the
+    kernel has published is not visible until a fence acquires it.  `unset` names the fields that some blocks have not
+    set, with these blocks.  Blocks are boolean arrays of shape (blocks or 1,).
     """
 
     fields: dict[str, Array] = field(default_factory=dict)
+    rows: Array = field(default_factory=lambda: np.ones(1, dtype=bool))
+    visible: Array = field(default_factory=lambda: np.ones(1, dtype=bool))
     unset: dict[str, Array] = field(default_factory=dict)
-    hidden: Array | None = None
-    address: Array | None = None
 
-    def number(self, name: str, rows: Array | None = None) -> Array:
-        """Return a field, which must be set in the blocks `rows`, None for all.  Raises Unsupported if it is not."""
-        missing = self.unset.get(name)
-        if name not in self.fields or (missing is not None and (missing if rows is None else missing & rows).any()):
+    def number(self, name: str, rows: Array) -> Array:
+        """Return a field that these blocks use.  Raises Unsupported if it is not set."""
+        if name not in self.fields or (name in self.unset and (self.unset[name] & rows).any()):
             raise Unsupported(f"a tensor map is used before its {name} is set")
         return self.fields[name]
 
-    def uniform(self, name: str, rows: Array | None = None) -> int:
-        """Return a field that must be equal in all blocks.  Raises Unsupported if it is not."""
+    def uniform(self, name: str, rows: Array) -> int:
+        """Return a field that must be equal in the blocks that use it.  Raises Unsupported if it is not."""
         values = self.number(name, rows)
+        if values.size > 1:
+            values = values[rows]
         if (values != values.flat[0]).any():
             raise Unsupported(f"a tensor map's {name} differs between blocks")
         return int(values.flat[0])
 
     def put(self, name: str, value: Array, rows: Array) -> None:
-        """Set a field in the blocks `rows`."""
-        if not rows.all():
-            old = self.fields.get(name)
-            missing = np.ones(rows.shape, dtype=bool) if old is None else self.unset.get(name, np.zeros_like(rows))
-            self.unset[name] = missing & ~rows
-            value = value if old is None else np.where(rows[:, None], value, old)
-        else:
+        """Set a field in these blocks."""
+        if rows.all():
+            self.fields[name] = value
             self.unset.pop(name, None)
-        self.fields[name] = value
+            return
+        before = self.fields.get(name)
+        missing = self.unset.get(name, np.zeros(rows.shape, dtype=bool)) if before is not None else ~rows
+        self.fields[name] = value if before is None else np.where(rows[:, None], value, before)
+        self.unset[name] = missing & ~rows
 
     def forget(self, rows: Array) -> None:
-        """No field is set in the blocks `rows`."""
+        """No field is set in these blocks."""
         for name in self.fields:
-            self.unset[name] = self.unset.get(name, np.zeros_like(rows)) | rows
+            self.unset[name] = self.unset.get(name, np.zeros(rows.shape, dtype=bool)) | rows
 
 
-def maps_of(machine: Machine) -> dict[int, TensorMap]:
-    """Return the machine's tensor maps, by their addresses, or by `_key` for those that the kernel has published."""
-    maps: dict[int, TensorMap] = machine.extra.setdefault("tensor maps", {})
+@dataclass(slots=True)
+class TensorMaps:
+    """The tensor maps of a batch of blocks: by offset in shared memory, and with their addresses in global memory."""
+
+    shared: dict[int, TensorMap] = field(default_factory=dict)
+    listed: list[tuple[Array, TensorMap]] = field(default_factory=list)
+
+    def publish(self, address: Array, table: TensorMap) -> None:
+        """List a map at an address of each block, which replaces what its blocks had there.
+
+        Raises Unsupported if two blocks give different maps to one address.
+        """
+        for other, old in self.listed:
+            old.rows = old.rows & ~(_same_places(other, address) & table.rows)
+        self.listed = [*((where, each) for where, each in self.listed if each.rows.any()), (address, table)]
+        contents: dict[int, frozenset[tuple[str, int]]] = {}
+        for where, each in self.listed:
+            if any(contents.setdefault(place, own) != own for place, own in _contents_by_place(where, each)):
+                raise Unsupported("blocks publish different tensor maps at one address")
+
+    def at(self, address: Array, rows: Array) -> list[tuple[TensorMap, Array]]:
+        """Return the maps at an address of each of these blocks, with the blocks of each."""
+        found = [(table, _same_places(where, address) & table.rows & rows) for where, table in self.listed]
+        return [(table, own) for table, own in found if own.any()]
+
+    def used(self, address: Array, rows: Array) -> TensorMap | None:
+        """Return the map that these blocks use, which may be another one in each; None where a block has none."""
+        found = self.at(address, rows)
+        if not found or not np.logical_or.reduce([own for _, own in found])[rows].all():
+            return None
+        first, _ = found[0]
+        if len(found) == 1:
+            return first
+        joined = TensorMap(visible=np.zeros(rows.shape, dtype=bool))
+        for table, own in found:
+            joined.visible |= table.visible & own
+            for name in first.fields:
+                joined.put(name, table.number(name, own), own)
+        return joined
+
+
+def _number(value: int) -> Array:
+    return np.full((1, 1), value, dtype=np.uint64)
+
+
+def _same_places(address: Array, other: Array) -> Array:
+    """Return the blocks in which two addresses are equal, shape (blocks or 1,); lazy ones as a whole."""
+    lazy, second = L.lazy_integers(address), L.lazy_integers(other)
+    if lazy is not None or second is not None:
+        both = lazy is not None and second is not None and lazy.equality_key() == second.equality_key()
+        return np.full(1, both)
+    same: Array = (address == other)[:, 0]
+    return same
+
+
+def _contents_by_place(address: Array, table: TensorMap) -> Iterator[tuple[int, frozenset[tuple[str, int]]]]:
+    """Yield the address of a map in each of its blocks, with the fields that are set there; none for lazy addresses."""
+    if L.lazy_integers(address) is not None:
+        return
+    count = table.rows.size
+    places = np.broadcast_to(address, (count, 1))[:, 0].tolist()
+    fields = {name: np.broadcast_to(each, (count, 1))[:, 0].tolist() for name, each in table.fields.items()}
+    for block in np.flatnonzero(table.rows).tolist():
+        missing = {name for name, rows in table.unset.items() if rows[block]}
+        yield places[block], frozenset((name, each[block]) for name, each in fields.items() if name not in missing)
+
+
+def maps_of(machine: Machine) -> TensorMaps:
+    """Return the machine's tensor maps."""
+    maps: TensorMaps = machine.extra.setdefault("tensor maps", TensorMaps())
     return maps
 
 
-def _key(number: Array) -> int:
-    """Return a key of the addresses of a map that may differ between blocks, but not within a block."""
-    lazy = L.lazy_integers(number)
-    return int(number.flat[0]) if lazy is None else lazy.equality_key()
-
-
-def map_at(machine: Machine, address: Array) -> TensorMap | None:
-    """Return the map that each active block has at its address, None if there is none."""
-    number = value_of_issuing_thread(machine, address)
-    if L.lazy_integers(number) is not None:
-        return maps_of(machine).get(_key(number))
+def used_map(machine: Machine, address: Array, line: int) -> TensorMap:
+    """Return the map at an address, which may differ between blocks.  Raises Unsupported for one that is unusable."""
     rows = machine.active_blocks()
-    own = np.broadcast_to(number, (machine.blocks, 1))[rows]
-    for place, each in maps_of(machine).items():
-        if each.address is None:
-            if (own == np.uint64(place)).all():
-                return each
-        elif L.lazy_integers(each.address) is None:
-            if (own == np.broadcast_to(each.address, (machine.blocks, 1))[rows]).all():
-                return each
-    return None
+    table = maps_of(machine).used(value_of_issuing_thread(machine, address), rows)
+    if table is None:
+        raise Unsupported("a tensor map is used that neither the launch nor the kernel defines", line)
+    if not (table.visible | ~rows).all():
+        raise Unsupported("a tensor map is used that no fence has made visible after the kernel defined it", line)
+    return table
 
 
 _FIELDS = {
@@ -142,22 +199,26 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     )
     ordinal = literal_value(number, instruction) if number is not None else None
     bits = 64 if parts[-1] == "b64" else 32
-    find = uniform_offset if "shared::cta" in parts else uniform_address
+
+    def find(machine: Machine) -> Sequence[TensorMap]:
+        if "shared::cta" not in parts:
+            place, rows = uniform_address(machine, map_operand, "a tensor map"), machine.active_blocks()
+            published = [each for each, _ in maps_of(machine).at(_number(place), rows)]
+            for each in published:
+                each.visible = each.visible & ~rows
+            return published
+        offset = uniform_offset(machine, map_operand, "a tensor map")
+        _begin_map(machine, offset)
+        return [maps_of(machine).shared.setdefault(offset, TensorMap())]
 
     def replace(machine: Machine) -> None:
         require_known_condition(machine, "a field of a tensor map", of_blocks=True)
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
             raise DataDependent("a field of a tensor map depends on data", instruction.line)
-        place, rows = find(machine, map_operand, "a tensor map"), machine.active_blocks()
-        if find is uniform_offset:
-            _begin_map(machine, place)
-        table = map_at(machine, np.full((1, 1), place, dtype=np.uint64))
-        if table is None:
-            table = maps_of(machine)[place] = TensorMap()
-        if table.hidden is not None:
-            table.hidden = table.hidden | rows
-        _set_field(table, name, ordinal, _of_block(machine, found).astype(np.uint64), rows)
+        rows, number = machine.active_blocks(), _of_block(machine, found).astype(np.uint64)
+        for table in find(machine):
+            _set_field(table, name, ordinal, number, rows)
 
     return replace
 
@@ -184,9 +245,9 @@ def fence(instruction: Instruction, context: Context) -> Step:
         address = machine.known(address_of(machine, target))
         if address is None:
             raise DataDependent("a tensor map at a computed address is acquired", instruction.line)
-        found = map_at(machine, address)
-        if found is not None and found.hidden is not None:
-            found.hidden = found.hidden & ~machine.active_blocks()
+        rows = machine.active_blocks()
+        for table, own in maps_of(machine).at(value_of_issuing_thread(machine, address), rows):
+            table.visible = table.visible | own
 
     return acquire
 
@@ -206,17 +267,17 @@ def _begin_map(machine: Machine, place: int) -> None:
         return
     if not all(zero):
         raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
-    table = maps_of(machine).setdefault(place, TensorMap())
+    table = maps_of(machine).shared.setdefault(place, TensorMap())
     table.forget(rows)
     for name in ("element type", "swizzle"):
-        _set_field(table, name, None, np.zeros((1, 1), dtype=np.uint64), rows)
+        _set_field(table, name, None, _number(0), rows)
     for each in places:
         write_shared(machine, each, poison(32))
 
 
 def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, rows: Array) -> None:
-    """Set a field in the blocks `rows`.  Raises Unsupported for a value that is not modelled."""
-    own = np.broadcast_to(value, (rows.size, 1))[rows]
+    """Set a field of a map in these blocks."""
+    own = value if value.size == 1 or rows.all() else value[rows]
     if name == "stride" and ordinal is not None:
         table.put(f"stride {ordinal + 1}", value, rows)
     elif name == "element type":
@@ -226,7 +287,7 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
             raise Unsupported(f"a tensor map with the element type {code} is not modelled")
         size = 8 if packed else ELEMENT_BYTES[code]
         for field_name, number in (("element bytes", size), ("packed bytes", packed)):
-            table.put(field_name, np.full((1, 1), number, dtype=np.uint64), rows)
+            table.put(field_name, _number(number), rows)
     elif name == "fill" and own.any():
         raise Unsupported("a tensor map that fills with NaN is not modelled")
     elif name == "interleave" and own.any():
@@ -240,47 +301,13 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """Copy the map in shared memory to a global address, which may differ between blocks."""
     require_known_condition(machine, "the publication of a tensor map", of_blocks=True)
-    table = maps_of(machine).get(uniform_offset(machine, source, "a tensor map"))
+    maps = maps_of(machine)
+    table = maps.shared.get(uniform_offset(machine, source, "a tensor map"))
     if table is None:
         raise Unsupported("a tensor map is published before it is defined")
-    known = machine.known(address_of(machine, target))
-    if known is None:
+    address = machine.known(address_of(machine, target))
+    if address is None:
         raise DataDependent("a tensor map is published at a computed address")
-    address, rows = value_of_issuing_thread(machine, known), machine.active_blocks()
-    every = maps_of(machine)
-    if L.lazy_integers(address) is not None:
-        fields, unset = dict(table.fields), dict(table.unset)
-        every[_key(address)] = TensorMap(fields, unset, np.ones(machine.blocks, dtype=bool), address)
-        return
-    spread = np.broadcast_to(address, (machine.blocks, 1))
-    found = None
-    for each in [each for each in every.values() if each.address is not None and L.lazy_integers(each.address) is None]:
-        assert each.address is not None
-        old = np.broadcast_to(each.address, spread.shape)
-        if (old == spread)[rows].all():
-            found = each
-        else:
-            each.forget((old == spread)[:, 0] & rows)
-    if found is None:
-        # Negative keys are of maps whose addresses `map_at` compares.
-        found = every[-1 - len(every)] = TensorMap(hidden=np.zeros(machine.blocks, dtype=bool), address=spread)
-    assert found.hidden is not None
-    found.forget(rows)
-    for name, value in table.fields.items():
-        defined = rows & ~table.unset.get(name, np.zeros_like(rows))
-        if defined.any():
-            found.put(name, value, defined)
-    found.address = np.where(rows[:, None], spread, found.address)
-    found.hidden = found.hidden | rows
-    _require_own_places(found, rows)
-
-
-def _require_own_places(table: TensorMap, rows: Array) -> None:
-    """Raise Unsupported if two blocks have published different maps at one address."""
-    assert table.address is not None
-    shape = (rows.size, 1)
-    columns = [np.broadcast_to(each, shape)[rows] for each in table.fields.values()]
-    places = np.broadcast_to(table.address, shape)[rows]
-    contents = np.unique(np.concatenate([places, *columns], axis=1), axis=0)
-    if len(np.unique(contents[:, 0])) < len(contents):
-        raise Unsupported("blocks publish different tensor maps at one address")
+    rows = machine.active_blocks()
+    copied = TensorMap(dict(table.fields), rows, np.zeros(rows.shape, dtype=bool), dict(table.unset))
+    maps.publish(value_of_issuing_thread(machine, address), copied)
