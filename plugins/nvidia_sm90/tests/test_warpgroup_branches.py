@@ -100,7 +100,7 @@ NEAR_MISSES = [
 @pytest.mark.parametrize("pair", NEAR_MISSES)
 def test_products_of_other_operands_have_other_forms(pair: tuple[str, str]) -> None:
     one, other = (each.replace(FIRST, FIRST + "mov.b32 %r23, 0x3C003C00;") for each in pair)
-    assert form(one) is not None and form(other) is not None
+    assert None not in (form(one), form(other))
     assert form(one) != form(other)
     assert results(one) != results(other)
 

@@ -97,12 +97,9 @@ def map_at(machine: Machine, address: Array) -> TensorMap | None:
     rows = machine.active_blocks()
     own = np.broadcast_to(number, (machine.blocks, 1))[rows]
     for place, each in maps_of(machine).items():
-        if each.address is None:
-            if (own == np.uint64(place)).all():
-                return each
-        elif L.lazy_integers(each.address) is None:
-            if (own == np.broadcast_to(each.address, (machine.blocks, 1))[rows]).all():
-                return each
+        where = np.full((1, 1), place, dtype=np.uint64) if each.address is None else each.address
+        if L.lazy_integers(where) is None and (own == np.broadcast_to(where, (machine.blocks, 1))[rows]).all():
+            return each
     return None
 
 
