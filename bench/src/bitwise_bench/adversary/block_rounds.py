@@ -78,15 +78,35 @@ def analysed(
     return forms, reasons
 
 
-def contents_of(program: BlockProgram, language: Language, scope: Scope, seed: int) -> dict[str, Array]:
-    """Return the bytes of the input of a program."""
+def contents_of(program: BlockProgram, language: Language, scope: Scope, seed: int, draw: int) -> dict[str, Array]:
+    """Return the bytes of the input of a program: special patterns in the first draw, and few of them in others.
+
+    Sums of many products of special patterns are NaNs.
+    """
     kernel = program.kernel
-    return inputs(language.words.leaves, kernel.loads, BLOCKS * kernel.threads, seed, finite=scope.finite)
+    found = inputs(language.words.leaves, kernel.loads, BLOCKS * kernel.threads, seed + draw, finite=scope.finite)
+    if draw == 0:
+        return found
+    dice = np.random.default_rng([seed, draw])
+    for name, content in found.items():
+        patterns = content.view(np.uint32)
+        numbers = dice.standard_normal((2, patterns.size)).astype(np.float32)
+        ordinary = {
+            "in_f32": numbers[0].view(np.uint32),
+            "in_h2": np.ascontiguousarray(numbers.T.astype(np.float16)).view(np.uint32)[:, 0],
+            "in_b2": numbers[0].view(np.uint32) >> np.uint32(16) | numbers[1].view(np.uint32) & np.uint32(0xFFFF0000),
+        }[name]
+        found[name] = np.where(dice.random(patterns.size) < _SPECIAL, patterns, ordinary).view(np.uint8)
+    return found
+
+
+_SPECIAL = 0.01
+"""The share of special patterns among ordinary numbers."""
 
 
 def executed(program: BlockProgram, language: Language, scope: Scope, seed: int) -> list[Executed]:
     """Execute a program on each of its inputs.  Raises Unsupported."""
-    draws = [contents_of(program, language, scope, seed + draw) for draw in range(DRAWS)]
+    draws = [contents_of(program, language, scope, seed, draw) for draw in range(DRAWS)]
     return [run(program.kernel, language, BLOCKS, each, finite=scope.finite) for each in draws]
 
 
@@ -94,7 +114,7 @@ def executed_on_device(
     program: BlockProgram, language: Language, scope: Scope, seed: int, device: Device, *, optimised: bool = True
 ) -> list[Array]:
     """Return the bytes of a program on a GPU for each of its inputs."""
-    draws = [contents_of(program, language, scope, seed + draw) for draw in range(DRAWS)]
+    draws = [contents_of(program, language, scope, seed, draw) for draw in range(DRAWS)]
     return [device.run(program.kernel, language, BLOCKS, each, optimised=optimised)[0] for each in draws]
 
 
@@ -138,7 +158,7 @@ def wrong_pair(
     kernel = left.kernel
     launch = kernel.launch(BLOCKS)
     contents = {name: np.zeros(kernel.bytes_of(name, BLOCKS), dtype=np.uint8) for name in launch.buffers()}
-    contents |= contents_of(left, language, scope, seed + draw)
+    contents |= contents_of(left, language, scope, seed, draw)
     return BlockPair(
         left, right, scope.name, seen.sample, element_of(kernel, 0, seen.sample, column),
         (hex(int(shown[0][column])), hex(int(shown[1][column]))), seen.with_nan, typed(launch, contents),

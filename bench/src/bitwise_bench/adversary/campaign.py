@@ -383,15 +383,32 @@ def _judge_blocks(
                 if pair is not None:
                     tally.wrong_blocks.append(block_rounds.shrunk(pair, language, scope, seed))
     if device is not None:
-        _judge_blocks_on_device(members, language, scope, seed, tally, device)
+        _judge_blocks_on_device(members, results[0], language, scope, seed, tally, device)
 
 
 def _judge_blocks_on_device(
-    members: Sequence[BlockProgram], language: Language, scope: Scope, seed: int, tally: Tally, device: Device
+    members: Sequence[BlockProgram],
+    simulated: Sequence[execution.Executed],
+    language: Language,
+    scope: Scope,
+    seed: int,
+    tally: Tally,
+    device: Device,
 ) -> None:
+    """Run Equal kernels on a GPU, and compare the first one with its simulation."""
     where = f"{language.name}, {scope.name}, {members[0].family}"
     run = partial(block_rounds.executed_on_device, language=language, scope=scope, seed=seed, device=device)
     first = run(members[0])
+    tally.simulation["programs compared with the GPU"] += 1
+    other_bytes = block_rounds.device_difference(first, [each.results[0] for each in simulated])
+    if other_bytes is not None:
+        plain = block_rounds.device_difference(
+            run(members[0], optimised=False), [each.results[0] for each in simulated]
+        )
+        after = "other bytes after a NaN" if simulated[0].nans[0].any() else "other bytes"
+        tally.simulation[f"{after}, only where the assembler optimises" if plain is None else after] += 1
+        key = members[0].text_key()
+        tally.device_differences.append({"what": "simulation", "left": key, "right": key, "scope": scope.name})
     for other in members[1:]:
         tally.on_device[where] += 1
         found = block_rounds.device_difference(first, run(other))
