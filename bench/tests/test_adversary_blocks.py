@@ -14,9 +14,13 @@ from bitwise_bench.adversary.block_rounds import analysed
 from bitwise_bench.adversary.campaign import Tally, play_blocks, worker
 from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
 from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.values import mma_steps
 from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.opcodes import fragments
+from bitwise_nvidia_sm90 import wgmma
 
 PTX, LAUNCH = LANGUAGES["ptx"], SCOPES["launch"]
 
@@ -28,6 +32,24 @@ def test_kernels_of_a_family_are_assembled_and_analysed(family: str) -> None:
     forms, _ = analysed(programs, PTX, LAUNCH)
     assert any(forms)
     assert all(Ptxas.locate("sm_90a").digest(each.kernel.text) for each in programs)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of loads, equal blocks, whole results of matrix steps and registers of groups only save time."""
+    programs = block_programs(family, random.Random(f"{family} again"), 3)
+    forms, _ = analysed(programs, PTX, LAUNCH)
+
+    def nothing(*arguments: object, **named: object) -> None:
+        return None
+
+    monkeypatch.setattr(SharedMemory, "_store_chunks", nothing)
+    monkeypatch.setattr(mma_steps, "_alike_blocks", nothing)
+    monkeypatch.setattr(fragments, "_loaded_elements", nothing)
+    monkeypatch.setattr(fragments, "bundled", nothing)
+    monkeypatch.setattr(wgmma, "_whole_accumulator", nothing)
+    monkeypatch.setattr(Executor, "separates_registers", False)
+    assert analysed(programs, PTX, LAUNCH)[0] == forms
 
 
 def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:

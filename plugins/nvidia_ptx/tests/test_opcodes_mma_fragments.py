@@ -38,7 +38,9 @@ def test_rows_that_agree_in_all_blocks_beside_rows_that_do_not(blocks: int) -> N
     assert first != form(OTHER_LOADS, (22, 23, 20, 21), blocks)
 
 
-def added(accumulators: tuple[int, ...], results: tuple[int, ...] = (20, 21, 22, 23), a: str = "%r1, %r2, %r3, %r4") -> str:
+def added(
+    accumulators: tuple[int, ...], results: tuple[int, ...] = (20, 21, 22, 23), a: str = "%r1, %r2, %r3, %r4"
+) -> str:
     """Return an mma that adds to some registers."""
     registers = [", ".join(f"%r{each}" for each in listed) for listed in (results, accumulators)]
     return f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{registers[0]}}}, {{{a}}}, {{%r5, %r6}}, {{{registers[1]}}};"

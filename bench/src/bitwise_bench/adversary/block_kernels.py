@@ -510,8 +510,8 @@ def changed(program: BlockProgram, dice: random.Random) -> BlockProgram:
     places = [place for place in range(low, high - 1) if ":" not in chosen[place] + chosen[place + 1]]
     if what < 0.15 and places:
         place = dice.choice(places)
-        for each in (chosen, slots):
-            each[place : place + 2] = reversed(each[place : place + 2])  # type: ignore[attr-defined]
+        chosen[place], chosen[place + 1] = chosen[place + 1], chosen[place]
+        slots[place], slots[place + 1] = slots[place + 1], slots[place]
     elif what < 0.2 and high - low > 1:
         place = dice.randrange(low, high)
         if ":" not in chosen[place]:

@@ -262,6 +262,7 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
         # Negative keys are of maps whose addresses `map_at` compares.
         found = every[-1 - len(every)] = TensorMap(hidden=np.zeros(machine.blocks, dtype=bool), address=spread)
     assert found.hidden is not None
+    assert found.address is not None
     found.forget(rows)
     for name, value in table.fields.items():
         defined = rows & ~table.unset.get(name, np.zeros_like(rows))
