@@ -13,11 +13,12 @@ from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.memory.access import read_shared, store_global, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.execution.values.term_hash import poison, term
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     require_known_condition,
     uniform_address,
@@ -271,6 +272,7 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     found.address = np.where(rows[:, None], spread, found.address)
     found.hidden = found.hidden | rows
     _require_own_places(found, rows)
+    _store_bytes(machine, table, spread, rows)
 
 
 def _require_own_places(table: TensorMap, rows: Array) -> None:
@@ -282,3 +284,25 @@ def _require_own_places(table: TensorMap, rows: Array) -> None:
     contents = np.unique(np.concatenate([places, *columns], axis=1), axis=0)
     if len(np.unique(contents[:, 0])) < len(contents):
         raise Unsupported("blocks publish different tensor maps at one address")
+
+
+def _store_bytes(machine: Machine, table: TensorMap, address: Array, rows: Array) -> None:
+    """Store terms of a map's fields where it is published, unless that is the compiler's own buffer.
+
+    The bytes of a map are not documented: an execution on bit patterns leaves what is there.
+    """
+    own = np.isin(address >> np.uint64(POINTER_SHIFT), list(machine.extra.get("scratch", ())))[:, 0]
+    if machine.domain.name != "terms" or own[rows].all():
+        return
+    outer = machine.mask
+    first = np.argmax(machine.active((machine.blocks, machine.threads)), axis=1)
+    machine.mask = rows[:, None] & ~own[:, None] & (np.arange(machine.threads)[None] == first[:, None])
+    names = sorted(table.fields)
+    fields = [L.constant_vector(table.fields[name].astype(np.uint64)) for name in names]
+    try:
+        for place in range(0, TENSOR_MAP_BYTES, 8):
+            tag = f"bytes from {place} of a tensor map with {', '.join(names)}"
+            content = term(64, tag, fields, L.INTEGER, recorder=machine.domain.recorder)
+            store_global(machine, address + np.uint64(place), content, 64, machine.line)
+    finally:
+        machine.mask = outer
