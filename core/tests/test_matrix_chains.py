@@ -10,7 +10,7 @@ import pytest
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.matrix_chains import FACTORS, PRIME, ChainedRegister, ChainedSteps
+from bitwise_core.execution.values.matrix_chains import FACTORS, PRIME, ChainedRegister, ChainedSteps, _payload
 from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, mma_terms
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import base_hash, full_hash, term
@@ -181,3 +181,9 @@ def test_factors_have_the_order_of_the_field() -> None:
     for factor in FACTORS[1:]:
         assert all(pow(factor, (PRIME - 1) // each, PRIME) != 1 for each in (2, 3, 7, 11, 31, 151, 331))
     assert FACTORS[1] != FACTORS[2]
+
+
+def test_sums_that_are_equal_modulo_the_prime_are_one_payload() -> None:
+    sums = np.array([[5, 5], [PRIME, 2 * PRIME], [2**62, 2**62 % PRIME]], dtype=np.uint64)
+    found = _payload(sums)
+    assert found[:, 0].tolist() == found[:, 1].tolist() == [5, 2**62 % PRIME]

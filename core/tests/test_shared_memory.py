@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from bitwise_core.execution.memory.loaded_chunks import ZERO, addresses_of
 from bitwise_core.execution.memory.shared_memory import SharedMemory, join, join_by_lane, join_uniform, part_code
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
@@ -126,3 +127,47 @@ def test_chunks_of_loads_hold_what_cells_hold(granule: int, seed: int) -> None:
     assert cells_only.chunks is None
     assert np.array_equal(memory.copy().words, cells_only.words)
     assert np.array_equal(memory.flags & np.uint32(L.FORM), cells_only.flags & np.uint32(L.FORM))
+
+
+@pytest.mark.parametrize(
+    "flag", [L.NEGATED, L.PLUS_ZERO, L.WIDENED, L.CANONICAL_NAN, L.POISON, L.NONDETERMINISTIC, L.NOT_NEGATIVE, L.QUIET]
+)
+def test_a_value_made_of_a_load_is_no_load(flag: int) -> None:
+    words = np.arange(8, dtype=np.uint64).reshape(1, 8) * np.uint64(8) + np.uint64(1 << 40)
+    assert L.load_addresses(SymbolicVector(32, L.both_words(words), L.LOAD)) is not None
+    changed = SymbolicVector(32, L.both_words(words), L.LOAD | flag)
+    assert L.load_addresses(changed) is None
+    assert addresses_of(PackedVector((changed, SymbolicVector(32, L.both_words(words + np.uint64(4)), L.LOAD)))) is None
+    in_one_lane = np.where(np.arange(8)[None] == 3, np.uint32(L.LOAD | flag), np.uint32(L.LOAD))
+    assert addresses_of(SymbolicVector(64, L.both_words(words), in_one_lane)) is None
+    other = np.stack([words, words + np.uint64(1)])
+    assert L.load_addresses(SymbolicVector(32, other, L.LOAD)) is None
+
+
+def test_halves_of_chunks_are_consecutive_loads_or_both_zeros() -> None:
+    """The first half holds loads, and zeros in its last two lanes."""
+    address = np.arange(6, dtype=np.uint64).reshape(1, 6) * np.uint64(8) + np.uint64(1 << 40)
+    zero = np.array([[False, False, False, False, True, True]])
+
+    def half(places: Array, zeros: Array) -> SymbolicVector:
+        flags = np.where(zeros, np.uint32(L.CONST), np.uint32(L.LOAD))
+        return SymbolicVector(32, L.both_words(np.where(zeros, np.uint64(0), places)), flags)
+
+    first, second = half(address, zero), address + np.uint64(4)
+    found = addresses_of(PackedVector((first, half(second, zero))))
+    assert found is not None
+    assert found[0].tolist() == np.where(zero, ZERO, address).tolist()
+    for lane in range(6):
+        other = zero.copy()
+        other[0, lane] ^= True
+        assert addresses_of(PackedVector((first, half(second, other)))) is None
+        moved = second + np.uint64(4) * (np.arange(6) == lane).astype(np.uint64)
+        expected = None if lane < 4 else found[0].tolist()
+        seen = addresses_of(PackedVector((first, half(moved, zero))))
+        assert (None if seen is None else seen[0].tolist()) == expected
+    assert addresses_of(PackedVector((first,))) is None
+    undefined = SymbolicVector(32, first.words, np.where(zero, np.uint32(L.CONST | L.POISON), np.uint32(L.LOAD)))
+    assert addresses_of(PackedVector((undefined, half(second, zero)))) is None
+    joined = PackedVector((first, half(second, zero)))
+    joined.whole = zero
+    assert addresses_of(joined) is None

@@ -432,6 +432,20 @@ def headlines(records: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(["| measured | result |", "| --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
+def adversary(record: Mapping[str, Any]) -> str:
+    """Return the pairs with the verdict Equal that the adversary judged, by the source of their programs."""
+    names = ("equal", "on device", "wrong", "device wrong")
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for name in names:
+        for where, count in record[name].items():
+            counts[name][where.split(", ")[2]] += count
+    rows = [[source, *(f"{counts[name][source]:,}" for name in names)] for source in sorted(counts["equal"])]
+    rows.append(["all", *(f"{counts[name].total():,}" for name in names)])
+    return _markdown(
+        ("programs", "Equal pairs", "executed on an H100", "other bytes, simulated", "other bytes, H100"), rows
+    )
+
+
 PLUGINS = ("nvidia_earlier", "sm90", "sm100", "sm120", "gfx942")
 """The plugins of architectures that exist."""
 
@@ -444,6 +458,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "overpartition": ("reading-sm90.json", overpartition),
         "precision-gfx942": ("reading-gfx942.json", precision),
         "overpartition-gfx942": ("reading-gfx942.json", overpartition),
+        "adversary": ("adversary-sm90-h100.json", adversary),
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
@@ -515,8 +530,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def pages(root: Path) -> list[Path]:
-    """Return README.md and the pages of docs/ in the folder of the repository, those without tables included."""
-    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    """Return README.md, SOUNDNESS.md and the pages of docs/ in the folder of the repository, also without tables."""
+    return [root / "README.md", root / "SOUNDNESS.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def main() -> int:

@@ -36,3 +36,28 @@ def test_rows_that_agree_in_all_blocks_beside_rows_that_do_not(blocks: int) -> N
     assert first == form(LAST_CONSTANT, (22, 23, 20, 21), blocks)
     assert first != form(LAST_CONSTANT, (20, 21, 22, 23), blocks)
     assert first != form(OTHER_LOADS, (22, 23, 20, 21), blocks)
+
+
+def added(
+    accumulators: tuple[int, ...], results: tuple[int, ...] = (20, 21, 22, 23), a: str = "%r1, %r2, %r3, %r4"
+) -> str:
+    """Return an mma that adds to some registers."""
+    registers = [", ".join(f"%r{each}" for each in listed) for listed in (results, accumulators)]
+    return f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{registers[0]}}}, {{{a}}}, {{%r5, %r6}}, {{{registers[1]}}};"
+
+
+TWO = ZERO + added((20, 21, 22, 23), (24, 25, 26, 27), "%r4, %r3, %r2, %r1") + added((20, 21, 22, 23))
+PLAIN = TWO + added((20, 21, 22, 23))
+OTHERS = [(21, 20, 22, 23), (22, 23, 20, 21), (20, 25, 22, 27), (24, 25, 26, 27), (20, 20, 20, 20), (24, 21, 22, 23)]
+
+
+@pytest.mark.parametrize("accumulators", OTHERS)
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_results_of_a_step_in_other_places_are_other_accumulators(accumulators: tuple[int, ...], blocks: int) -> None:
+    order = (20, 21, 22, 23)
+    other = form(TWO + added(accumulators), order, blocks)
+    assert other != form(PLAIN, order, blocks)
+    moved = "".join(f"mov.b32 %r3{place}, %r{each};" for place, each in enumerate(accumulators))
+    back = "".join(f"mov.b32 %r2{place}, %r3{place};" for place in range(4))
+    through = f"{moved} add.rn.f32 %r36, %r30, %r31; {back}"
+    assert other == form(TWO + through + added(order), order, blocks)

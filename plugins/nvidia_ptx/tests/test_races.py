@@ -131,13 +131,13 @@ FIELDS = {
 
 
 def through_a_map(fence: str) -> str:
-    """Return a body that defines a tensor map, publishes it behind the output, and copies 32 numbers through it."""
+    """Return a body that defines a tensor map, publishes it behind the input, and copies 32 numbers through it."""
     made = " ".join(
         f"@%p1 tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [%d8], {value};"
         for name, (kind, value) in FIELDS.items()
     )
     return f"""{PLACES}
-        add.s64 %d16, %d0, 4096; add.s64 %d15, %d8, 2048; add.s64 %d17, %d8, 1024; mov.b32 %r3, 0; setp.eq.u32 %p1, %r0, 0;
+        add.s64 %d16, %d1, 4096; add.s64 %d15, %d8, 2048; add.s64 %d17, %d8, 1024; mov.b32 %r3, 0; setp.eq.u32 %p1, %r0, 0;
         {made}
         tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d16], [%d8], 0x80;
         {fence}
@@ -166,8 +166,8 @@ def of_two_maps(used: str, changed: str = "") -> str:
     made = body[body.index(MADE) : body.index(ACQUIRE)]
     second = made.replace("%d1;", "%d19;").replace("%d16", "%d21")
     place = "mul.lo.u32 %r6, %r9, 128; cvt.u64.u32 %d12, %r6; add.s64 %d7, %d7, %d12; setp.eq.u32 %p6, %r9, 1;"
-    own = "mul.wide.u32 %d12, %r9, 256; add.s64 %d0, %d0, %d12; add.s64 %d16, %d16, %d12;"
-    places = f"{place} {own} add.s64 %d19, %d1, 128; add.s64 %d20, %d0, 4096; add.s64 %d21, %d0, 4224;"
+    own = "mul.wide.u32 %d12, %r9, 256; add.s64 %d16, %d16, %d12; mov.b64 %d20, %d16; add.s64 %d21, %d20, 128;"
+    places = f"{place} {own} add.s64 %d19, %d1, 128;"
     acquired = f"{ACQUIRE} {ACQUIRE.replace('%d16', '%d21')} {changed} {used}"
     return body.replace(ACQUIRE, f"bar.sync 0; {second} {acquired}").replace(MADE, f"{places} {MADE}", 1)
 
@@ -279,11 +279,14 @@ def test_data_that_decides_about_a_map_is_not_followed(body: str) -> None:
         hashes(condition + body, shared=ROOM)
 
 
+OWN_PLACE = through_a_map(ACQUIRE).replace("add.s64 %d16, %d1, 4096", "add.s64 %d16, %d43, 4096")
+
+
 def test_some_blocks_change_their_own_map() -> None:
     """Block 1 copies other numbers, and each block has published its own map."""
-    chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41; setp.eq.u32 %p9, %r51, {}; add.s64 %d40, %d1, 256;"
+    chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41; add.s64 %d43, %d1, %d41; setp.eq.u32 %p9, %r51, {}; add.s64 %d40, %d1, 256;"
     own = "and.pred %p9, %p9, %p1; " + FROM_OTHER.format(guard="@%p9")
-    maps = through_a_map(ACQUIRE).replace(BEGIN_COPY, own + BEGIN_COPY)
+    maps = OWN_PLACE.replace(BEGIN_COPY, own + BEGIN_COPY)
     direct = f"{PLACES} add.s64 %d17, %d1, %d5; @%p9 add.s64 %d17, %d17, 256; ld.global.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;"
     found = [
         [hashes(chosen.format(block) + body, shared=ROOM, blocks=2) for body in (maps, direct)] for block in (0, 1)
@@ -291,19 +294,27 @@ def test_some_blocks_change_their_own_map() -> None:
     assert found[0][0] == found[0][1] != found[1][0] == found[1][1]
 
 
+def test_the_bytes_of_a_published_map_are_those_of_its_fields() -> None:
+    behind_output = through_a_map(ACQUIRE).replace("add.s64 %d16, %d1, 4096", "add.s64 %d16, %d0, 4096")
+    larger = behind_output.replace(
+        "global_dim.shared::cta.b1024.b32 [%d8], 0x0, 32", "global_dim.shared::cta.b1024.b32 [%d8], 0x0, 64"
+    )
+    copied, one, other = (hashes(each, shared=ROOM) for each in (through_a_map(ACQUIRE), behind_output, larger))
+    assert one.keys() == other.keys() == copied.keys() | set(range(4096, 4096 + 128, 4))
+    assert {each for each in one if one[each] != other[each]} == one.keys() - copied.keys()
+
+
 def test_a_block_that_uses_the_map_of_another_one_is_unknown() -> None:
-    chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41;"
-    other = (
-        through_a_map(ACQUIRE)
-        .replace("[%d16, {%r3}]", "[%d42, {%r3}]")
-        .replace(BEGIN_COPY, f"sub.s64 %d42, %d16, %d41; {BEGIN_COPY}")
+    chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41; add.s64 %d43, %d1, %d41;"
+    other = OWN_PLACE.replace("[%d16, {%r3}]", "[%d42, {%r3}]").replace(
+        BEGIN_COPY, f"sub.s64 %d42, %d16, %d41; {BEGIN_COPY}"
     )
     with pytest.raises(Unsupported, match="neither the launch nor the kernel defines"):
         hashes(chosen + other, shared=ROOM, blocks=2)
     different = FROM_OTHER.format(guard="@%p1") + "sub.s64 %d16, %d16, %d41;" + BEGIN_COPY
     with pytest.raises(Unsupported, match="blocks publish different tensor maps"):
         hashes(
-            chosen + "add.s64 %d40, %d1, %d41;" + through_a_map(ACQUIRE).replace(BEGIN_COPY, different),
+            chosen + "add.s64 %d40, %d1, %d41;" + OWN_PLACE.replace(BEGIN_COPY, different),
             shared=ROOM,
             blocks=2,
         )

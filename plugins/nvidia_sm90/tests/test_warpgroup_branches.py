@@ -14,6 +14,7 @@ from bitwise_core.checker.analysis import Options, Session, Source, prepare
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate_batch
 from bitwise_core.plugins import registry
+from bitwise_nvidia_sm90 import wgmma
 
 OPTIONS = Options(audit_contraction=False)
 ARGUMENTS = (Argument(kind="buffer", buffer="out", dtype="fp32"), Argument(kind="buffer", buffer="in"))
@@ -70,11 +71,16 @@ def loop(change: str) -> str:
     )
 
 
+def form_of_text(text: str, threads: int) -> bytes | None:
+    """Return the canonical form of a kernel with a number of threads in its block."""
+    source = Source("k.ptx", text, LAUNCH.model_copy(update={"block": (threads, 1, 1)}))
+    return Session({"out": 1, "in": 2}, OPTIONS).analyse(source, registry.default().arch("sm_90")).signature
+
+
 @cache
 def form(body: str) -> bytes | None:
     """Return the canonical form of a kernel."""
-    source = Source("k.ptx", TEXT.format(body=body), LAUNCH)
-    return Session({"out": 1, "in": 2}, OPTIONS).analyse(source, registry.default().arch("sm_90")).signature
+    return form_of_text(TEXT.format(body=body), 128)
 
 
 @cache
@@ -100,7 +106,7 @@ NEAR_MISSES = [
 @pytest.mark.parametrize("pair", NEAR_MISSES)
 def test_products_of_other_operands_have_other_forms(pair: tuple[str, str]) -> None:
     one, other = (each.replace(FIRST, FIRST + "mov.b32 %r23, 0x3C003C00;") for each in pair)
-    assert form(one) is not None and form(other) is not None
+    assert None not in (form(one), form(other))
     assert form(one) != form(other)
     assert results(one) != results(other)
 
@@ -109,3 +115,36 @@ def test_equal_sides_have_the_form_of_a_kernel_without_a_branch() -> None:
     plain = f"{FIRST} {MULTIPLY} {tile(2048)} {MULTIPLY}"
     assert form(branch(2048, 2048)) == form(plain)
     assert results(branch(2048, 2048)) == results(plain)
+
+
+WIDE = MULTIPLY.replace("m64n8k16", "m64n16k16").replace(SUM, "{%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}")
+LATER = MULTIPLY.replace(SUM, "{%f4,%f5,%f6,%f7}")
+OTHER = MULTIPLY.replace(SUM, "{%f0,%f1,%f6,%f3}")
+ZEROS = "".join(f"mov.f32 %f{place}, 0f00000000;" for place in range(4, 8))
+STORED = (
+    ZEROS + FIRST + "st.shared.v4.b32 [%d9+2048], {%r12,%r10,%r11,%r13}; fence.proxy.async.shared::cta; bar.sync 0;"
+)
+
+
+@pytest.mark.parametrize(
+    "body", [WIDE + MULTIPLY, WIDE + LATER, MULTIPLY + LATER + WIDE, WIDE + OTHER, MULTIPLY + WIDE + MULTIPLY]
+)
+def test_accumulators_of_products_of_several_widths(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that are kept as a whole are those of their registers."""
+    text = TEXT.replace("room[4096]", "room[8192]").format(body=STORED + body + "add.rn.f32 %f0, %f0, %f5;")
+    kept = form_of_text(text, 128)
+    assert kept is not None
+    monkeypatch.setattr(wgmma, "_whole_accumulator", lambda values: None)
+    assert form_of_text(text, 128) == kept
+
+
+def test_one_of_two_warpgroups_multiplies() -> None:
+    """The first one keeps its zeros: its threads have another form than those of the second one."""
+    stored = "ld.global.v4.b32 {%r10,%r11,%r12,%r13}, [%d6]; st.shared.v4.b32 [%d9], {%r10,%r11,%r12,%r13};"
+    begin = f"{stored} fence.proxy.async.shared::cta; bar.sync 0; setp.ge.u32 %p3, %r0, 128;"
+    text = TEXT.replace(".reqntid 128", ".reqntid 256")
+    second = form_of_text(text.format(body=f"{begin} @!%p3 bra SKIP; {MULTIPLY} {MULTIPLY} SKIP:"), 256)
+    first = form_of_text(text.format(body=f"{begin} @%p3 bra SKIP; {MULTIPLY} {MULTIPLY} SKIP:"), 256)
+    both = form_of_text(text.format(body=f"{begin} {MULTIPLY} {MULTIPLY}"), 256)
+    assert None not in (first, second, both)
+    assert len({first, second, both}) == 3

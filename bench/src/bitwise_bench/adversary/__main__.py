@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gpu", action="store_true", help="run every Equal pair on a GPU of sm_90, too")
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default 0)")
     parser.add_argument("--record", type=Path, help="write the counts here, as JSON")
+    parser.add_argument("--blocks", action="store_true", help="only kernels whose threads work together")
     parser.add_argument("--found", type=Path, help="write each wrong Equal to a folder of its own here")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
     parser.add_argument(
@@ -70,7 +71,10 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
     tallies = []
     lost = []
     with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(worker, chosen.seed, number, chosen.seconds, chosen.gpu) for number in range(chosen.jobs)]
+        jobs = [
+            pool.submit(worker, chosen.seed, number, chosen.seconds, chosen.gpu, only_blocks=chosen.blocks)
+            for number in range(chosen.jobs)
+        ]
         for number, job in enumerate(jobs):
             try:
                 tallies.append(job.result())
@@ -78,7 +82,7 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
                 lost.append(f"worker {number} failed: {type(error).__name__}: {error}"[:2000])
     found: list[WrongEqual] = []
     for tally in tallies:
-        found += [*tally.findings, *tally.wrong_loops, *tally.wrong_mutants]
+        found += [*tally.findings, *tally.wrong_loops, *tally.wrong_blocks, *tally.wrong_mutants]
     for number, each in enumerate(found, 1):
         print(f"WRONG EQUAL: {each.entry()}")
         if chosen.found is not None:

@@ -12,7 +12,8 @@ from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
-from bitwise_bench.adversary import execution, kernel_mutants, loop_rounds, loops
+from bitwise_bench.adversary import block_rounds, execution, kernel_mutants, loop_rounds, loops
+from bitwise_bench.adversary.block_kernels import FAMILIES, BlockProgram, block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
@@ -57,6 +58,7 @@ class Tally:
     errors: list[str] = field(default_factory=list)
     wrong_mutants: list[WrongMutant] = field(default_factory=list)
     wrong_loops: list[loop_rounds.LoopPair] = field(default_factory=list)
+    wrong_blocks: list[block_rounds.BlockPair] = field(default_factory=list)
     kernels_not_judged: Counter[str] = field(default_factory=Counter)
     seen: set[bytes] = field(default_factory=set)
     contexts: int = 0
@@ -69,6 +71,7 @@ class Tally:
                 *(each.entry() for each in self.findings),
                 *(each.entry() for each in self.wrong_mutants),
                 *(each.entry() for each in self.wrong_loops),
+                *(each.entry() for each in self.wrong_blocks),
             ],
             "device differences": self.device_differences,
             "wrong pairs that were not reproduced alone": self.unshrunk[:20],
@@ -337,6 +340,88 @@ def _judge_loops(
                 )
 
 
+def play_blocks(language: Language, scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
+    """Make kernels whose threads work together from one, ask the checker, and judge every Equal by bytes."""
+    family = dice.choice(list(FAMILIES))
+    programs = block_programs(family, dice, 12)
+    where = f"{language.name}, {scope.name}"
+    forms, reasons = block_rounds.analysed(programs, language, scope)
+    tally.programs[where] += len(programs)
+    tally.unknown[where] += sum(form is None for form in forms)
+    for reason in reasons:
+        tally.reasons[reason[:120]] += 1
+    seed = dice.randrange(1 << 30)
+    for each in grouped(forms):
+        _judge_blocks([programs[index] for index in each], language, scope, seed, tally, device)
+
+
+def _judge_blocks(
+    members: Sequence[BlockProgram],
+    language: Language,
+    scope: Scope,
+    seed: int,
+    tally: Tally,
+    device: Device | None,
+) -> None:
+    where = f"{language.name}, {scope.name}, {members[0].family}"
+    try:
+        results = [block_rounds.executed(each, language, scope, seed) for each in members]
+    except Unsupported as error:
+        tally.reasons[f"{members[0].family}: not executed: {error}"[:120]] += 1
+        return
+    for number in range(1, len(members)):
+        left, right = members[0], members[number]
+        tally.equal[where] += 1
+        found = block_rounds.pair_difference(results[0], results[number])
+        if found is not None and found[1].covered:
+            tally.covered[where] += 1
+        elif found is not None:
+            with_nan = found[1].with_nan
+            tally.wrong[f"{where}, {'with' if with_nan else 'without'} NaN"] += 1
+            if len(tally.wrong_blocks) < MOST_FINDINGS:
+                pair = block_rounds.wrong_pair(left, right, language, scope, seed, with_nan=with_nan)
+                if pair is not None:
+                    tally.wrong_blocks.append(block_rounds.shrunk(pair, language, scope, seed))
+    if device is not None:
+        _judge_blocks_on_device(members, results[0], language, scope, seed, tally, device)
+
+
+def _judge_blocks_on_device(
+    members: Sequence[BlockProgram],
+    simulated: Sequence[execution.Executed],
+    language: Language,
+    scope: Scope,
+    seed: int,
+    tally: Tally,
+    device: Device,
+) -> None:
+    """Run Equal kernels on a GPU, and compare the first one with its simulation."""
+    where = f"{language.name}, {scope.name}, {members[0].family}"
+    run = partial(block_rounds.executed_on_device, language=language, scope=scope, seed=seed, device=device)
+    first = run(members[0])
+    tally.simulation["programs compared with the GPU"] += 1
+    other_bytes = block_rounds.device_difference(first, [each.results[0] for each in simulated])
+    if other_bytes is not None:
+        plain = block_rounds.device_difference(
+            run(members[0], optimised=False), [each.results[0] for each in simulated]
+        )
+        after = "other bytes after a NaN" if simulated[0].nans[0].any() else "other bytes"
+        tally.simulation[f"{after}, only where the assembler optimises" if plain is None else after] += 1
+        key = members[0].text_key()
+        tally.device_differences.append({"what": "simulation", "left": key, "right": key, "scope": scope.name})
+    for other in members[1:]:
+        tally.on_device[where] += 1
+        found = block_rounds.device_difference(first, run(other))
+        if found is None or found.covered or scope.finite:
+            continue
+        plain = block_rounds.device_difference(run(members[0], optimised=False), run(other, optimised=False))
+        what = "pair, optimised" if plain is None else "pair"
+        (tally.optimiser if plain is None else tally.device_wrong)[where] += 1
+        tally.device_differences.append(
+            {"what": what, "left": members[0].text_key(), "right": other.text_key(), "scope": scope.name}
+        )
+
+
 SCHEDULE = ("launch",) * 7 + ("finite",) * 2 + ("every launch",)
 """The scopes of successive rounds."""
 
@@ -357,8 +442,13 @@ def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
         tally.wrong_mutants += found.wrong
 
 
-def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None = None) -> Tally:
-    """Play rounds for a time, or a number of rounds."""
+def worker(
+    seed: int, number: int, seconds: float, gpu: bool, rounds: int | None = None, *, only_blocks: bool = False
+) -> Tally:
+    """Play rounds for a time, or a number of rounds.
+
+    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.
+    """
     tally = Tally()
     device = Device() if gpu else None
     end = time.monotonic() + seconds
@@ -376,6 +466,14 @@ def worker(seed: int, number: int, seconds: float, gpu: bool, rounds: int | None
             except Exception as error:  # a configuration that cannot be compiled or executed is no finding
                 tally.kernels_not_judged["compiled kernels"] += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
+            continue
+        if only_blocks or (played % 10 == 5 and not scope.options.every_launch):
+            played += 1
+            chosen = SCOPES["launch"] if scope.options.every_launch else scope
+            try:
+                play_blocks(LANGUAGES["ptx"], chosen, dice, tally, device)
+            except (RuntimeError, ValueError, AssertionError) as error:
+                tally.errors.append(f"blocks, round {played} of worker {number}: {error}"[:2000])
             continue
         # Loops are what the analysis of every launch summarises.
         if (scope.options.every_launch or played % 20 == 10) and dice.random() < 0.7:

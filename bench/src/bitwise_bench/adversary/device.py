@@ -128,7 +128,7 @@ class Device:
                     self._check("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
             cells = [_cell(argument, held) for argument in launch.args]
             table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
-            self._check("cuLaunchKernel", function, blocks, 1, 1, language.threads, 1, 1, 0, None, table, None)
+            self._check("cuLaunchKernel", function, blocks, 1, 1, kernel.threads, 1, 1, 0, None, table, None)
             self._check("cuCtxSynchronize")
             found = {}
             for name in kernel.stores:
@@ -142,7 +142,7 @@ class Device:
                 self.driver.cuMemFree_v2(pointer)
             self.driver.cuModuleUnload(module)
         return [
-            found[place.buffer][:, place.slot].reshape(blocks * language.threads, place.size) for place in kernel.places
+            found[place.buffer][:, place.slot].reshape(blocks * kernel.threads, place.size) for place in kernel.places
         ]
 
 

@@ -128,8 +128,8 @@ def run(
     found = {names[number]: each for number, each in after.items()}
     results, allowed, nans = [], [], []
     for place in kernel.places:
-        rows = found[place.buffer].reshape(blocks, kernel.stores[place.buffer], language.threads, place.size)
-        results.append(rows[:, place.slot].reshape(blocks * language.threads, place.size))
+        rows = found[place.buffer].reshape(blocks, kernel.stores[place.buffer], kernel.threads, place.size)
+        results.append(rows[:, place.slot].reshape(blocks * kernel.threads, place.size))
         masks = recorded[place.buffer, place.slot]
         if place.crosses:
             masks = np.broadcast_to(masks.any(axis=2, keepdims=True), masks.shape)

@@ -261,10 +261,14 @@ class _Body:
 
     def _suppose_constants(self) -> None:
         """Suppose that the registers which the first iteration leaves as they are never change."""
+        machine = self.machine
+        state = machine.local, machine.parameters, machine.condition, machine.path, machine.mask
         self._begin()
         try:
             found = self._run({})
         except Unsupported:
+            machine.registers = self.before
+            machine.local, machine.parameters, machine.condition, machine.path, machine.mask = state
             return
         if found is not None:
             self.constant = [np.ones(self.shape, dtype=bool) for _ in self.carried]
@@ -442,8 +446,10 @@ class _Body:
         equations = self._equations(found, ends)
         registers = dict(self.before)
         for place, (name, end) in enumerate(zip(self.carried, ends, strict=True)):
+            others = None if self.mask is None else ~machine.active(self.shape)
             if self.unused[place]:
-                registers[name] = poison(end.bits)
+                nothing = poison(end.bits)
+                registers[name] = nothing if others is None else blend_values(others, self.before[name], nothing)
                 continue
             own = SymbolicVector(64, self.names[place], L.TERM | L.INTEGER)
             flags = L.uniform_flags(kind_of_nan(end) | self.sticky[place] | ended)
@@ -454,7 +460,7 @@ class _Body:
                 recorder.add(tag, result, [one_value(found.repeats), end, one_value(self.before[name])], False)
                 result.recorder = recorder
             result = machine.domain.select(repeats, result, self.before[name])
-            kept = self.constant[place] if self.mask is None else self.constant[place] | ~machine.active(self.shape)
+            kept = self.constant[place] if others is None else self.constant[place] | others
             registers[name] = blend_values(~kept, result, self.before[name]) if kept.any() else result
         return registers
 

@@ -240,8 +240,10 @@ class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
     `version` is a number that no other content of a shared memory has, so that what is computed from the content can be
-    kept with it; a copy has the number of its original.  `recorder` is the recorder of a recorded run.  `chunks` are those that hold loads as a whole, None without any.
-    What `_words` and `_flags` hold of their cells is not used.
+    kept with it; a copy has the number of its original.  `recorder` is the recorder of a recorded run.
+
+    `chunks` are those that hold loads as a whole, None without any.  What `_words` and `_flags` hold of their cells is
+    not used.
     """
 
     chunks: LoadedChunks | None = None

@@ -14,11 +14,12 @@ from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.memory.access import read_shared, store_global, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
-from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.execution.values.term_hash import poison, term
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     require_known_condition,
     uniform_address,
@@ -198,10 +199,10 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         else (None, instruction.operands[1])
     )
     ordinal = literal_value(number, instruction) if number is not None else None
-    bits = 64 if parts[-1] == "b64" else 32
+    bits, in_shared = 64 if parts[-1] == "b64" else 32, "shared::cta" in parts
 
     def find(machine: Machine) -> Sequence[TensorMap]:
-        if "shared::cta" not in parts:
+        if not in_shared:
             place, rows = uniform_address(machine, map_operand, "a tensor map"), machine.active_blocks()
             published = [each for each, _ in maps_of(machine).at(_number(place), rows)]
             for each in published:
@@ -219,6 +220,9 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         rows, number = machine.active_blocks(), _of_block(machine, found).astype(np.uint64)
         for table in find(machine):
             _set_field(table, name, ordinal, number, rows)
+            if not in_shared:
+                place = uniform_address(machine, map_operand, "a tensor map")
+                _store_bytes(machine, table, np.full((machine.blocks, 1), place, dtype=np.uint64), rows)
 
     return replace
 
@@ -310,4 +314,37 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
         raise DataDependent("a tensor map is published at a computed address")
     rows = machine.active_blocks()
     copied = TensorMap(dict(table.fields), rows, np.zeros(rows.shape, dtype=bool), dict(table.unset))
-    maps.publish(value_of_issuing_thread(machine, address), copied)
+    place = value_of_issuing_thread(machine, address)
+    maps.publish(place, copied)
+    _store_bytes(machine, table, place, rows)
+
+
+def _store_bytes(machine: Machine, table: TensorMap, address: Array, rows: Array) -> None:
+    """Store terms of a map's fields where it is published, unless that is the compiler's own buffer.
+
+    The bytes of a map are not documented: an execution on bit patterns leaves what is there.
+    """
+    if machine.domain.name == "bits":
+        return
+    scratch = list(machine.extra.get("scratch", ()))
+    buffers = machine.known(address >> np.uint64(POINTER_SHIFT))
+    if L.lazy_integers(address) is not None:
+        if buffers is None or L.lazy_integers(buffers) is not None or not np.isin(buffers, scratch).all():
+            raise Unsupported("a tensor map is published in a buffer of the launch at an address that is not one number")
+        return
+    assert buffers is not None
+    own = np.broadcast_to(np.isin(buffers, scratch), (rows.size, 1))[:, 0]
+    if own[rows].all():
+        return
+    outer = machine.mask
+    first = np.argmax(machine.active((machine.blocks, machine.threads)), axis=1)
+    machine.mask = rows[:, None] & ~own[:, None] & (np.arange(machine.threads)[None] == first[:, None])
+    names = sorted(table.fields)
+    fields = [L.constant_vector(table.fields[name].astype(np.uint64)) for name in names]
+    try:
+        for place in range(0, TENSOR_MAP_BYTES, 8):
+            tag = f"bytes from {place} of a tensor map with {', '.join(names)}"
+            content = term(64, tag, fields, L.INTEGER, recorder=machine.domain.recorder)
+            store_global(machine, address + np.uint64(place), content, 64, machine.line)
+    finally:
+        machine.mask = outer

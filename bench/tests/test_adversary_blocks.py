@@ -1,0 +1,82 @@
+"""The adversary on kernels whose threads work together: it finds a wrong Equal, and none on a slice of its kernels."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+from bitwise_bench.adversary import folders
+from bitwise_bench.adversary.block_kernels import FAMILIES, block_programs
+from bitwise_bench.adversary.block_rounds import analysed
+from bitwise_bench.adversary.campaign import Tally, play_blocks, worker
+from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_core.execution.executor import Executor
+from bitwise_core.execution.memory import shared_memory
+from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.values import mma_steps
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.opcodes import fragments
+from bitwise_nvidia_sm90 import wgmma
+
+PTX, LAUNCH = LANGUAGES["ptx"], SCOPES["launch"]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_kernels_of_a_family_are_assembled_and_analysed(family: str) -> None:
+    programs = block_programs(family, random.Random(family), 3)
+    assert len({each.text_key() for each in programs}) == len(programs) > 1
+    forms, _ = analysed(programs, PTX, LAUNCH)
+    assert any(forms)
+    assert all(Ptxas.locate("sm_90a").digest(each.kernel.text) for each in programs)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of loads, equal blocks, whole results of matrix steps and registers of groups only save time."""
+    programs = block_programs(family, random.Random(f"{family} again"), 3)
+    forms, _ = analysed(programs, PTX, LAUNCH)
+
+    def nothing(*arguments: object, **named: object) -> None:
+        return None
+
+    monkeypatch.setattr(SharedMemory, "_store_chunks", nothing)
+    monkeypatch.setattr(mma_steps, "_alike_blocks", nothing)
+    monkeypatch.setattr(fragments, "_loaded_elements", nothing)
+    monkeypatch.setattr(fragments, "bundled", nothing)
+    monkeypatch.setattr(wgmma, "_whole_accumulator", nothing)
+    monkeypatch.setattr(Executor, "separates_registers", False)
+    assert analysed(programs, PTX, LAUNCH)[0] == forms
+
+
+def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
+    tally = worker(seed=2, number=0, seconds=600, gpu=False, rounds=5, only_blocks=True)
+    assert tally.errors == []
+    assert sum(tally.equal.values()) > 5
+    assert not tally.wrong
+
+
+def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both sides of a branch number their contents alike, so that a tile of one is taken for that of the other."""
+
+    def count(memory: SharedMemory) -> None:
+        memory.version += 1
+
+    monkeypatch.setattr(SharedMemory, "changed", count)
+    monkeypatch.setattr(shared_memory, "_VERSIONS", itertools.repeat(0))
+    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {"warpgroups": FAMILIES["warpgroups"]})
+    tally = Tally()
+    for seed in range(20):
+        play_blocks(PTX, LAUNCH, random.Random(seed), tally, None)
+        if tally.wrong_blocks:
+            break
+    found = tally.wrong_blocks[0]
+    differences = [one != other for one, other in zip(found.left.chosen, found.right.chosen, strict=True)]
+    assert sum(differences) == 1
+    folders.write(found, tmp_path)
+    replayed = folders.replay(tmp_path)
+    assert replayed.wrong
+    assert [int(each, 0) for each in replayed.values] == [int(each, 0) for each in found.values]
