@@ -47,6 +47,8 @@ class Problem:
     page: int = 16
     first_position: int | None = None
     special: bool = False
+    first_keys: tuple[int, ...] | None = None
+    seen: str = "at random"
 
     @property
     def desc(self) -> AttentionDesc:
@@ -102,14 +104,26 @@ def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOp
         buffers["sinks"] = np.asarray(rng.standard_normal(problem.heads), np.float32).view(np.uint32)
         extra["sinks"] = dense("sinks", "fp32", problem.heads)
     if problem.layout == "visible":
-        seen = rng.random((count, 1, queries, -(-keys // 128) * 128)) < 0.7
-        buffers["visible"] = np.packbits(seen, axis=-1, bitorder="little").view(np.uint64)
-        shape = dense("visible", "i64", *buffers["visible"].shape)
-        extra["visible"] = replace(shape, strides=(shape.strides[0], 0, *shape.strides[2:]))
+        buffers["visible"] = mask_of(problem, rng, count, queries, keys).astype(np.uint8)
+        shape = dense("visible", "u8", *buffers["visible"].shape)
+        extra["visible"] = replace(shape, strides=(shape.strides[0], 0, *shape.strides[2:]), size=1)
+    if problem.first_keys is not None:
+        extra["first_keys"] = integers("first_keys", problem.first_keys)
     return AttentionOperands(
         query, key, value, dense("out", form.dtype, *buffers["out"].shape), queries, keys,
         logarithms=dense("logarithms", "fp32", *buffers["logarithms"].shape), **extra,
     ), buffers  # fmt: skip
+
+
+def mask_of(problem: Problem, rng: np.random.Generator, count: int, queries: int, keys: int) -> Any:
+    """Return a mask (sequences, 1, queries, keys): drawn, causal from the first keys on, or of no key at all."""
+    if problem.seen == "nothing":
+        return np.zeros((count, 1, queries, keys), np.bool_)
+    if problem.seen == "at random":
+        return rng.random((count, 1, queries, keys)) < 0.7
+    first = np.array(problem.first_keys or (0,) * count).reshape(-1, 1, 1, 1)
+    place, row = np.arange(keys), np.arange(queries)[:, None]
+    return (place >= first) & (place <= row + keys - queries)
 
 
 def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, Any], schedule: Schedule) -> Any:
@@ -137,6 +151,7 @@ def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
     for place, (queries, keys) in enumerate(problem.lengths):
         rows: Any = (place, slice(queries))
         key, value = buffers["key"], buffers["value"]
+        first = 0 if problem.first_keys is None else problem.first_keys[place]
         if problem.layout == "varlen":
             starts = buffers["query_starts"], buffers["key_starts"]
             rows = (slice(starts[0][place], starts[0][place + 1]),)
@@ -145,20 +160,16 @@ def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
             table = buffers["page_table"][place]
             key, value = (each[table].reshape(-1, *each.shape[2:])[:keys] for each in (key, value))
         else:
-            key, value = key[place], value[place]
+            key, value = (each[place, first:] for each in (key, value))
         for head in range(problem.heads):
             found = attention_result(
                 problem.desc, buffers["query"][rows][:, head], key[:, head // share], value[:, head // share],
                 first_position=problem.first_position, hardware=HARDWARE,
                 sink=float(buffers["sinks"].view(np.float32)[head]) if problem.form.sink else None,
-                visible=_seen(buffers["visible"][place, 0], keys) if problem.layout == "visible" else None,
+                visible=buffers["visible"][place, 0, :, first:] != 0 if problem.layout == "visible" else None,
             )  # fmt: skip
             out[(*rows, head)], logarithms[(*rows, head)] = found.output, found.logarithms
     return out, logarithms
-
-
-def _seen(words: Bits, keys: int) -> Any:
-    return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[:, :keys].astype(bool)
 
 
 def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **changes: Any) -> AttentionForm:
@@ -183,6 +194,24 @@ PROBLEMS = {
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
         Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)
+    ),
+    "a causal mask from a first key on": (
+        Problem(
+            form(causal=False), ((140, 150), (140, 150)), layout="visible", seen="causal", first_keys=(3, 10), heads=1
+        ),
+        (SERIAL, WIDE),
+    ),
+    "a mask from a first key on over three chunks": (
+        Problem(
+            form(causal=False), ((1, 1100), (1, 1100)), layout="visible", seen="causal", first_keys=(0, 77), groups=2
+        ),
+        (SERIAL, SPLIT, SPANS),
+    ),
+    "a mask that hides every key": (
+        Problem(form(causal=False), ((2, 70),), layout="visible", seen="nothing"), (SERIAL, SPLIT)
+    ),
+    "first keys without a mask": (
+        Problem(form(), ((2, 600), (2, 600)), layout="dense", first_keys=(5, 590)), (PACKED, SPLIT)
     ),
     "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),

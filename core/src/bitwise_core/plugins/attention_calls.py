@@ -39,7 +39,8 @@ class AttentionOperands:
 
     `longest_queries` and `longest_keys` are bounds of the lengths of all sequences.  Query i of a causal mask sees the
     keys up to i + `first_position`; None stands for the number of keys less that of queries.  `sinks` (heads) are
-    scores in fp32.  `visible` (batch, heads, queries, keys) is a mask of bytes, whose strides may be 0.
+    scores in fp32.  `visible` (batch, heads, queries, keys) is a mask of bytes, whose strides may be 0.  With
+    `first_keys` (batch), for dense keys, those of a sequence begin at its first key, and the columns of `visible` too.
     """
 
     query: Any
@@ -56,6 +57,7 @@ class AttentionOperands:
     first_position: int | None = None
     sinks: Any = None
     visible: Any = None
+    first_keys: Any = None
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -76,6 +76,8 @@ def check_operands(desc: AttentionDesc, operands: AttentionOperands) -> None:
     """Raise DescriptorError where the operands are not those of the descriptor."""
     if (operands.sinks is not None) != desc.sink:
         raise DescriptorError("sinks are given for a descriptor with sink, and only for such a one")
+    if operands.first_keys is not None and (operands.key_starts is not None or operands.page_table is not None):
+        raise DescriptorError("first_keys are those of dense keys: give keys without key_starts and without pages")
     page = operands.key.shape[1] if operands.page_table is not None else 16
     if page & (page - 1) or not 16 <= page <= 256:
         raise DescriptorError(f"pages of {page} keys have no kernel: give pages of 16, 32, 64, 128 or 256 keys")
@@ -105,7 +107,8 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
     """Return whether a schedule may be specialised: dense keys of heads of 128, through tensor maps."""
     given = (
-        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
+        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible,
+        operands.first_keys,
     )  # fmt: skip
     query, key, value = operands.query, operands.key, operands.value
     return (
@@ -197,8 +200,7 @@ def _sequences(operands: AttentionOperands) -> int:
 def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace) -> list[Call]:
     """Return the launches of a schedule; `workspace` returns a tensor of fp32 of a shape.
 
-    Tensors need their shape, strides and address alone; `visible` has words, as `words_of` returns them.  Raises
-    DescriptorError.
+    Tensors need their shape, strides and address alone.  Raises DescriptorError.
     """
     check_operands(desc, operands)
     assert desc.chunk is not None
@@ -234,9 +236,12 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
     page_steps = (key_steps[0], value_steps[0], operands.page_table.stride(0)) if paged else (0, 0, 0)
     if paged:
         key_steps, value_steps = (0, *key_steps[1:]), (0, *value_steps[1:])
-    visible_steps = (0, 0, 0) if operands.visible is None else operands.visible.stride()[:-1]
+    packing, words, visible_steps = [], None, (0, 0, 0)
+    if operands.visible is not None:
+        call, words, visible_steps = mask_call(operands, workspace)
+        packing = [call]
     maps = tensor_maps(desc, operands) if schedule.maps else (None, None, None)
-    lengths = operands.query_starts, operands.key_starts, operands.key_lengths
+    lengths = operands.query_starts, operands.key_starts, operands.key_lengths, operands.first_keys
     numbers = queries, keys, operands.first_position or 0
     shared = {
         "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
@@ -249,7 +254,7 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
         (-(-chunks // schedule.span), tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
             query, key, value, out, logarithms, part_top, part_total, part_out, *lengths, operands.page_table,
-            operands.sinks, operands.visible, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
+            operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
             desc.window or 0, tiles, chunks, schedule.span,
         ),
@@ -262,7 +267,7 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
         schedule.stages,
     )  # fmt: skip
     if not schedule.split:
-        return [forward]
+        return [*packing, forward]
     merge = Call(
         "merges",
         "merge_parts",
@@ -276,25 +281,24 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
         1,
         dependent=True,
     )  # fmt: skip
-    return [forward, merge]
+    return [*packing, forward, merge]
 
 
-def words_of(visible: Any) -> Any:
-    """Return a mask of bytes as words of 64 keys, of which bit i is that of key i, for whole blocks of 128 keys.
-
-    The last axis is contiguous.
-    """
-    import torch
-
-    whole = visible
-    for axis in range(3):
-        if visible.stride(axis) == 0:
-            visible = visible.narrow(axis, 0, 1)
-    keys = visible.shape[-1]
-    padded = torch.nn.functional.pad(visible != 0, (0, -keys % 128)).unflatten(-1, (-1, 8)).to(torch.uint8)
-    places = torch.arange(8, dtype=torch.uint8, device=visible.device)
-    words = (padded << places).sum(-1, dtype=torch.uint8).contiguous().view(torch.int64)
-    return words.expand(*whole.shape[:-1], -1)
+def mask_call(operands: AttentionOperands, workspace: Workspace) -> tuple[Call, Any, tuple[int, int, int]]:
+    """Return the launch that packs a mask into words, the memory of the words, and the strides of its rows."""
+    visible, first_keys = operands.visible, operands.first_keys
+    keys = int(visible.shape[3])
+    count = 1 + -(-keys // 128) * 2
+    steps = [int(each) for each in visible.stride()]
+    # Axes without a stride have one mask; the keys of each sequence may begin at another one.
+    kept = steps[0] or first_keys is not None, steps[1], steps[2]
+    batches, heads, queries = (int(size) if step else 1 for size, step in zip(visible.shape, kept, strict=False))
+    words = workspace((batches * heads * queries, 2 * count))
+    arguments = (visible, first_keys, words, *steps, queries, heads, keys, count)
+    call = Call("masks", "words_of_rows", (batches * heads * queries, 1, 1), arguments, {"BLOCK": 16}, 4, 1)
+    rows = heads * queries * count, queries * count, count
+    strides = tuple(row if step else 0 for row, step in zip(rows, kept, strict=True))
+    return call, words, (strides[0], strides[1], strides[2])
 
 
 def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None) -> None:
@@ -302,11 +306,10 @@ def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule 
     query = operands.query
     if not operands.out.numel():
         return
-    if operands.visible is not None:
-        operands = replace(operands, visible=words_of(operands.visible))
     tensors = (
         query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
         operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
+        operands.first_keys,
     )  # fmt: skip
     numbers = schedule, operands.longest_queries, operands.longest_keys, operands.first_position
 

@@ -89,7 +89,7 @@ def states(
     ]
 )  # fmt: skip
 def merge_parts(
-    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
+    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, first_keys, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     queries, keys, first_position, window, tiles, chunks,
     DV: gl.constexpr, DVP: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
@@ -119,6 +119,8 @@ def merge_parts(
             logarithms += wide * logarithm_batch
     if key_starts is not None:
         keys = gl.load(key_starts + batch + 1) - gl.load(key_starts + batch)
+    if first_keys is not None:
+        keys -= gl.load(first_keys + batch)
     if key_lengths is not None:
         keys = gl.load(key_lengths + batch)
     if ALIGNED:
