@@ -13,6 +13,7 @@ import pytest
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_torch.batch_invariance.attention import first_keys_differ
+from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.interception import InterceptionError
 
@@ -324,26 +325,36 @@ def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
             found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
         return whole, found[:, :, 5:]
 
-    mode = batch_invariant(strict=True)
+    mode = batch_invariant()
     with pytest.warns(BatchVarianceWarning, match="under a window or a mask of packed sequences"):
         assert torch.equal(*run())
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the warning comes once
         run()
+    with batch_invariant() as mode, pytest.warns(BatchVarianceWarning, match="under a window") as found:
+        for _ in range(3):
+            attention(q, k, v, attn_mask=window[None, None].clone())
+        assert len(found) == 1  # before the mode ends
+    mode = batch_invariant(strict=True)
+    with pytest.raises(BatchVarianceError, match="under a window or a mask of packed sequences"):
+        run()
 
 
 def test_masks_with_different_first_keys_are_found() -> None:
+    def differ(mask: Any) -> Any:
+        return first_keys_differ(first_of_rows(mask), int(mask.shape[-1]))
+
     causal = torch.ones(6, 6, dtype=torch.bool).tril()
     padded = causal.clone()[None].repeat(2, 1, 1)
     padded[1, :, :3] = False  # the first queries see no key
-    assert not first_keys_differ(causal)
-    assert not first_keys_differ(padded)
-    assert first_keys_differ(causal & ~causal.tril(-3))
+    assert not differ(causal)
+    assert not differ(padded)
+    assert differ(causal & ~causal.tril(-3))
     packed = causal.clone()
     packed[3:, :3] = False
-    assert first_keys_differ(packed)
-    assert first_keys_differ(torch.stack([causal, packed]))
-    assert not first_keys_differ(torch.zeros_like(causal))
+    assert differ(packed)
+    assert differ(torch.stack([causal, packed]))
+    assert not differ(torch.zeros_like(causal))
 
 
 def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:

@@ -57,7 +57,7 @@ def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
     window: int | None = None, soft_cap: float | None = None, sinks: torch.Tensor | None = None,
-    logarithms: bool = False,
+    first_keys: torch.Tensor | None = None, logarithms: bool = False,
 ) -> Any:  # fmt: skip
     """Return what torch.nn.functional.scaled_dot_product_attention computes, with one descriptor's bits.
 
@@ -66,9 +66,12 @@ def attention(
     (batch, heads, queries, keys), or a bias of torch.nn.attention.bias.  `is_causal` aligns query 0 with key 0, and
     `causal_lower_right` the last query with the last key.  A query sees at most the `window` keys up to its own.
     `soft_cap` c replaces a score s by c tanh(s / c).  `sinks` (heads) are scores of keys without a value.  A query that
-    sees no key gets zeros.  A value that is masked for a query must be finite.
+    sees no key gets zeros.  A value that is masked for a query must be finite.  `first_keys` (batch), in int32, is the
+    number of keys at the beginning of each sequence that are no part of it, such as padding: sums begin after them, and
+    so does the position of a causal query.
 
-    Gradients have one descriptor's bits too, without atomic additions; a boolean mask and `soft_cap` have none.
+    Gradients have one descriptor's bits too, without atomic additions; a boolean mask, `first_keys` and `soft_cap` have
+    none.
 
     With `logarithms`, return also the logarithms of the sums of exponentials of the scores (batch, heads, queries), in
     fp32.  Raises AttentionError for operands that do not fit or are not served.
@@ -101,7 +104,14 @@ def attention(
             is_causal, first = True, 0 if alignment == "UPPER_LEFT" else None
         else:
             visible = _visible(attn_mask, (q.shape[0], heads, q.shape[1], k.shape[1]))
-    call = _Call(q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible)
+    if first_keys is not None:
+        _check_tensors(query=query, first_keys=first_keys)
+        _check_integers(1, first_keys=first_keys)
+        if first_keys.shape[0] != q.shape[0]:
+            raise AttentionError(f"first_keys has {first_keys.shape[0]} elements, and query a batch of {q.shape[0]}")
+    call = _Call(
+        q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible, first_keys=first_keys
+    )
     out, found = _computed(call, is_causal, scale, window, soft_cap)
     out, found = out.transpose(1, 2), found.transpose(1, 2)
     if not batched:
@@ -206,6 +216,7 @@ class _Call:
     page_table: torch.Tensor | None = None
     sinks: torch.Tensor | None = None
     visible: torch.Tensor | None = None
+    first_keys: torch.Tensor | None = None
     longest_queries: int | None = None
     longest_keys: int | None = None
     first_position: int | None = None
@@ -343,7 +354,11 @@ def _computed(
 def _check_gradients(call: _Call, form: AttentionForm) -> None:
     """Raise AttentionError for a call whose gradients are not served."""
     served = "call it inside torch.no_grad(), or give dense keys or variable lengths, causal, with a window, or neither"
-    for name, each in (("pages", call.page_table), ("a boolean mask", call.visible), ("a soft cap", form.soft_cap)):
+    refused = {
+        "pages": call.page_table, "a boolean mask": call.visible, "first keys": call.first_keys,
+        "a soft cap": form.soft_cap,
+    }  # fmt: skip
+    for name, each in refused.items():
         if each is not None:
             raise AttentionError(f"gradients of attention with {name} are not served: {served}")
     if call.sinks is not None and call.sinks.requires_grad:
@@ -365,7 +380,7 @@ def _run(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
         key_starts=call.key_starts, key_lengths=call.key_lengths, page_table=call.page_table,
         longest_queries=int(query.shape[1]) if call.longest_queries is None else call.longest_queries,
         longest_keys=int(key.shape[1]) if call.longest_keys is None else call.longest_keys,
-        first_position=call.first_position, sinks=call.sinks, visible=call.visible,
+        first_position=call.first_position, sinks=call.sinks, visible=call.visible, first_keys=call.first_keys,
     )  # fmt: skip
     if query.device.type == "cpu":
         _evaluate(desc, operands)
@@ -385,6 +400,8 @@ def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
         rows = (place,) if starts is None else (slice(int(starts[place]), int(starts[place + 1])),)
         query, out, logarithms = operands.query[rows], operands.out[rows], operands.logarithms[rows]
         key, value = _keys_of(operands, place)
+        first = 0 if operands.first_keys is None else int(operands.first_keys[place])
+        key, value = key[first:], value[first:]
         if lengths is not None:
             key, value = key[: int(lengths[place])], value[: int(lengths[place])]
         share = query.shape[1] // key.shape[1]
@@ -401,7 +418,7 @@ def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
             if not len(key):
                 seen = np.zeros((len(query), 1), dtype=np.bool_)
             elif operands.visible is not None:
-                seen = operands.visible[place, head].numpy() != 0
+                seen = operands.visible[place, head, :, first:].numpy() != 0
             result = attention_result(
                 desc, _patterns(query[:, head]), k, v, first_position=operands.first_position, visible=seen,
                 sink=None if operands.sinks is None else float(operands.sinks[head]), hardware=hardware,
@@ -467,7 +484,7 @@ def _traced(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tenso
     _register_operator()
     out, found = torch.ops.bitwise.attention(
         call.query, call.key, call.value, call.query_starts, call.key_starts, call.key_lengths, call.page_table,
-        call.sinks, call.visible, call.longest_queries, call.longest_keys, call.first_position, form.scale, form.causal,
+        call.sinks, call.visible, call.first_keys, call.longest_queries, call.longest_keys, call.first_position, form.scale, form.causal,
         form.window, form.soft_cap,
     )  # fmt: skip
     return out, found
@@ -485,12 +502,13 @@ def attention_operator() -> Any:
     def compute(
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, query_starts: torch.Tensor | None,
         key_starts: torch.Tensor | None, key_lengths: torch.Tensor | None, page_table: torch.Tensor | None,
-        sinks: torch.Tensor | None, visible: torch.Tensor | None, longest_queries: int | None, longest_keys: int | None,
-        first_position: int | None, scale: float, causal: bool, window: int | None, soft_cap: float | None,
+        sinks: torch.Tensor | None, visible: torch.Tensor | None, first_keys: torch.Tensor | None,
+        longest_queries: int | None, longest_keys: int | None, first_position: int | None, scale: float, causal: bool,
+        window: int | None, soft_cap: float | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         call = _Call(
-            query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, longest_queries,
-            longest_keys, first_position,
+            query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, first_keys,
+            longest_queries, longest_keys, first_position,
         )  # fmt: skip
         return _run(call, _form(query, value, causal, scale, window, soft_cap, sinks is not None))
 
@@ -504,14 +522,14 @@ def attention_operator() -> Any:
     made = torch.library.custom_op(
         "bitwise::attention", compute, mutates_args=(),
         schema="(Tensor query, Tensor key, Tensor value, Tensor? query_starts, Tensor? key_starts, Tensor? "
-        "key_lengths, Tensor? page_table, Tensor? sinks, Tensor? visible, int? longest_queries, int? longest_keys, "
-        "int? first_position, float scale, bool causal, int? window, float? soft_cap) -> (Tensor, Tensor)",
+        "key_lengths, Tensor? page_table, Tensor? sinks, Tensor? visible, Tensor? first_keys, int? longest_queries, "
+        "int? longest_keys, int? first_position, float scale, bool causal, int? window, float? soft_cap) -> (Tensor, Tensor)",
     )  # fmt: skip
     made.register_fake(fake)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
         ctx.save_for_backward(*inputs[:3], *output, *inputs[3:5])
-        ctx.numbers = (*inputs[9:12], *inputs[12:15])
+        ctx.numbers = inputs[10:16]
         ctx.mark_non_differentiable(output[1])
 
     def backward(ctx: Any, slope: torch.Tensor, _: Any) -> tuple[Any, ...]:
@@ -519,7 +537,7 @@ def attention_operator() -> Any:
         gradients = torch.ops.bitwise.attention_gradients(
             slope, query, key, value, out, found, query_starts, key_starts, *ctx.numbers
         )
-        return *gradients, *[None] * 13
+        return *gradients, *[None] * 14
 
     made.register_autograd(backward, setup_context=setup)
     return made

@@ -56,6 +56,10 @@ _ATTENDING = Operators(
 
 
 _WINDOWS = "aten::scaled_dot_product_attention under a window or a mask of packed sequences"
+_OF_WINDOWS = (
+    f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in chunks and of "
+    "decoding with a cache may differ from them"
+)
 
 
 class BatchVarianceWarning(UserWarning):
@@ -96,6 +100,8 @@ class BatchInvariance:
     """The operators that were warned of."""
     _masks: Any = None
     """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
+    _computed: Any = None
+    """The event after which `_masks` can be read without waiting; None for the CPU."""
     _noted: weakref.ReferenceType[Any] | None = None
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
@@ -116,27 +122,42 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        masks, self._masks, self._noted = self._masks, None, None
-        if masks is not None and not any(exception) and _WINDOWS not in self.warned and bool(masks):
-            self.warned.add(_WINDOWS)
-            warnings.warn(
-                f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in "
-                "chunks and of decoding with a cache may differ from them",
-                BatchVarianceWarning,
-                stacklevel=3,
-            )
+        if not any(exception):
+            self._warn_of_masks(stacklevel=4)
+        self._masks = self._computed = self._noted = None
 
-    def _note_mask(self, allowed: Any) -> None:
-        """Note a mask of attention.  Its values are read when the mode ends, so that no call waits for the device."""
+    def _warn_of_masks(self, stacklevel: int) -> None:
+        """Warn once of masks that were noted and whose queries have different first keys, or raise."""
+        found, self._masks, self._computed = self._masks, None, None
+        if found is None or _WINDOWS in self.warned or not bool(found):
+            return
+        if self.strict:
+            raise BatchVarianceError(_OF_WINDOWS)
+        self.warned.add(_WINDOWS)
+        warnings.warn(_OF_WINDOWS, BatchVarianceWarning, stacklevel=stacklevel)
+
+    def _note_mask(self, allowed: Any, rows: Any) -> None:
+        """Note a mask of attention, with the first keys of its rows.
+
+        So that no call waits for the device, its values are read when a later one is noted or the mode ends; a strict
+        mode waits.
+        """
         import torch
 
         if allowed.shape[-2] == 1 or (self._noted is not None and self._noted() is allowed):
             return
         if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
             return
+        if self._computed is None or self._computed.query():
+            self._warn_of_masks(stacklevel=6)
         self._noted = weakref.ref(allowed)  # the layers of a model have one mask
-        found = first_keys_differ(allowed)
+        found = first_keys_differ(rows, int(allowed.shape[-1]))
         self._masks = found if self._masks is None else self._masks.to(found.device) | found
+        if self.strict:
+            self._warn_of_masks(stacklevel=6)
+        elif allowed.is_cuda:
+            self._computed = torch.cuda.Event()
+            self._computed.record()
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""

@@ -174,6 +174,21 @@ def normalisation_gradient_rows(
     return out
 
 
+def first_of_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return the place of the first true element of each row of a boolean x[..., n], n where there is none, in int32."""
+    import torch
+
+    length = int(x.shape[-1])
+    if x.is_cpu or x.numel() == 0:
+        first = x.int().argmax(-1) if length else x.sum(-1)
+        return torch.where(x.any(-1), first, length).int()
+    out = torch.empty(x.shape[:-1], dtype=torch.int32, device=x.device)
+    x = _dense(x)
+    rows, _ = _rows(x)
+    _launch("first_of_rows", rows, length, (x, out, rows, length), ())
+    return out
+
+
 def add_entries(out: torch.Tensor, index: torch.Tensor, source: torch.Tensor, alpha: float) -> None:
     """Add alpha times each row of source[e, n] to the row of the dense out[t, n] that index[e] names.
 
