@@ -210,9 +210,6 @@ PROBLEMS = {
     "a mask that hides every key": (
         Problem(form(causal=False), ((2, 70),), layout="visible", seen="nothing"), (SERIAL, SPLIT)
     ),
-    "first keys without a mask": (
-        Problem(form(), ((2, 600), (2, 600)), layout="dense", first_keys=(5, 590)), (PACKED, SPLIT)
-    ),
     "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),

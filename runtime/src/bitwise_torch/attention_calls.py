@@ -29,6 +29,7 @@ from bitwise_core.plugins.attention_calls import (
     AttentionGradientTensors,
     AttentionLauncher,
     AttentionOperands,
+    PreparingAttentionLauncher,
 )
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ def attention(
     (batch, heads, queries, keys), or a bias of torch.nn.attention.bias.  `is_causal` aligns query 0 with key 0, and
     `causal_lower_right` the last query with the last key.  A query sees at most the `window` keys up to its own.
     `soft_cap` c replaces a score s by c tanh(s / c).  `sinks` (heads) are scores of keys without a value.  A query that
-    sees no key gets zeros.  A value that is masked for a query must be finite.  `first_keys` (batch), in int32, is the
-    number of keys at the beginning of each sequence that are no part of it, such as padding: sums begin after them, and
-    so does the position of a causal query.
+    sees no key gets zeros.  A value that is masked for a query must be finite.  `first_keys` (batch), in int32, beside
+    `attn_mask`, is the number of keys at the beginning of each sequence that are no part of it, such as padding: sums
+    begin after them.
 
     Gradients have one descriptor's bits too, without atomic additions; a boolean mask, `first_keys` and `soft_cap` have
     none.
@@ -89,11 +90,7 @@ def attention(
     heads, groups = int(q.shape[2]), int(k.shape[2])
     if heads != groups and not enable_gqa:
         raise AttentionError(f"query has {heads} heads, and key has {groups}: give enable_gqa=True, or equal numbers")
-    for name, each in (("key", k), ("value", v)):
-        if each.shape[0] != q.shape[0]:
-            raise AttentionError(f"query has a batch of {q.shape[0]}, and {name} one of {each.shape[0]}")
-    if k.shape[1] != v.shape[1]:
-        raise AttentionError(f"there are {k.shape[1]} keys and {v.shape[1]} values: give as many")
+    _check_lengths(q, k, v)
     first: int | None = 0
     visible = None
     if attn_mask is not None:
@@ -105,6 +102,8 @@ def attention(
         else:
             visible = _visible(attn_mask, (q.shape[0], heads, q.shape[1], k.shape[1]))
     if first_keys is not None:
+        if visible is None:
+            raise AttentionError("first_keys is given without a boolean attn_mask: give the mask as well")
         _check_tensors(query=query, first_keys=first_keys)
         _check_integers(1, first_keys=first_keys)
         if first_keys.shape[0] != q.shape[0]:
@@ -117,6 +116,30 @@ def attention(
     if not batched:
         out, found = out[0], found[0]
     return (out, found) if logarithms else out
+
+
+def repeatable_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, scale: float
+) -> tuple[torch.Tensor, Callable[..., None] | None]:
+    """Return `attention` of 4 axes, with any groups of heads and without gradients, and the launch that computes it.
+
+    The launch is a function of the addresses of query, key, value and result, for tensors of the same types, shapes,
+    strides and alignments.  It is None where there is none.  Raises AttentionError.
+    """
+    import torch
+
+    form = _form(query, value, is_causal, scale, None, None, False)
+    launcher, desc = _cached_launcher(query.device, form)
+    contiguous = all(each.stride(-1) == 1 for each in (query, key, value))
+    if query.device.type == "cpu" or not contiguous or not isinstance(launcher, PreparingAttentionLauncher):
+        found: torch.Tensor = attention(query, key, value, is_causal=is_causal, scale=scale, enable_gqa=True)
+        return found, None
+    q, k, v = (each.transpose(1, 2) for each in (query, key, value))
+    _check_heads(q, k, v)
+    _check_lengths(q, k, v)
+    out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype, device=q.device)
+    operands = AttentionOperands(q, k, v, out, int(q.shape[1]), int(k.shape[1]), first_position=0)
+    return out.transpose(1, 2), launcher.prepare_attention(desc, operands)
 
 
 def attention_varlen(
@@ -249,6 +272,29 @@ def _check_integers(axes: int, **tensors: torch.Tensor) -> None:
             raise AttentionError(f"{name} is of {each.dtype} with {each.dim()} axes: give int32 with {axes}")
 
 
+def _check_lengths(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Raise AttentionError unless dense operands (batch, length, heads, width) have one batch and as many keys."""
+    for name, each in (("key", k), ("value", v)):
+        if each.shape[0] != q.shape[0]:
+            raise AttentionError(f"query has a batch of {q.shape[0]}, and {name} one of {each.shape[0]}")
+    if k.shape[1] != v.shape[1]:
+        raise AttentionError(f"there are {k.shape[1]} keys and {v.shape[1]} values: give as many")
+
+
+def _check_heads(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+    """Raise AttentionError unless operands (..., heads, width) have one type, and widths and heads that fit."""
+    if not query.dtype == key.dtype == value.dtype:
+        raise AttentionError(f"query, key and value are of {query.dtype}, {key.dtype} and {value.dtype}: give one type")
+    if query.shape[-1] != key.shape[-1]:
+        raise AttentionError(f"query has {query.shape[-1]} components and key {key.shape[-1]}: give as many")
+    heads, groups = int(query.shape[-2]), int(key.shape[-2])
+    if groups != value.shape[-2] or not groups or heads % groups:
+        raise AttentionError(
+            f"query has {heads} heads, key {groups} and value {value.shape[-2]}: give key and value as many, and query "
+            "a multiple of them"
+        )
+
+
 def _visible(mask: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return a boolean mask as bytes with the four axes of `shape`.  Raises AttentionError."""
     import torch
@@ -323,18 +369,10 @@ def _computed(
     import torch
 
     query, key, value = call.query, call.key, call.value
-    if not query.dtype == key.dtype == value.dtype:
-        raise AttentionError(f"query, key and value are of {query.dtype}, {key.dtype} and {value.dtype}: give one type")
-    if query.shape[-1] != key.shape[-1]:
-        raise AttentionError(f"query has {query.shape[-1]} components and key {key.shape[-1]}: give as many")
-    heads, groups = int(query.shape[-2]), int(key.shape[-2])
-    if groups != value.shape[-2] or not groups or heads % groups:
-        raise AttentionError(
-            f"query has {heads} heads, key {groups} and value {value.shape[-2]}: give key and value as many, and query "
-            "a multiple of them"
-        )
+    _check_heads(query, key, value)
     if call.sinks is not None:
         _check_tensors(query=query, sinks=call.sinks)
+        heads = int(query.shape[-2])
         if call.sinks.shape != (heads,) or call.sinks.dtype != torch.float32:
             raise AttentionError(f"sinks is of {call.sinks.dtype} {tuple(call.sinks.shape)}: give float32 ({heads},)")
     if call.visible is not None:

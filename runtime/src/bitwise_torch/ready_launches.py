@@ -56,22 +56,29 @@ class ReadyLaunches:
         `rest` are the other arguments.  The key is None for tensors without memory and for arguments without a hash.
         """
         try:
-            key: tuple[Any, ...] = (name, rest)
-            addresses = []
-            for each in operands:
-                at = each.data_ptr()
-                addresses.append(at)
-                key += (type(each), each.dtype, each.get_device(), each.shape, each.stride(), at & -at & 255)
+            if len(operands) == 2:  # most calls; a loop would take half as long again
+                a, b = operands
+                at_a, at_b = a.data_ptr(), b.data_ptr()
+                addresses: Sequence[int] = (at_a, at_b)
+                key: tuple[Any, ...] = (
+                    name, rest,
+                    type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+                    type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+                )  # fmt: skip
+            else:
+                key, addresses = (name, rest), [each.data_ptr() for each in operands]
+                for each, at in zip(operands, addresses, strict=True):
+                    key += (type(each), each.dtype, each.get_device(), each.shape, each.stride(), at & -at & 255)
             ready = self._calls.get(key)
         except (RuntimeError, TypeError):
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
         out = ready.allocate(operands[0])
-        at = out.data_ptr()
-        if at & -at & 255 != ready.alignment:
+        at_out = out.data_ptr()
+        if at_out & -at_out & 255 != ready.alignment:
             return None, key
-        ready.launch(*addresses, at)
+        ready.launch(*addresses, at_out)
         if ready.count is not None:
             self.add(ready.count)
         return out, key
@@ -85,10 +92,15 @@ class ReadyLaunches:
         self, key: Hashable, operands: Sequence[torch.Tensor], out: torch.Tensor, launch: Callable[..., None],
         count: Count | None = None,
     ) -> None:  # fmt: skip
-        """Keep the launch of a call that ran, whose dense result is `out`; each repetition is added to `count`."""
+        """Keep the launch of a call that ran, whose result is `out`; each repetition is added to `count`.
+
+        A result whose elements have gaps between them, or lie in the storage of another tensor, is not kept.
+        """
         import torch
 
-        if not {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter} or not out.is_contiguous():
+        if not {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter}:
+            return
+        if out.untyped_storage().nbytes() != out.numel() * out.element_size():
             return
         if self._registry is not registry.default() or len(self._calls) >= CAPACITY:
             self._calls.clear()

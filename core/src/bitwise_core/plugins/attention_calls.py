@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,7 +41,7 @@ class AttentionOperands:
     `longest_queries` and `longest_keys` are bounds of the lengths of all sequences.  Query i of a causal mask sees the
     keys up to i + `first_position`; None stands for the number of keys less that of queries.  `sinks` (heads) are
     scores in fp32.  `visible` (batch, heads, queries, keys) is a mask of bytes, whose strides may be 0.  With
-    `first_keys` (batch), for dense keys, those of a sequence begin at its first key, and the columns of `visible` too.
+    `first_keys` (batch), which needs `visible`, the keys of a sequence begin at its first key, and the columns too.
     """
 
     query: Any
@@ -77,6 +78,17 @@ class AttentionLauncher(Launcher, Protocol):
         """Compute the output, and the logarithms where there are any, on the device's current stream.
 
         Raises DescriptorError for a descriptor or operands that it does not support.
+        """
+
+
+@runtime_checkable
+class PreparingAttentionLauncher(AttentionLauncher, Protocol):
+    """A launcher whose calls can be repeated for other tensors of the same types, shapes, strides and alignments."""
+
+    def prepare_attention(self, desc: AttentionDesc, operands: AttentionOperands) -> Callable[..., None] | None:
+        """Compute as `attend` does, and return a function that computes such a call again, None where nothing ran.
+
+        Its arguments are the addresses of the tensors of a call, in the order of the fields of its operands.
         """
 
 

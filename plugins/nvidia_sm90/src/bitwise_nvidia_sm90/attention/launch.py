@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -76,8 +77,6 @@ def check_operands(desc: AttentionDesc, operands: AttentionOperands) -> None:
     """Raise DescriptorError where the operands are not those of the descriptor."""
     if (operands.sinks is not None) != desc.sink:
         raise DescriptorError("sinks are given for a descriptor with sink, and only for such a one")
-    if operands.first_keys is not None and (operands.key_starts is not None or operands.page_table is not None):
-        raise DescriptorError("first_keys are those of dense keys: give keys without key_starts and without pages")
     page = operands.key.shape[1] if operands.page_table is not None else 16
     if page & (page - 1) or not 16 <= page <= 256:
         raise DescriptorError(f"pages of {page} keys have no kernel: give pages of 16, 32, 64, 128 or 256 keys")
@@ -107,8 +106,7 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
     """Return whether a schedule may be specialised: dense keys of heads of 128, through tensor maps."""
     given = (
-        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible,
-        operands.first_keys,
+        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
     )  # fmt: skip
     query, key, value = operands.query, operands.key, operands.value
     return (
@@ -301,11 +299,18 @@ def mask_call(operands: AttentionOperands, workspace: Workspace) -> tuple[Call, 
     return call, words, (strides[0], strides[1], strides[2])
 
 
-def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None) -> None:
-    """Compute attention on the current stream of the current device.  Raises DescriptorError."""
+def attend(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None
+) -> Callable[..., None] | None:
+    """Compute attention on the current stream of the current device, and return the launch of the call.
+
+    It is a function of the addresses of the tensors, None for a call without results.  Raises DescriptorError.
+    """
     query = operands.query
+    if operands.first_keys is not None and operands.visible is None:
+        raise DescriptorError("first_keys are given without a mask: give visible, the mask of the keys")
     if not operands.out.numel():
-        return
+        return None
     tensors = (
         query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
         operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
@@ -319,4 +324,4 @@ def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule 
             return [specialised_call(desc, operands, chosen, _processors(query.device.index))]
         return calls_of(desc, operands, chosen, workspace)
 
-    launch(desc, numbers, tensors, calls)
+    return launch(desc, numbers, tensors, calls)

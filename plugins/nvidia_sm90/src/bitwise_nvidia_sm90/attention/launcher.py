@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,14 @@ class AttentionKernels:
 
     def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
         """See `bitwise_core.plugins.attention_calls.AttentionLauncher`."""
+        self.prepare_attention(desc, operands)
+
+    def prepare_attention(self, desc: AttentionDesc, operands: AttentionOperands) -> Callable[..., None] | None:
+        """See `bitwise_core.plugins.attention_calls.PreparingAttentionLauncher`."""
         _check(desc)
         from bitwise_nvidia_sm90.attention.launch import attend
 
-        attend(desc, operands)
+        return attend(desc, operands)
 
     def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
         """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""

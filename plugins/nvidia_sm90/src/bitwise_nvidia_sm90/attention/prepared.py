@@ -48,10 +48,10 @@ _prepared: dict[tuple[Any, ...], tuple[Record, Callable[..., None]]] = {}
 
 def launch(
     desc: Record, numbers: tuple[Any, ...], tensors: Sequence[Any], calls: Callable[[Workspace], list[Call]]
-) -> None:
-    """Launch the kernels of `calls` on the current stream of the current device.
+) -> Callable[..., None]:
+    """Launch the kernels of `calls` on the current stream of the current device, and return the launch.
 
-    They follow from `desc`, `numbers`, and the types, shapes, strides and alignments of `tensors`, some of which may be
+    It is a function of the addresses of the tensors that are not None.  The kernels follow from `desc`, `numbers`, and the types, shapes, strides and alignments of `tensors`, some of which may be
     None; `calls` is asked for the first launch of these alone.
     """
     given = [each for each in tensors if each is not None]
@@ -70,6 +70,7 @@ def launch(
             _prepared.clear()
         known = _prepared[key] = desc, _prepare(calls, given)
     known[1](*addresses)
+    return known[1]
 
 
 def _prepare(calls: Callable[[Workspace], list[Call]], given: Sequence[Any]) -> Callable[..., None]:
