@@ -387,6 +387,55 @@ def test_a_cuda_graph_that_is_captured_in_the_mode_has_its_bytes() -> None:
     assert torch.equal(found, wanted)
 
 
+def test_compiled_functions_run_eagerly_in_the_mode() -> None:
+    """Kernels that a compiler generates have another order; modes of two threads end apart."""
+    compiled = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def normalised(x: Any) -> Any:
+        return torch.softmax(x, -1) / x.mean(-1, keepdim=True)
+
+    def other_thread() -> None:
+        with batch_invariant(other_threads="ignore"):
+            entered.set()
+            ended.wait()
+
+    x, entered, ended = torch.randn(3, 40), threading.Event(), threading.Event()
+    thread = threading.Thread(target=other_thread)
+    with batch_invariant(strict=True, other_threads="ignore"):
+        thread.start()
+        entered.wait()
+        assert torch.equal(normalised(x)[:1], normalised(x[:1]))
+    normalised(x)
+    assert not compiled  # the other thread's mode is active
+    ended.set()
+    thread.join()
+    normalised(x)
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_changes_no_byte_in_the_mode(reentrant: bool) -> None:
+    def gradients(checkpointed: bool) -> list[Any]:
+        torch.manual_seed(0)
+        layers = torch.nn.Sequential(torch.nn.Linear(16, 24), torch.nn.RMSNorm(24), torch.nn.Linear(24, 16)).bfloat16()
+        x = torch.randn(5, 16, dtype=torch.bfloat16, requires_grad=True)
+        if checkpointed:
+            y = torch.utils.checkpoint.checkpoint(layers, x, use_reentrant=reentrant)
+        else:
+            y = layers(x)
+        torch.nn.functional.cross_entropy(y.float(), torch.arange(5)).backward()
+        return [x.grad, *(each.grad for each in layers.parameters())]
+
+    with batch_invariant():
+        plain, again = gradients(False), gradients(True)
+    assert all(torch.equal(one, other) for one, other in zip(plain, again, strict=True))
+
+
 def test_equal_numbers_are_chosen_in_the_order_of_their_places() -> None:
     with batch_invariant():
         values, places = torch.topk(torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0]]), 4)

@@ -27,6 +27,7 @@ from bitwise_torch.batch_invariance.attention import (
     first_keys_differ,
     repeatable_attention,
 )
+from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -117,6 +118,7 @@ class BatchInvariance:
             if self._stack is not None:
                 raise BatchVarianceError("this mode is active already: make another one with batch_invariant()")
             with ExitStack() as stack:
+                stack.enter_context(run_eagerly())
                 stack.enter_context(MULTIPLYING.active(self))
                 stack.enter_context(_REDUCING.active(self))
                 stack.enter_context(_ATTENDING.active(self))
@@ -249,7 +251,7 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     Operators that may depend on the batch cause a BatchVarianceWarning once each, with `strict` BatchVarianceError.
     The mode holds for the thread that enters it and the backward passes that it runs.  `other_threads` says what the
     operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
-    or run as usual ("ignore").  Raises InterceptionError where PyTorch is older than 2.10.
+    or run as usual ("ignore").  Functions of torch.compile run eagerly in all threads until the mode ends.  Raises InterceptionError where PyTorch is older than 2.10.
     """
     return BatchInvariance(strict, other_threads)
 
