@@ -15,6 +15,11 @@ _BLOCK = 64
 """The queries or keys of a step of a program."""
 
 
+STAGES = 3
+KEY_FORM = {64: {"PARTS": 2, "KEPT": True}, 128: {"PARTS": 2, "KEPT": False}}
+QUERY_FORM = {64: {"PARTS": 2, "KEPT": True}, 128: {"PARTS": 2, "KEPT": True}}
+
+
 def gradient_calls(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
     workspace: Workspace, *, specialised: bool = False,
@@ -56,8 +61,10 @@ def gradient_calls(
     if specialised:
         maps = [tensor_map(each, _BLOCK) for each in (query, key, value, gradients.slope)]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
-        forms["STAGES"] = 3
-        tiles, key_tiles = (-(-each // (2 * _BLOCK)) for each in (operands.longest_queries, operands.longest_keys))
+        forms["STAGES"] = STAGES
+        of_keys, of_queries = KEY_FORM[depth], QUERY_FORM[depth]
+        key_tiles = -(-operands.longest_keys // (_BLOCK * of_keys["PARTS"]))
+        tiles = -(-operands.longest_queries // (_BLOCK * of_queries["PARTS"]))
         return [
             first,
             Call(
@@ -66,7 +73,7 @@ def gradient_calls(
                     *maps, number_map, gradients.key, gradients.value, *steps(gradients.key), *steps(gradients.value),
                     *lengths, *scales, heads, groups, batch,
                 ),
-                forms, 4, 3,
+                {**forms, **of_keys}, 4, 3,
             ),
             Call(
                 "specialised_gradients", "query_gradients_specialised", (tiles * heads * batch, 1, 1),
@@ -74,7 +81,7 @@ def gradient_calls(
                     *maps, numbers, gradients.query, *steps(gradients.query), *lengths, *scales, padded, tiles, heads,
                     batch,
                 ),
-                forms, 4, 3,
+                {**forms, **of_queries}, 4, 3,
             ),
         ]  # fmt: skip
     constants = {
