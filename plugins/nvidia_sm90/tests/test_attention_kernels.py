@@ -121,7 +121,7 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
         state[name] = np.full(shape, 0x7FC00000, np.uint32)  # NaNs, of which none may be read
         return dense(name, "fp32", *shape)
 
-    for call in calls_of(problem.desc, operands, schedule, 2, workspace):
+    for call in calls_of(problem.desc, operands, schedule, 1, workspace):
         source = source_of(call)
         assert source.launch is not None
         used = {name: state[name] for name in source.launch.buffers()}

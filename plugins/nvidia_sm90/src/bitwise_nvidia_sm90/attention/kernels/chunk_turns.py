@@ -31,10 +31,12 @@ def part_of(
 ):  # fmt: skip
     """Return the sequence, the group of heads, the tile of rows, and the keys from first to last of a part.
 
-    A part is one chunk of keys for one tile of packed rows.
+    A part is one chunk of keys for one tile of packed rows.  The groups of one chunk follow each other, since their keys
+    share the pages of memory.
     """
-    chunk, unit = place % chunks, place // chunks
-    tile = unit % tiles
+    group, place = place % groups, place // groups
+    chunk, place = place % chunks, place // chunks
+    tile, sequence = place % tiles, place // tiles
     begin, end = 0, keys
     if CAUSAL:
         end = gl.minimum(end, gl.minimum((tile * M + M - 1) // GROUP, queries - 1) + first_position + 1)
@@ -44,7 +46,7 @@ def part_of(
         begin, end = gl.maximum(begin, chunk * CHUNK), gl.minimum(end, chunk * CHUNK + CHUNK)
     else:  # a row without keys needs its zeros
         end = gl.maximum(end, begin + 1)
-    return unit // tiles // groups, unit // tiles % groups, tile, begin, end
+    return sequence, group, tile, begin, end
 
 
 @gluon.jit
@@ -87,6 +89,25 @@ def copy_next(
                 M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT,
             )  # fmt: skip
     return count + 2, place, sequence, group, start, end
+
+
+@gluon.jit
+def of_keys(ring, stage, N: gl.constexpr, D: gl.constexpr):
+    """Return a tile of keys of the ring as the right operand of scores."""
+    return ring.index(stage).reshape([N, D]).permute((1, 0))
+
+
+@gluon.jit
+def weights_of(
+    s, start, plain, positions, keys, window, top, total, scale, cap_factor,
+    N: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
+):  # fmt: skip
+    """Return what `softmax_step` returns of the scores of a block, of which those before `plain` need no mask."""
+    if CAP:
+        s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
+    if start + N > plain:
+        s = visible_scores(s, start, positions, keys, window, N, CAUSAL, WINDOW)
+    return softmax_step(s, top, total, scale)
 
 
 @gluon.jit(
@@ -160,36 +181,39 @@ def visit_parts(
         top = gl.full([M], NOTHING, gl.float32, ROWS)
         total = gl.zeros([M], gl.float32, ROWS)
         out = gl.zeros([M, D], gl.float32, OUT)
-        for start in range(begin, end, N):
-            of_keys = count % STAGES
-            mbarrier.wait(full.index(of_keys), count // STAGES & 1)
-            s = gl.zeros([M, N], gl.float32, SCORES)
-            s = warpgroup_mma(q, ring.index(of_keys).reshape([N, D]).permute((1, 0)), s, use_acc=False, is_async=True)
-            s = warpgroup_mma_wait(0, deps=[s])
-            gl.thread_barrier()  # the tile has been read
-            if STAGES % 2 == 0:
-                k_count, k_place, k_sequence, k_group, k_start, k_end = copy_next(
-                    key_map, ring, full, k_count, k_place, k_sequence, k_group, k_start, k_end,
-                    programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
-                    M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
-                )  # fmt: skip
-            else:
-                v_count, v_place, v_sequence, v_group, v_start, v_end = copy_next(
-                    value_map, ring, full, v_count, v_place, v_sequence, v_group, v_start, v_end,
-                    programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
-                    M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
-                )  # fmt: skip
-            if CAP:
-                s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
-            if start + N > plain:
-                s = visible_scores(s, start, positions, keys, window, N, CAUSAL, WINDOW)
-            found, top, total, shrink = softmax_step(s, top, total, scale)
+        tile_of_ring = count % STAGES
+        mbarrier.wait(full.index(tile_of_ring), count // STAGES & 1)
+        s = gl.zeros([M, N], gl.float32, SCORES)
+        s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
+        s = warpgroup_mma_wait(0, deps=[s])
+        gl.thread_barrier()  # the tile has been read
+        if STAGES % 2 == 0:
+            k_count, k_place, k_sequence, k_group, k_start, k_end = copy_next(
+                key_map, ring, full, k_count, k_place, k_sequence, k_group, k_start, k_end,
+                programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
+                M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
+            )  # fmt: skip
+        else:
+            v_count, v_place, v_sequence, v_group, v_start, v_end = copy_next(
+                value_map, ring, full, v_count, v_place, v_sequence, v_group, v_start, v_end,
+                programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
+                M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
+            )  # fmt: skip
+        last = (end - 1) // N * N
+        for start in range(begin, last, N):
+            found, top, total, shrink = weights_of(
+                s, start, plain, positions, keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
+            )
             out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
             weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
-            of_values = (count + 1) % STAGES
-            mbarrier.wait(full.index(of_values), (count + 1) // STAGES & 1)
-            out = warpgroup_mma(weights, ring.index(of_values).reshape([N, D]), out, is_async=True)
-            out = warpgroup_mma_wait(0, deps=[out])
+            tile_of_ring = (count + 1) % STAGES
+            mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
+            out = warpgroup_mma(weights, ring.index(tile_of_ring).reshape([N, D]), out, is_async=True)
+            tile_of_ring = (count + 2) % STAGES
+            mbarrier.wait(full.index(tile_of_ring), (count + 2) // STAGES & 1)
+            s = gl.zeros([M, N], gl.float32, SCORES)
+            s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
+            out, s = warpgroup_mma_wait(0, deps=[out, s])
             gl.thread_barrier()
             if STAGES % 2 == 0:
                 v_count, v_place, v_sequence, v_group, v_start, v_end = copy_next(
@@ -203,17 +227,55 @@ def visit_parts(
                     programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
                     M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
                 )  # fmt: skip
+            if STAGES % 2 == 0:
+                k_count, k_place, k_sequence, k_group, k_start, k_end = copy_next(
+                    key_map, ring, full, k_count, k_place, k_sequence, k_group, k_start, k_end,
+                    programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
+                    M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
+                )  # fmt: skip
+            else:
+                v_count, v_place, v_sequence, v_group, v_start, v_end = copy_next(
+                    value_map, ring, full, v_count, v_place, v_sequence, v_group, v_start, v_end,
+                    programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
+                    M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
+                )  # fmt: skip
             count += 2
+        found, top, total, shrink = weights_of(
+            s, last, plain, positions, keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
+        )
+        out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+        weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
+        tile_of_ring = (count + 1) % STAGES
+        mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
+        out = warpgroup_mma(weights, ring.index(tile_of_ring).reshape([N, D]), out, is_async=True)
+        out = warpgroup_mma_wait(0, deps=[out])
+        gl.thread_barrier()
+        if STAGES % 2 == 0:
+            v_count, v_place, v_sequence, v_group, v_start, v_end = copy_next(
+                value_map, ring, full, v_count, v_place, v_sequence, v_group, v_start, v_end,
+                programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
+                M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
+            )  # fmt: skip
+        else:
+            k_count, k_place, k_sequence, k_group, k_start, k_end = copy_next(
+                key_map, ring, full, k_count, k_place, k_sequence, k_group, k_start, k_end,
+                programs, parts, queries, keys, first_position, window, tiles, groups, chunks,
+                M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT, STAGES,
+            )  # fmt: skip
+        count += 2
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, OUT)), 0)
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < queries
         if SPLIT:
-            slot = place.to(gl.int64) * M + gl.arange(0, M, OUT_ROWS)
+            slot = ((sequence * groups + group) * tiles + tile).to(gl.int64) * chunks + begin // CHUNK
+            slot = slot * M + gl.arange(0, M, OUT_ROWS)
             top_row = gl.convert_layout(top, OUT_ROWS, assert_trivial=True)
             total_row = gl.convert_layout(total, OUT_ROWS, assert_trivial=True)
-            gl.store(part_top + slot, top_row, mask=inside)
-            gl.store(part_total + slot, total_row, mask=inside)
-            gl.store(part_out + gl.expand_dims(slot, 1) * D + lane, out, mask=gl.expand_dims(inside, 1))
+            # The states are read soon, and the keys that pass through the cache meanwhile are not.
+            gl.store(part_top + slot, top_row, mask=inside, eviction_policy="evict_last")
+            gl.store(part_total + slot, total_row, mask=inside, eviction_policy="evict_last")
+            target = part_out + gl.expand_dims(slot, 1) * D + lane
+            gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
             all_top, all_total, all_out = merged(
                 gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS),
