@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc
 from bitwise_core.plugins.launchers import Launcher
@@ -58,6 +59,14 @@ class AttentionOperands:
     visible: Any = None
 
 
+RepeatedAttention: TypeAlias = Callable[..., None]
+"""Launches a call again, on tensors of the same types, shapes, strides and alignments, given by their addresses.
+
+They are those of query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, logarithms and out, in
+this order, without those that the call has not.
+"""
+
+
 @runtime_checkable
 class AttentionLauncher(Launcher, Protocol):
     """A launcher that computes attention of tensors on its device, with the same bits for every schedule."""
@@ -71,10 +80,11 @@ class AttentionLauncher(Launcher, Protocol):
     def serves_attention(self, desc: AttentionDesc, device: Any) -> bool:
         """Return whether it supports this descriptor on this device, a `torch.device`."""
 
-    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
+    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> RepeatedAttention | None:
         """Compute the output, and the logarithms where there are any, on the device's current stream.
 
-        Raises DescriptorError for a descriptor or operands that it does not support.
+        Return a function that does it again, or None.  Raises DescriptorError for a descriptor or operands that it does
+        not support.
         """
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
-from bitwise_core.plugins.attention_calls import AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -384,16 +384,21 @@ def words_of(visible: Any) -> Any:
     return words.expand(*whole.shape[:-1], -1)
 
 
-def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None) -> None:
-    """Compute attention on the current stream of the current device.  Raises DescriptorError."""
+def attend(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None
+) -> RepeatedAttention | None:
+    """Compute attention on the current stream of the current device.
+
+    Return a function that does it again, or None.  Raises DescriptorError.
+    """
     query = operands.query
     if not operands.out.numel():
-        return
+        return None
     if operands.visible is not None:
         operands = replace(operands, visible=words_of(operands.visible))
     tensors = (
-        query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
-        operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
+        query, operands.key, operands.value, operands.query_starts, operands.key_starts, operands.key_lengths,
+        operands.page_table, operands.sinks, operands.visible, operands.logarithms, operands.out,
     )  # fmt: skip
     numbers = schedule, operands.longest_queries, operands.longest_keys, operands.first_position
 
@@ -402,4 +407,5 @@ def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule 
         chosen = schedule or chosen_schedule(desc, operands, processors)
         return calls_of(desc, operands, chosen, processors, workspace)
 
-    launch(desc, numbers, tensors, calls)
+    repeated = launch(desc, numbers, tensors, calls)
+    return repeated if operands.visible is None else None  # the words of a mask are made in each call
