@@ -15,18 +15,13 @@ _BLOCK = 64
 """The queries or keys of a step of a program."""
 
 
-STAGES = 3
-KEY_FORM = {64: {"PARTS": 2, "KEPT": True}, 128: {"PARTS": 2, "KEPT": False}}
-QUERY_FORM = {64: {"PARTS": 2, "KEPT": True}, 128: {"PARTS": 2, "KEPT": True}}
-
-
 def gradient_calls(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
     workspace: Workspace, *, specialised: bool = False,
 ) -> list[Call]:  # fmt: skip
     """Return the launches for the gradients of a call; see `launch.calls_of`.
 
-    With `specialised` one warp copies and two warpgroups compute, which `can_specialise` says where.  Raises
+    With `specialised` one warp copies and warpgroups compute, which `can_specialise` says where.  Raises
     DescriptorError.
     """
     if operands.page_table is not None or operands.key_lengths is not None or operands.visible is not None:
@@ -61,10 +56,10 @@ def gradient_calls(
     if specialised:
         maps = [tensor_map(each, _BLOCK) for each in (query, key, value, gradients.slope)]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
-        forms["STAGES"] = STAGES
-        of_keys, of_queries = KEY_FORM[depth], QUERY_FORM[depth]
-        key_tiles = -(-operands.longest_keys // (_BLOCK * of_keys["PARTS"]))
-        tiles = -(-operands.longest_queries // (_BLOCK * of_queries["PARTS"]))
+        forms["STAGES"] = 3
+        narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
+        parts = 3 if narrow else 2
+        key_tiles, tiles = -(-operands.longest_keys // (2 * _BLOCK)), -(-operands.longest_queries // (parts * _BLOCK))
         return [
             first,
             Call(
@@ -73,7 +68,7 @@ def gradient_calls(
                     *maps, number_map, gradients.key, gradients.value, *steps(gradients.key), *steps(gradients.value),
                     *lengths, *scales, heads, groups, batch,
                 ),
-                {**forms, **of_keys}, 4, 3,
+                {**forms, "KEPT": narrow}, 4, 3,
             ),
             Call(
                 "specialised_gradients", "query_gradients_specialised", (tiles * heads * batch, 1, 1),
@@ -81,7 +76,7 @@ def gradient_calls(
                     *maps, numbers, gradients.query, *steps(gradients.query), *lengths, *scales, padded, tiles, heads,
                     batch,
                 ),
-                {**forms, **of_queries}, 4, 3,
+                {**forms, "PARTS": parts}, 4, 3,
             ),
         ]  # fmt: skip
     constants = {

@@ -1,7 +1,7 @@
 """The Gluon kernels of the gradients of attention for dense sequences: one warp copies, warpgroups compute.
 
-They compute the chains of `gradients`: each of two or three warpgroups of a program has 64 keys, or 64 queries, and
-visits the others in blocks of 64 in order.
+They compute the chains of `gradients`: each of the two warpgroups of a program has 64 keys, or each of two or three has
+64 queries, and visits the others in blocks of 64 in order.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -57,14 +57,14 @@ def probabilities(scores, shifts, scale):
 def copy_queries(
     query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
     queries, keys, first_position, heads, groups, sequences,
-    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, PARTS: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
     """Copy the keys and values of a program, and the queries, gradients and numbers of rows that it visits."""
     unit = gl.program_id(0) % (groups * sequences)
-    low = gl.program_id(0) // (groups * sequences) * (64 * PARTS)
+    low = gl.program_id(0) // (groups * sequences) * 128
     group, sequence = unit % groups, unit // groups
-    mbarrier.expect(kept, PARTS * (key_map.block_type.nbytes + value_map.block_type.nbytes))
-    for part in gl.static_range(PARTS):
+    mbarrier.expect(kept, 2 * (key_map.block_type.nbytes + value_map.block_type.nbytes))
+    for part in gl.static_range(2):
         tma.async_copy_global_to_shared(key_map, [sequence, group, low + part * 64, 0], kept, k.index(part))
         tma.async_copy_global_to_shared(value_map, [sequence, group, low + part * 64, 0], kept, v.index(part))
     count = 0
@@ -141,14 +141,14 @@ def compute_keys(
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
     value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    KEPT: gl.constexpr, PARTS: gl.constexpr,
+    KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 64 keys and values."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     DK: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
     DV: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, W, 16])
     unit = gl.program_id(0) % (groups * sequences)
-    tile = gl.program_id(0) // (groups * sequences) * (64 * PARTS)
+    tile = gl.program_id(0) // (groups * sequences) * 128
     group, sequence = unit % groups, unit // groups
     low = tile + part * 64
     places = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
@@ -186,98 +186,56 @@ def key_gradients_specialised(
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
     value_gradient_head, queries, keys, first_position, score_scale, scale, heads, groups, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, KEPT: gl.constexpr, PARTS: gl.constexpr,
+    ALIGNED: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of 64 keys and values of one head for each of PARTS; see `gradients.key_gradients`."""
+    """Compute the gradients of 128 keys and values of one head; see `gradients.key_gradients`."""
     if ALIGNED:
         first_position = keys - queries
     kind: gl.constexpr = query_map.dtype
     q = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], query_map.layout)
     d = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], slope_map.layout)
     numbers = gl.allocate_shared_memory(gl.float32, [2 * STAGES, 1, 1, BLOCK], number_map.layout)
-    k = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, D], key_map.layout)
-    v = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, W], value_map.layout)
+    k = gl.allocate_shared_memory(kind, [2, 1, 1, 64, D], key_map.layout)
+    v = gl.allocate_shared_memory(kind, [2, 1, 1, 64, W], value_map.layout)
     kept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     mbarrier.init(kept, count=1)
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=PARTS)
+        mbarrier.init(empty.index(stage), count=2)
     fence_async_shared()
-    if PARTS == 3:
-        gl.warp_specialize(
-            [
+    gl.warp_specialize(
+        [
+            (
+                compute_keys,
                 (
-                    compute_keys,
-                    (
-                        0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                        D, W, GROUP, STAGES, CAUSAL, KEPT, PARTS,
-                    ),
+                    0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
+                    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
+                    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
+                    D, W, GROUP, STAGES, CAUSAL, KEPT,
                 ),
+            ),
+            (
+                compute_keys,
                 (
-                    compute_keys,
-                    (
-                        1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                        D, W, GROUP, STAGES, CAUSAL, KEPT, PARTS,
-                    ),
+                    1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
+                    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
+                    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
+                    D, W, GROUP, STAGES, CAUSAL, KEPT,
                 ),
+            ),
+            (
+                copy_queries,
                 (
-                    compute_keys,
-                    (
-                        2, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                        D, W, GROUP, STAGES, CAUSAL, KEPT, PARTS,
-                    ),
+                    query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
+                    queries, keys, first_position, heads, groups, sequences, GROUP, STAGES, CAUSAL,
                 ),
-                (
-                    copy_queries,
-                    (
-                        query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
-                        queries, keys, first_position, heads, groups, sequences, GROUP, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-            ],
-            [4, 4, 1],
-            [160, 160, 24],
-        )  # fmt: skip
-    else:
-        gl.warp_specialize(
-            [
-                (
-                    compute_keys,
-                    (
-                        0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                        D, W, GROUP, STAGES, CAUSAL, KEPT, PARTS,
-                    ),
-                ),
-                (
-                    compute_keys,
-                    (
-                        1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                        value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                        D, W, GROUP, STAGES, CAUSAL, KEPT, PARTS,
-                    ),
-                ),
-                (
-                    copy_queries,
-                    (
-                        query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
-                        queries, keys, first_position, heads, groups, sequences, GROUP, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-            ],
-            [4, 1],
-            [240, 24],
-        )  # fmt: skip
+            ),
+        ],
+        [4, 1],
+        [240, 24],
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -350,7 +308,7 @@ def compute_queries(
     part: gl.constexpr, q, k, v, d, kept, full, empty, numbers, query_gradient,
     query_gradient_batch, query_gradient_step, query_gradient_head,
     queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, KEPT: gl.constexpr, PARTS: gl.constexpr,
+    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
@@ -369,7 +327,7 @@ def compute_queries(
         border = gl.minimum(border, gl.maximum(0, low + first_position + 1) // BLOCK * BLOCK)
     found = gl.zeros([64, D], gl.float32, DQ)
     mbarrier.wait(kept, 0)
-    q, d = left_operand(q.index(part), KEPT, SCORES), left_operand(d.index(part), KEPT, SCORES)
+    q, d = matrix(q.index(part)), matrix(d.index(part))
     count, found = add_keys(
         0, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, found, shift, less,
         row + first_position, keys, score_scale, STAGES, False, CAUSAL, SCORES, DQ,
@@ -390,7 +348,7 @@ def query_gradients_specialised(
     query_gradient_batch, query_gradient_step, query_gradient_head,
     queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, KEPT: gl.constexpr, PARTS: gl.constexpr,
+    ALIGNED: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries of one head for each of PARTS; see `gradients.query_gradients`."""
     if ALIGNED:
@@ -417,7 +375,7 @@ def query_gradients_specialised(
                         0, q, k, v, d, kept, full, empty, numbers, query_gradient,
                         query_gradient_batch, query_gradient_step, query_gradient_head,
                         queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, KEPT, PARTS,
+                        D, STAGES, CAUSAL, PARTS,
                     ),
                 ),
                 (
@@ -426,7 +384,7 @@ def query_gradients_specialised(
                         1, q, k, v, d, kept, full, empty, numbers, query_gradient,
                         query_gradient_batch, query_gradient_step, query_gradient_head,
                         queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, KEPT, PARTS,
+                        D, STAGES, CAUSAL, PARTS,
                     ),
                 ),
                 (
@@ -435,7 +393,7 @@ def query_gradients_specialised(
                         2, q, k, v, d, kept, full, empty, numbers, query_gradient,
                         query_gradient_batch, query_gradient_step, query_gradient_head,
                         queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, KEPT, PARTS,
+                        D, STAGES, CAUSAL, PARTS,
                     ),
                 ),
                 (
@@ -458,7 +416,7 @@ def query_gradients_specialised(
                         0, q, k, v, d, kept, full, empty, numbers, query_gradient,
                         query_gradient_batch, query_gradient_step, query_gradient_head,
                         queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, KEPT, PARTS,
+                        D, STAGES, CAUSAL, PARTS,
                     ),
                 ),
                 (
@@ -467,7 +425,7 @@ def query_gradients_specialised(
                         1, q, k, v, d, kept, full, empty, numbers, query_gradient,
                         query_gradient_batch, query_gradient_step, query_gradient_head,
                         queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, KEPT, PARTS,
+                        D, STAGES, CAUSAL, PARTS,
                     ),
                 ),
                 (
