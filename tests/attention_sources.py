@@ -56,7 +56,7 @@ def dense(name: str, dtype: str, *shape: int) -> TensorShape:
 
 
 def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
-    """Compile a launch for sm_90; return what Triton returns, and the arguments of a launch without tensor maps."""
+    """Compile a launch for sm_90; return what Triton returns, and the arguments of a launch."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -74,6 +74,8 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
         elif hasattr(value, "block_shape"):
             layout = f",{value.layout!r}" if kernel.is_gluon() else ""
             signature[name] = f"tensordesc<{value.base.dtype}{list(value.block_shape)}{layout}>"
+            arguments.append({"tensor_map": _map_of(value)})
+            arguments += [{"i32": each} for each in value.shape] + [{"i64": each} for each in value.strides]
         elif isinstance(value, TensorShape):
             signature[name] = f"*{value.dtype}"
             divisible[(place,)] = [["tt.divisibility", 16]]
@@ -96,8 +98,18 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
     return compiled, arguments
 
 
+def _map_of(value: Any) -> dict[str, Any]:
+    """Return a tensor map of a launch, of which a copy has at most the columns of a swizzle."""
+    columns = value.layout.swizzle_byte_width // value.base.element_size()
+    return {
+        "buffer": value.base.name, "dtype": value.base.dtype, "shape": value.shape, "strides": value.strides,
+        "block": [*value.block_shape[:-1], min(value.block_shape[-1], columns)],
+        "swizzle": value.layout.swizzle_byte_width,
+    }  # fmt: skip
+
+
 def source_of(call: Call) -> Source:
-    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records, without tensor maps."""
+    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records."""
     compiled, arguments = compiled_call(call)
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)

@@ -531,7 +531,7 @@ def test_outputs_on_the_current_gpu_are_allocated_without_the_dispatcher(monkeyp
     operand = SimpleNamespace(new_empty_strided=lambda *given, dtype: (*given, dtype))
     for index in (1, 0):
         out: Any = SimpleNamespace(
-            shape=torch.Size((5, 7)), stride=lambda: (7, 1), dtype=torch.bfloat16,
+            shape=torch.Size((5, 7)), stride=lambda: (7, 1), is_contiguous=lambda: True, dtype=torch.bfloat16,
             device=SimpleNamespace(type="cuda", index=index),
         )  # fmt: skip
         found = dispatch_cache.output_allocator(out)(operand)

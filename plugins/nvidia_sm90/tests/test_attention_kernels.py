@@ -24,7 +24,6 @@ from bitwise_nvidia_sm90.attention.launch import (
     calls_of,
     can_specialise,
     schedule_of,
-    specialised_call,
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
@@ -136,7 +135,7 @@ def simulated(problem: Problem, operands: AttentionOperands, buffers: dict[str, 
         state[name] = np.full(shape, 0x7FC00000, np.uint32)  # NaNs, of which none may be read
         return dense(name, "fp32", *shape)
 
-    for call in calls_of(problem.desc, operands, schedule, workspace):
+    for call in calls_of(problem.desc, operands, schedule, 1, workspace):
         source = source_of(call)
         assert source.launch is not None
         used = {name: state[name] for name in source.launch.buffers()}
@@ -253,7 +252,7 @@ def test_the_checker_finds_the_schedules_of_one_tile_equal() -> None:
 
     def source(problem: Problem, schedule: Schedule) -> Any:
         operands, _ = operands_of(problem, np.random.default_rng(0))
-        (call,) = calls_of(problem.desc, operands, schedule, lambda shape: None)
+        (call,) = calls_of(problem.desc, operands, schedule, 2, lambda shape: None)
         return source_of(call)
 
     problem = Problem(form(), ((4, 70),), heads=1)
@@ -402,7 +401,7 @@ def test_prepared_launches_have_the_parameters_of_their_kernels(name: str, monke
         )[1:]
     else:
         assert can_specialise(problem.desc, operands)
-        calls = [specialised_call(problem.desc, operands, SPECIALISED, 132)]
+        calls = calls_of(problem.desc, operands, SPECIALISED, 132, lambda shape: None)
     taken = {"TensorMap": ["b8"], "Address": ["b64", "u64"], "Number": ["b32", "u32", "f32", "b64", "u64"]}
     for call in calls:
         compiled, _ = compiled_call(call)

@@ -11,7 +11,7 @@ dense and paged keys.  Tensors on the CPU are evaluated, which is slow, to the b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,9 @@ from bitwise_core.plugins.attention_calls import (
     AttentionGradientTensors,
     AttentionLauncher,
     AttentionOperands,
-    PreparingAttentionLauncher,
+    RepeatedAttention,
 )
+from bitwise_torch.ready_launches import ReadyLaunches
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +78,15 @@ def attention(
     With `logarithms`, return also the logarithms of the sums of exponentials of the scores (batch, heads, queries), in
     fp32.  Raises AttentionError for operands that do not fit or are not served.
     """
+    given = (query, key, value)
+    if not (sinks is attn_mask is first_keys is None):
+        given += tuple(each for each in (sinks, attn_mask, first_keys) if each is not None)
+    rest = is_causal, scale, enable_gqa, window, soft_cap, sinks is None, attn_mask is None, first_keys is None
+    ready = None
+    if not (dropout_p or logarithms or hasattr(attn_mask, "variant")):
+        repeated, ready = _repeated("attention", given, rest)
+        if repeated is not None:
+            return repeated
     _check_tensors(query=query, key=key, value=value)
     if query.dim() not in (3, 4) or not query.dim() == key.dim() == value.dim():
         raise AttentionError(
@@ -111,35 +121,12 @@ def attention(
     call = _Call(
         q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible, first_keys=first_keys
     )
-    out, found = _computed(call, is_causal, scale, window, soft_cap)
-    out, found = out.transpose(1, 2), found.transpose(1, 2)
-    if not batched:
-        out, found = out[0], found[0]
-    return (out, found) if logarithms else out
-
-
-def repeatable_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, scale: float
-) -> tuple[torch.Tensor, Callable[..., None] | None]:
-    """Return `attention` of 4 axes, with any groups of heads and without gradients, and the launch that computes it.
-
-    The launch is a function of the addresses of query, key, value and result, for tensors of the same types, shapes,
-    strides and alignments.  It is None where there is none.  Raises AttentionError.
-    """
-    import torch
-
-    form = _form(query, value, is_causal, scale, None, None, False)
-    launcher, desc = _cached_launcher(query.device, form)
-    contiguous = all(each.stride(-1) == 1 for each in (query, key, value))
-    if query.device.type == "cpu" or not contiguous or not isinstance(launcher, PreparingAttentionLauncher):
-        found: torch.Tensor = attention(query, key, value, is_causal=is_causal, scale=scale, enable_gqa=True)
-        return found, None
-    q, k, v = (each.transpose(1, 2) for each in (query, key, value))
-    _check_heads(q, k, v)
-    _check_lengths(q, k, v)
-    out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype, device=q.device)
-    operands = AttentionOperands(q, k, v, out, int(q.shape[1]), int(k.shape[1]), first_position=0)
-    return out.transpose(1, 2), launcher.prepare_attention(desc, operands)
+    out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
+    out = out.transpose(1, 2) if batched else out[0].transpose(0, 1)
+    _keep(ready, given, rest, out, launch)
+    if not logarithms:
+        return out
+    return out, found.transpose(1, 2) if batched else found[0].transpose(0, 1)
 
 
 def attention_varlen(
@@ -156,6 +143,15 @@ def attention_varlen(
     query of a sequence with its last key.  The result is (tokens, heads, width), and with `logarithms` also
     (tokens, heads).  The other arguments are those of `attention`.  Raises AttentionError.
     """
+    given = (query, key, value, query_starts, key_starts) if sinks is None else (
+        query, key, value, query_starts, key_starts, sinks
+    )  # fmt: skip
+    rest = longest_queries, longest_keys, is_causal, scale, window, soft_cap
+    ready = None
+    if not logarithms:
+        repeated, ready = _repeated("attention_varlen", given, rest)
+        if repeated is not None:
+            return repeated
     _check_tensors(query=query, key=key, value=value, query_starts=query_starts, key_starts=key_starts)
     _check_axes(3, "(tokens, heads, width)", query=query, key=key, value=value)
     _check_integers(1, query_starts=query_starts, key_starts=key_starts)
@@ -170,8 +166,9 @@ def attention_varlen(
         query, key, value, query_starts=query_starts, key_starts=key_starts, longest_queries=longest_queries,
         longest_keys=longest_keys, sinks=sinks,
     )  # fmt: skip
-    found = _computed(call, is_causal, scale, window, soft_cap)
-    return found if logarithms else found[0]
+    out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
+    _keep(ready, given, rest, out, launch)
+    return (out, found) if logarithms else out
 
 
 def attention_paged(
@@ -189,6 +186,14 @@ def attention_paged(
     result has the axes of `query`, and with `logarithms` also those without the last.  The other arguments are those of
     `attention`.  Raises AttentionError.
     """
+    optional = () if query_starts is None else (query_starts,), () if sinks is None else (sinks,)
+    given = (query, key_pages, value_pages, *optional[0], key_lengths, page_table, *optional[1])
+    rest = query_starts is None, longest_queries, longest_keys, is_causal, scale, window, soft_cap
+    ready = None
+    if not logarithms:
+        repeated, ready = _repeated("attention_paged", given, rest)
+        if repeated is not None:
+            return repeated
     _check_tensors(
         query=query, key_pages=key_pages, value_pages=value_pages, page_table=page_table, key_lengths=key_lengths
     )
@@ -222,8 +227,38 @@ def attention_paged(
         longest_queries=longest_queries, longest_keys=most if longest_keys is None else min(most, longest_keys),
         sinks=sinks,
     )  # fmt: skip
-    found = _computed(call, is_causal, scale, window, soft_cap)
-    return found if logarithms else found[0]
+    out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
+    _keep(ready, given, rest, out, launch)
+    return (out, found) if logarithms else out
+
+
+_ready = ReadyLaunches()
+"""The launches of former calls without logarithms."""
+
+
+def _repeated(
+    name: str, operands: tuple[torch.Tensor, ...], rest: tuple[Any, ...]
+) -> tuple[torch.Tensor | None, Hashable]:
+    """Return the result of a call that ran before, and its key; None where it did not, or may be recorded."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return None, None
+    try:
+        if torch.is_grad_enabled() and any([each.requires_grad for each in operands[:3]]):
+            return None, None
+        return _ready.run(name, operands, rest)
+    except AttributeError:  # no tensors, which the checks of the call say
+        return None, None
+
+
+def _keep(
+    key: Hashable, operands: tuple[torch.Tensor, ...], rest: tuple[Any, ...], out: torch.Tensor,
+    launch: RepeatedAttention | None,
+) -> None:  # fmt: skip
+    """Keep the launch of a call that ran; not where an argument may change in place, such as a scale in a tensor."""
+    if key is not None and launch is not None and {type(each) for each in rest} <= {bool, int, float, type(None)}:
+        _ready.keep(key, operands, out, launch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,9 +398,12 @@ def _cached_launcher(device: torch.device, form: AttentionForm) -> tuple[Attenti
 
 
 def _computed(
-    call: _Call, causal: bool, scale: float | None, window: int | None, soft_cap: float | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the output and the logarithms of a call.  Raises AttentionError."""
+    call: _Call, causal: bool, scale: float | None, window: int | None, soft_cap: float | None, logarithms: bool
+) -> tuple[torch.Tensor, Any, RepeatedAttention | None]:
+    """Return the output and the logarithms of a call, and what repeats its launch by addresses.
+
+    Without `logarithms` they may be None.  Raises AttentionError.
+    """
     import torch
 
     query, key, value = call.query, call.key, call.value
@@ -382,11 +420,11 @@ def _computed(
     if recorded:
         _check_gradients(call, form)
     if torch.compiler.is_compiling():
-        return _traced(call, form)
+        return *_traced(call, form), None
     if recorded:
         out, found = _recorded()(query, key, value, call, form)
-        return out, found
-    return _run(call, form)
+        return out, found, None
+    return _run(call, form, logarithms)
 
 
 def _check_gradients(call: _Call, form: AttentionForm) -> None:
@@ -403,8 +441,10 @@ def _check_gradients(call: _Call, form: AttentionForm) -> None:
         raise AttentionError("the gradient of sinks is not served: give sinks.detach()")
 
 
-def _run(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute a checked call, on its device or by evaluation."""
+def _run(
+    call: _Call, form: AttentionForm, logarithms: bool = True
+) -> tuple[torch.Tensor, Any, RepeatedAttention | None]:
+    """Compute a checked call, on its device or by evaluation; see `_computed`."""
     import torch
 
     launcher, desc = _cached_launcher(call.query.device, form)
@@ -412,7 +452,7 @@ def _run(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
         each if each.stride(-1) == 1 else each.contiguous() for each in (call.query, call.key, call.value)
     )
     out = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device)
-    found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
+    found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device) if logarithms else None
     operands = AttentionOperands(
         query=query, key=key, value=value, out=out, logarithms=found, query_starts=call.query_starts,
         key_starts=call.key_starts, key_lengths=call.key_lengths, page_table=call.page_table,
@@ -420,11 +460,13 @@ def _run(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
         longest_keys=int(key.shape[1]) if call.longest_keys is None else call.longest_keys,
         first_position=call.first_position, sinks=call.sinks, visible=call.visible, first_keys=call.first_keys,
     )  # fmt: skip
+    launch = None
     if query.device.type == "cpu":
         _evaluate(desc, operands)
     else:
-        launcher.attend(desc, operands)
-    return out, found
+        launch = launcher.attend(desc, operands)
+    copied = query is not call.query or key is not call.key or value is not call.value
+    return out, found, None if copied else launch
 
 
 def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
@@ -436,7 +478,8 @@ def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
     sequences = int(operands.query.shape[0] if starts is None else len(starts) - 1)
     for place in range(sequences):
         rows = (place,) if starts is None else (slice(int(starts[place]), int(starts[place + 1])),)
-        query, out, logarithms = operands.query[rows], operands.out[rows], operands.logarithms[rows]
+        query, out = operands.query[rows], operands.out[rows]
+        logarithms = None if operands.logarithms is None else operands.logarithms[rows]
         key, value = _keys_of(operands, place)
         first = 0 if operands.first_keys is None else int(operands.first_keys[place])
         key, value = key[first:], value[first:]
@@ -447,7 +490,9 @@ def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
             if not len(query):
                 continue
             if not len(key) and not desc.sink:
-                out[:, head], logarithms[:, head] = 0.0, -math.inf
+                out[:, head] = 0.0
+                if logarithms is not None:
+                    logarithms[:, head] = -math.inf
                 continue
             k, v = (_patterns(each[:, head // share]) for each in (key, value))
             if not len(key):  # one key that no query sees
@@ -462,7 +507,8 @@ def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
                 sink=None if operands.sinks is None else float(operands.sinks[head]), hardware=hardware,
             )  # fmt: skip
             out[:, head] = torch.from_numpy(result.output.view(np.int16)).view(out.dtype)
-            logarithms[:, head] = torch.from_numpy(result.logarithms.view(np.float32))
+            if logarithms is not None:
+                logarithms[:, head] = torch.from_numpy(result.logarithms.view(np.float32))
 
 
 def _keys_of(operands: AttentionOperands, place: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -493,7 +539,7 @@ def _recorded() -> Callable[..., Any]:
     import torch
 
     def forward(ctx: Any, query: Any, key: Any, value: Any, call: _Call, form: AttentionForm) -> Any:
-        out, found = _run(call, form)
+        out, found, _ = _run(call, form)
         ctx.save_for_backward(query, key, value, out, found, call.query_starts, call.key_starts)
         ctx.numbers = call.longest_queries, call.longest_keys, call.first_position
         ctx.form = replace(form, sink=False)
@@ -548,7 +594,7 @@ def attention_operator() -> Any:
             query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, first_keys,
             longest_queries, longest_keys, first_position,
         )  # fmt: skip
-        return _run(call, _form(query, value, causal, scale, window, soft_cap, sinks is not None))
+        return _run(call, _form(query, value, causal, scale, window, soft_cap, sinks is not None))[:2]
 
     def fake(*operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
         query, _, value = operands[:3]

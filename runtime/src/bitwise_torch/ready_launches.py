@@ -94,16 +94,21 @@ class ReadyLaunches:
     ) -> None:  # fmt: skip
         """Keep the launch of a call that ran, whose result is `out`; each repetition is added to `count`.
 
-        A result whose elements have gaps between them, or lie in the storage of another tensor, is not kept.
+        A result whose elements have gaps between them is not kept.
         """
         import torch
 
-        if not {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter}:
-            return
-        if out.untyped_storage().nbytes() != out.numel() * out.element_size():
+        plain = {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter}
+        if not plain or not _is_dense(out):
             return
         if self._registry is not registry.default() or len(self._calls) >= CAPACITY:
             self._calls.clear()
             self._registry = registry.default()
         at = out.data_ptr()
         self._calls[key] = _Ready(launch, output_allocator(out), at & -at & 255, count)
+
+
+def _is_dense(out: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor fill its memory, its axes in any order."""
+    axes = sorted((axis for axis in range(out.dim()) if out.shape[axis] != 1), key=out.stride, reverse=True)
+    return bool(out.permute(*axes, *(axis for axis in range(out.dim()) if axis not in axes)).is_contiguous())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc
 from bitwise_core.plugins.launchers import Launcher
@@ -61,6 +61,14 @@ class AttentionOperands:
     first_keys: Any = None
 
 
+RepeatedAttention: TypeAlias = Callable[..., None]
+"""Launches a call again, on tensors of the same types, shapes, strides and alignments, given by their addresses.
+
+They are those of query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, first_keys,
+logarithms and out, in this order, without those that the call has not.
+"""
+
+
 @runtime_checkable
 class AttentionLauncher(Launcher, Protocol):
     """A launcher that computes attention of tensors on its device, with the same bits for every schedule."""
@@ -74,21 +82,11 @@ class AttentionLauncher(Launcher, Protocol):
     def serves_attention(self, desc: AttentionDesc, device: Any) -> bool:
         """Return whether it supports this descriptor on this device, a `torch.device`."""
 
-    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
+    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> RepeatedAttention | None:
         """Compute the output, and the logarithms where there are any, on the device's current stream.
 
-        Raises DescriptorError for a descriptor or operands that it does not support.
-        """
-
-
-@runtime_checkable
-class PreparingAttentionLauncher(AttentionLauncher, Protocol):
-    """A launcher whose calls can be repeated for other tensors of the same types, shapes, strides and alignments."""
-
-    def prepare_attention(self, desc: AttentionDesc, operands: AttentionOperands) -> Callable[..., None] | None:
-        """Compute as `attend` does, and return a function that computes such a call again, None where nothing ran.
-
-        Its arguments are the addresses of the tensors of a call, in the order of the fields of its operands.
+        Return a function that does it again, or None.  Raises DescriptorError for a descriptor or operands that it does
+        not support.
         """
 
 

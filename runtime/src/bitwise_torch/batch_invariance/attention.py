@@ -81,25 +81,6 @@ def attention(
     return found
 
 
-def repeatable_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> tuple[torch.Tensor, Callable[..., None] | None]:  # fmt: skip
-    """Return `attention` without a mask and without gradients, and the launch that computed it.
-
-    The launch is a function of the addresses of the operands and of the result; it is None where several kernels ran,
-    or none of a plugin.  Raises NotServed.
-    """
-    plain = not dropout_p and query.dim() == key.dim() == value.dim() == 4
-    if not plain or not _has_kernels(query, value) or (not enable_gqa and query.shape[1] != key.shape[1]):
-        return attention(query, key, value, None, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa), None
-    factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
-    try:
-        return attention_calls.repeatable_attention(query, key, value, is_causal, factor)
-    except attention_calls.AttentionError as error:
-        raise NotServed(str(error)) from None
-
-
 def _has_sequences(allowed: torch.Tensor, key: torch.Tensor) -> bool:
     """Return whether a mask has an axis of sequences, and one of all keys."""
     return allowed.dim() > 2 and int(allowed.shape[-1]) == int(key.shape[-2])

@@ -21,12 +21,7 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import (
-    ATTENTION,
-    attention,
-    first_keys_differ,
-    repeatable_attention,
-)
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
@@ -194,7 +189,10 @@ class BatchInvariance:
             if found is not None:
                 return found
         elif name == ATTENTION:
-            return self._attend(operation, arguments, options)
+            try:
+                return attention(*arguments, **options, note_mask=self._note_mask)
+            except NotServed as reason:
+                return self._uncovered(operation, name, arguments, options, str(reason))
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
@@ -209,26 +207,6 @@ class BatchInvariance:
             return operation(*arguments, **options)
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, options, str(reason))
-
-    def _attend(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Run attention, or warn of it.  Raises BatchVarianceError."""
-        import torch
-
-        operands = arguments[:3]
-        masked = options.get("attn_mask", arguments[3] if len(arguments) > 3 else None) is not None
-        recorded = torch.is_grad_enabled() and any(each.requires_grad for each in operands)
-        try:
-            if masked or recorded or torch.compiler.is_compiling() or any(each.is_neg() for each in operands):
-                return attention(*arguments, **options, note_mask=self._note_mask)
-            found, key = self._ready.run(ATTENTION, operands, (*arguments[3:], *options.items()))
-            if found is not None:
-                return found
-            found, launch = repeatable_attention(*arguments, **options)
-        except NotServed as reason:
-            return self._uncovered(operation, ATTENTION, arguments, options, str(reason))
-        if key is not None and launch is not None:
-            self._ready.keep(key, operands, found, launch)
-        return found
 
     def _uncovered(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str

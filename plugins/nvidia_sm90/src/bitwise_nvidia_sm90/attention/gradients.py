@@ -21,7 +21,7 @@ def gradient_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches for the gradients of a call; see `launch.calls_of`.
 
-    With `specialised` one warp copies and two warpgroups compute, which `can_specialise` says where.  Raises
+    With `specialised` one warp copies and warpgroups compute, which `can_specialise` says where.  Raises
     DescriptorError.
     """
     if operands.page_table is not None or operands.key_lengths is not None or operands.visible is not None:
@@ -57,7 +57,9 @@ def gradient_calls(
         maps = [tensor_map(each, _BLOCK) for each in (query, key, value, gradients.slope)]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
         forms["STAGES"] = 3
-        tiles, key_tiles = (-(-each // (2 * _BLOCK)) for each in (operands.longest_queries, operands.longest_keys))
+        narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
+        parts = 3 if narrow else 2
+        key_tiles, tiles = -(-operands.longest_keys // (2 * _BLOCK)), -(-operands.longest_queries // (parts * _BLOCK))
         return [
             first,
             Call(
@@ -66,7 +68,7 @@ def gradient_calls(
                     *maps, number_map, gradients.key, gradients.value, *steps(gradients.key), *steps(gradients.value),
                     *lengths, *scales, heads, groups, batch,
                 ),
-                forms, 4, 3,
+                {**forms, "KEPT": narrow}, 4, 3,
             ),
             Call(
                 "specialised_gradients", "query_gradients_specialised", (tiles * heads * batch, 1, 1),
@@ -74,7 +76,7 @@ def gradient_calls(
                     *maps, numbers, gradients.query, *steps(gradients.query), *lengths, *scales, padded, tiles, heads,
                     batch,
                 ),
-                forms, 4, 3,
+                {**forms, "PARTS": parts}, 4, 3,
             ),
         ]  # fmt: skip
     constants = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
-from bitwise_core.plugins.attention_calls import AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -19,7 +18,9 @@ class Schedule:
     A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
     `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
-    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.
+    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `turns`, for operands
+    of which `can_take_turns` says so, that number of programs of each multiprocessor take chunks in turn, and their
+    copies fill `stages` tiles of keys or of values.
     """
 
     rows: int
@@ -29,6 +30,7 @@ class Schedule:
     maps: bool = True
     specialised: bool = False
     span: int = 1
+    turns: int = 0
 
     @property
     def warps(self) -> int:
@@ -57,8 +59,8 @@ def schedule_of(
     short = 8 * programs < 7 * processors
     split = queries * share <= 512 and keys > desc.chunk and (short or (ragged and keys > 16 * desc.chunk))
     if not split:
-        stages = 2 if desc.scores.k > 128 or (wide and not packed) else 3
-        return Schedule(128 if wide and not packed else 64, packed, False, stages)
+        many = wide and not packed and queries > 64
+        return Schedule(128 if many else 64, packed, False, 2 if desc.scores.k > 128 or many else 3)
     # One program on each multiprocessor: its copies run ahead from chunk to chunk.
     parts = sequences * groups * -(-queries * share // 64) * -(-keys // desc.chunk)
     span = -(-parts // processors)
@@ -117,6 +119,19 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
     )
 
 
+def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
+    """Return whether programs may take chunks in turn: dense keys through tensor maps, heads of 64 or 128."""
+    given = operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
+    return (
+        all(each is None for each in given)
+        and desc.scores.k in (64, 128)
+        and operands.value.shape[-1] == desc.scores.k
+        and operands.longest_keys > 0
+        and has_map(operands.key)
+        and has_map(operands.value)
+    )
+
+
 def has_map(tensor: Any) -> bool:
     """Return whether a tensor may be copied through a tensor map."""
     return not (tensor.data_ptr() % 16 or any(step * 2 % 16 for step in tensor.stride()[:-1]))
@@ -137,10 +152,10 @@ def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
     return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), list(block), layout)
 
 
-def specialised_call(
+def _specialised_call(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int
 ) -> Call:  # fmt: skip
-    """Return the launch of a specialised schedule on a GPU with this number of multiprocessors."""
+    """Return the launch of a specialised schedule."""
     query, key, value, out, logarithms = (
         operands.query, operands.key, operands.value, operands.out, operands.logarithms
     )  # fmt: skip
@@ -170,6 +185,82 @@ def specialised_call(
     )  # fmt: skip
 
 
+def _turns_calls(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
+) -> list[Call]:
+    """Return the launches of a schedule with turns."""
+    assert desc.chunk is not None
+    query, key, value, out, logarithms = (
+        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    )  # fmt: skip
+    sequences, queries, heads, depth = (int(each) for each in query.shape)
+    keys, groups = int(key.shape[1]), int(key.shape[2])
+    share = heads // groups
+    tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
+    parts = sequences * groups * tiles * chunks
+    states = _states(parts * schedule.rows, depth, workspace) if schedule.split else (None, None, None)
+    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+    forward = Call(
+        "chunk_turns",
+        "visit_parts",
+        (min(schedule.turns * processors, parts), 1, 1),
+        (
+            query, tensor_map(key, desc.key_block), tensor_map(value, desc.key_block), out, logarithms, *states,
+            operands.sinks, *query.stride()[:-1], *out.stride()[:-1], *logarithm_steps, queries, keys,
+            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
+            chunks, parts,
+        ),
+        {
+            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
+            "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
+            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
+        },
+        schedule.warps,
+        1,
+        dependent=True,
+    )  # fmt: skip
+    return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
+
+
+def _states(rows: int, width: int, workspace: Workspace) -> tuple[Any, Any, Any]:
+    """Return tensors for the maxima, the denominators and the outputs of a number of rows."""
+    return workspace((rows,)), workspace((rows,)), workspace((rows, power_above(width)))
+
+
+def _merge_call(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], tiles: int,
+    chunks: int,
+) -> Call:  # fmt: skip
+    """Return the launch that merges the chunks of packed rows."""
+    out, logarithms = operands.out, operands.logarithms
+    heads, groups, width = int(out.shape[-2]), int(operands.value.shape[-2]), int(out.shape[-1])
+    share, dense = heads // groups, operands.query_starts is None
+    out_steps = out.stride()[:-1] if dense else (0, *out.stride()[:-1])
+    logarithm_steps = (0, 0, 0)
+    if logarithms is not None:
+        logarithm_steps = logarithms.stride() if dense else (0, *logarithms.stride())
+    return Call(
+        "merges",
+        "merge_parts",
+        (operands.longest_queries * share * (power_above(width) // 32), groups, _sequences(operands)),
+        (
+            *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
+            operands.first_keys, operands.sinks, *out_steps, *logarithm_steps, operands.longest_queries, operands.longest_keys,
+            operands.first_position or 0, desc.window or 0, tiles, chunks,
+        ),
+        {
+            "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
+            "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
+            "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8,
+        },
+        1,
+        1,
+        dependent=True,
+    )  # fmt: skip
+
+
 def _power_below(number: int) -> int:
     return 1 << number.bit_length() - 1
 
@@ -195,12 +286,26 @@ def _sequences(operands: AttentionOperands) -> int:
     return int(operands.query.shape[0] if starts is None else starts.shape[0] - 1)
 
 
-def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace) -> list[Call]:
-    """Return the launches of a schedule; `workspace` returns a tensor of fp32 of a shape.
+def calls_of(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
+) -> list[Call]:
+    """Return the launches of a schedule on a GPU with this number of multiprocessors.
 
-    Tensors need their shape, strides and address alone.  Raises DescriptorError.
+    `workspace` returns a tensor of fp32 of a shape.  Tensors need their shape, strides and address alone.  Raises
+    DescriptorError.
     """
     check_operands(desc, operands)
+    if schedule.specialised:
+        return [_specialised_call(desc, operands, schedule, processors)]
+    if schedule.turns:
+        return _turns_calls(desc, operands, schedule, processors, workspace)
+    return _tile_calls(desc, operands, schedule, workspace)
+
+
+def _tile_calls(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace
+) -> list[Call]:  # fmt: skip
+    """Return the launches of a schedule in which a program has one tile of rows."""
     assert desc.chunk is not None
     query, key, value, out, logarithms = (
         operands.query, operands.key, operands.value, operands.out, operands.logarithms
@@ -213,12 +318,9 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
     units = groups if packed else heads
     tiles = -(-queries * (share if packed else 1) // schedule.rows)
     chunks = max(1, -(-keys // desc.chunk))
-    part_top = part_total = part_out = None
+    states: tuple[Any, Any, Any] = None, None, None
     if schedule.split:
-        count = sequences * units * tiles * chunks * schedule.rows
-        part_top, part_total, part_out = (
-            workspace(shape) for shape in ((count,), (count,), (count, power_above(width)))
-        )
+        states = _states(sequences * units * tiles * chunks * schedule.rows, width, workspace)
 
     def steps(tensor: Any, batched: bool) -> tuple[int, int, int]:
         """Return the strides of a sequence, a row and a head, 0 for an axis that the tensor has not."""
@@ -241,45 +343,30 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
     maps = tensor_maps(desc, operands) if schedule.maps else (None, None, None)
     lengths = operands.query_starts, operands.key_starts, operands.key_lengths, operands.first_keys
     numbers = queries, keys, operands.first_position or 0
-    shared = {
-        "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
-        "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
-        "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-    }  # fmt: skip
     forward = Call(
         "chunks",
         "forward",
         (-(-chunks // schedule.span), tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
-            query, key, value, out, logarithms, part_top, part_total, part_out, *lengths, operands.page_table,
+            query, key, value, out, logarithms, *states, *lengths, operands.page_table,
             operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
             desc.window or 0, tiles, chunks, schedule.span,
         ),
         {
-            **shared, "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "PACK": packed,
-            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None,
-            "SPLIT": schedule.split, "SPANS": schedule.span > 1,
+            "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "DV": width,
+            "DVP": power_above(width), "GROUP": share, "PACK": packed, "M": schedule.rows, "N": desc.key_block,
+            "CHUNK": desc.chunk, "PAGE": int(key.shape[1]) if paged else 0, "CAUSAL": desc.masking == "causal",
+            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
+            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SPANS": schedule.span > 1,
+            "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
         },
         schedule.warps,
         schedule.stages,
     )  # fmt: skip
     if not schedule.split:
         return [*packing, forward]
-    merge = Call(
-        "merges",
-        "merge_parts",
-        (queries * share * (power_above(width) // 32), units, sequences),
-        (
-            part_top, part_total, part_out, out, logarithms, *lengths, operands.sinks, *out_steps, *logarithm_steps,
-            *numbers, desc.window or 0, tiles, chunks,
-        ),
-        {**shared, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
-        1,
-        1,
-        dependent=True,
-    )  # fmt: skip
-    return [*packing, forward, merge]
+    return [*packing, forward, _merge_call(desc, operands, schedule, states, tiles, chunks)]
 
 
 def mask_call(operands: AttentionOperands, workspace: Workspace) -> tuple[Call, Any, tuple[int, int, int]]:
@@ -301,10 +388,10 @@ def mask_call(operands: AttentionOperands, workspace: Workspace) -> tuple[Call, 
 
 def attend(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None
-) -> Callable[..., None] | None:
-    """Compute attention on the current stream of the current device, and return the launch of the call.
+) -> RepeatedAttention | None:
+    """Compute attention on the current stream of the current device.
 
-    It is a function of the addresses of the tensors, None for a call without results.  Raises DescriptorError.
+    Return a function that does it again, or None.  Raises DescriptorError.
     """
     query = operands.query
     if operands.first_keys is not None and operands.visible is None:
@@ -312,16 +399,14 @@ def attend(
     if not operands.out.numel():
         return None
     tensors = (
-        query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
-        operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
-        operands.first_keys,
+        query, operands.key, operands.value, operands.query_starts, operands.key_starts, operands.key_lengths,
+        operands.page_table, operands.sinks, operands.visible, operands.first_keys, operands.logarithms, operands.out,
     )  # fmt: skip
     numbers = schedule, operands.longest_queries, operands.longest_keys, operands.first_position
 
     def calls(workspace: Workspace) -> list[Call]:
-        chosen = schedule or chosen_schedule(desc, operands, _processors(query.device.index))
-        if chosen.specialised:
-            return [specialised_call(desc, operands, chosen, _processors(query.device.index))]
-        return calls_of(desc, operands, chosen, workspace)
+        processors = _processors(query.device.index)
+        chosen = schedule or chosen_schedule(desc, operands, processors)
+        return calls_of(desc, operands, chosen, processors, workspace)
 
     return launch(desc, numbers, tensors, calls)

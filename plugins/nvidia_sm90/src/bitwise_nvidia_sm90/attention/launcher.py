@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc, DescriptorError, Record
 from bitwise_core.numerics import Bits
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
+from bitwise_core.plugins.attention_calls import (
+    AttentionForm,
+    AttentionGradientTensors,
+    AttentionOperands,
+    RepeatedAttention,
+)
 from bitwise_nvidia_sm90.attention.tree import attention_descriptor, attention_gradient_descriptor, is_served
 from bitwise_nvidia_sm90.requirements import what_is_missing
 
@@ -38,12 +42,8 @@ class AttentionKernels:
 
         return bool(torch.cuda.get_device_capability(device) == (9, 0))
 
-    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
+    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> RepeatedAttention | None:
         """See `bitwise_core.plugins.attention_calls.AttentionLauncher`."""
-        self.prepare_attention(desc, operands)
-
-    def prepare_attention(self, desc: AttentionDesc, operands: AttentionOperands) -> Callable[..., None] | None:
-        """See `bitwise_core.plugins.attention_calls.PreparingAttentionLauncher`."""
         _check(desc)
         from bitwise_nvidia_sm90.attention.launch import attend
 

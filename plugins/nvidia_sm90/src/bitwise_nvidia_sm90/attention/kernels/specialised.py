@@ -108,6 +108,16 @@ def merged(top, total, out, top_part, total_part, out_part):
 
 
 @gluon.jit
+def finished(top, total, out):
+    """Return the normalised output and the logarithm of each row; see `chunks.finished`."""
+    one = gl.full(total.shape, 1.0, gl.float32, total.type.layout)
+    out = (out + 0.0) * gl.expand_dims(gl.div_rn(one, gl.maximum(total, 1.1754943508222875e-38)), 1)
+    factor = gl.full(top.shape, 0.6931471805599453, gl.float32, top.type.layout)
+    logarithm = gl.fma(top, factor, natural_logarithm(total))
+    return out, gl.where(total == 0.0, NOTHING, logarithm)
+
+
+@gluon.jit
 def visible_scores(
     s, start, positions, keys, window, N: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
@@ -256,19 +266,10 @@ def compute_tiles(
                     top, total, out, gl.full([64], 0.0, gl.float32, gl.SliceLayout(1, OUT)) + sink,
                     gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.zeros([64, DV], gl.float32, OUT),
                 )  # fmt: skip
-            inverse = gl.div_rn(
-                gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.maximum(total, 1.1754943508222875e-38)
-            )
-            out = (out + 0.0) * gl.expand_dims(inverse, 1)
+            out, logarithm = finished(top, total, out)
             if LOGARITHMS:
-                found_logarithm = gl.fma(
-                    top, gl.full([64], 0.6931471805599453, gl.float32, gl.SliceLayout(1, OUT)), natural_logarithm(total)
-                )
                 place = logarithms + sequence.to(gl.int64) * logarithm_batch + head.to(gl.int64) * logarithm_head
-                gl.store(
-                    place + at.to(gl.int64) * logarithm_step, gl.where(total == 0.0, NOTHING, found_logarithm),
-                    mask=at < queries,
-                )  # fmt: skip
+                gl.store(place + at.to(gl.int64) * logarithm_step, logarithm, mask=at < queries)
             rounded = gl.convert_layout(out.to(output.dtype.element_ty), STORED)
             at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
             place = output + sequence.to(gl.int64) * output_batch + head.to(gl.int64) * output_head
