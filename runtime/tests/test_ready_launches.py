@@ -55,6 +55,30 @@ def test_a_kept_call_runs_for_the_same_operands_alone() -> None:
     assert len(launches) == 1
 
 
+def test_a_kept_call_with_several_results_runs_for_the_same_operands_alone() -> None:
+    ready, launches = ReadyLaunches(), []
+    x, y = tensor(4, K), tensor(4, K, seed=1)
+    found, key = ready.run_several("f", (x, y), (True,))
+    assert found is None
+    results = torch.empty(2, 3, 4, WIDE // 10).transpose(1, 2), torch.empty(WIDE, dtype=torch.float64)
+    ready.keep_several(key, (x, y), results, lambda *given: launches.append(given))
+    held = []  # until the allocator returns memory of the same alignments
+    while (again := ready.run_several("f", (x, y), (True,))[0]) is None and len(held) < 200:
+        held.append((torch.empty(2, 12, WIDE // 10 + len(held)), torch.empty(WIDE + len(held))))
+    assert again is not None
+    assert launches == [(x.data_ptr(), y.data_ptr(), again[0].data_ptr(), again[1].data_ptr())]
+    assert [(each.shape, each.stride(), each.dtype) for each in again] == [
+        (each.shape, each.stride(), each.dtype) for each in results
+    ]
+    others = ("g", (x, y), (True,)), ("f", (y.t(), x), (True,)), ("f", (x, y), (False,)), ("f", (x.float(), y), (True,))
+    for name, operands, rest in others:
+        assert ready.run_several(name, operands, rest)[0] is None
+    assert len(launches) == 1
+    gaps = torch.empty(4, 8)[:, :4]
+    ready.keep_several("gaps", (x,), (gaps,), lambda *given: None)
+    assert "gaps" not in ready._several
+
+
 def test_operands_without_memory_and_arguments_without_a_hash_have_no_key() -> None:
     ready = ReadyLaunches()
     assert ready.run("f", (torch.ones(2, 2).to_sparse(),)) == (None, None)

@@ -11,6 +11,7 @@ dense and paged keys.  Tensors on the CPU are evaluated, which is slow, to the b
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -118,9 +119,7 @@ def attention(
         _check_integers(1, first_keys=first_keys)
         if first_keys.shape[0] != q.shape[0]:
             raise AttentionError(f"first_keys has {first_keys.shape[0]} elements, and query a batch of {q.shape[0]}")
-    call = _Call(
-        q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible, first_keys=first_keys
-    )
+    call = _Call(q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible, first_keys=first_keys)
     out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
     out = out.transpose(1, 2) if batched else out[0].transpose(0, 1)
     _keep(ready, given, rest, out, launch)
@@ -245,7 +244,7 @@ def _repeated(
     if torch.compiler.is_compiling():
         return None, None
     try:
-        if torch.is_grad_enabled() and any([each.requires_grad for each in operands[:3]]):
+        if torch.is_grad_enabled() and any(each.requires_grad for each in operands[:3]):
             return None, None
         return _ready.run(name, operands, rest)
     except AttributeError:  # no tensors, which the checks of the call say
@@ -530,6 +529,21 @@ def _patterns(matrix: torch.Tensor) -> Any:
     return matrix.contiguous().view(torch.int16).numpy().view(np.uint16)
 
 
+def _run_again(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute a checked call with its logarithms, by one look-up where it ran before."""
+    operands = call.query, call.key, call.value
+    dense = call.query_starts is call.page_table is call.key_lengths is call.sinks is call.visible is None
+    rest = form, call.first_position
+    repeated, key = _ready.run_several("attention with logarithms", operands, rest) if dense else (None, None)
+    if repeated is not None:
+        found, out = repeated
+        return out, found
+    out, found, launch = _run(call, form)
+    if key is not None and launch is not None:
+        _ready.keep_several(key, operands, (found, out), launch)
+    return out, found
+
+
 @cache
 def _recorded() -> Callable[..., Any]:
     """Return the function of autograd that computes a call outside of traces.
@@ -539,7 +553,7 @@ def _recorded() -> Callable[..., Any]:
     import torch
 
     def forward(ctx: Any, query: Any, key: Any, value: Any, call: _Call, form: AttentionForm) -> Any:
-        out, found, _ = _run(call, form)
+        out, found = _run_again(call, form)
         ctx.save_for_backward(query, key, value, out, found, call.query_starts, call.key_starts)
         ctx.numbers = call.longest_queries, call.longest_keys, call.first_position
         ctx.form = replace(form, sink=False)
@@ -568,8 +582,8 @@ def _traced(call: _Call, form: AttentionForm) -> tuple[torch.Tensor, torch.Tenso
     _register_operator()
     out, found = torch.ops.bitwise.attention(
         call.query, call.key, call.value, call.query_starts, call.key_starts, call.key_lengths, call.page_table,
-        call.sinks, call.visible, call.first_keys, call.longest_queries, call.longest_keys, call.first_position, form.scale, form.causal,
-        form.window, form.soft_cap,
+        call.sinks, call.visible, call.first_keys, call.longest_queries, call.longest_keys, call.first_position,
+        form.scale, form.causal, form.window, form.soft_cap,
     )  # fmt: skip
     return out, found
 
@@ -607,7 +621,8 @@ def attention_operator() -> Any:
         "bitwise::attention", compute, mutates_args=(),
         schema="(Tensor query, Tensor key, Tensor value, Tensor? query_starts, Tensor? key_starts, Tensor? "
         "key_lengths, Tensor? page_table, Tensor? sinks, Tensor? visible, Tensor? first_keys, int? longest_queries, "
-        "int? longest_keys, int? first_position, float scale, bool causal, int? window, float? soft_cap) -> (Tensor, Tensor)",
+        "int? longest_keys, int? first_position, float scale, bool causal, int? window, float? soft_cap) "
+        "-> (Tensor, Tensor)",
     )  # fmt: skip
     made.register_fake(fake)
 
@@ -685,6 +700,13 @@ def _gradients(
     """Return the gradients of query, key and value of a call with these results.  Raises AttentionError."""
     import torch
 
+    rest = form, first_position
+    repeated, ready = None, None
+    if query_starts is None:
+        tensors = query, key, value, out, logarithms, slope
+        repeated, ready = _ready.run_several("gradients of attention", tensors, rest)
+    if repeated is not None:
+        return repeated
     launcher, desc = _gradient_launcher(query.device, form)
     given = (slope, query, key, value, out)
     slope, query, key, value, out = (each if each.stride(-1) == 1 else each.contiguous() for each in given)
@@ -698,8 +720,12 @@ def _gradients(
     gradients = AttentionGradientTensors(slope, *found)
     if query.device.type == "cpu":
         _evaluate_gradients(desc, operands, gradients)
-    else:
-        launcher.attend_gradients(desc, operands, gradients)
+        return found
+    launch = launcher.attend_gradients(desc, operands, gradients)
+    used = slope, query, key, value, out
+    same = operands.logarithms is logarithms and all(map(operator.is_, given, used))
+    if same and ready is not None and launch is not None:
+        _ready.keep_several(ready, tensors, found, launch)
     return found
 
 

@@ -115,8 +115,10 @@ class AttentionGradientLauncher(AttentionLauncher, Protocol):
 
     def attend_gradients(
         self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
-    ) -> None:
+    ) -> RepeatedAttention | None:
         """Compute the gradients of a call, whose operands hold its output and contiguous logarithms.
 
-        It runs on the device's current stream.  Raises DescriptorError for what it does not support.
+        It runs on the device's current stream.  Return a function that does it again, of the addresses of query, key,
+        value, out, logarithms, query_starts, key_starts, slope and the three gradients, without those that the call has
+        not; or None.  Raises DescriptorError for what it does not support.
         """

@@ -1,4 +1,4 @@
-"""Functions of torch.compile run eagerly while a mode is active, since the kernels of a compiler are not those of it."""
+"""Functions of torch.compile run eagerly while a mode is active: a compiler's kernels have another order."""
 
 from __future__ import annotations
 

@@ -229,7 +229,8 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     Operators that may depend on the batch cause a BatchVarianceWarning once each, with `strict` BatchVarianceError.
     The mode holds for the thread that enters it and the backward passes that it runs.  `other_threads` says what the
     operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
-    or run as usual ("ignore").  Functions of torch.compile run eagerly in all threads until the mode ends.  Raises InterceptionError where PyTorch is older than 2.10.
+    or run as usual ("ignore").  Functions of torch.compile run eagerly in all threads until the mode ends.  Raises
+    InterceptionError where PyTorch is older than 2.10.
     """
     return BatchInvariance(strict, other_threads)
 

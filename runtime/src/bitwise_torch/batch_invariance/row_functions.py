@@ -176,7 +176,7 @@ def normalisation_gradient_rows(
 
 
 def first_of_rows(x: torch.Tensor) -> torch.Tensor:
-    """Return the place of the first true element of each row of a boolean x[..., n], n where there is none, in int32."""
+    """Return the place of the first true element of each row of a boolean x[..., n], or n, in int32."""
     import torch
 
     length = int(x.shape[-1])

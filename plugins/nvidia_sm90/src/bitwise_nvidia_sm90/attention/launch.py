@@ -246,8 +246,8 @@ def _merge_call(
         (operands.longest_queries * share * (power_above(width) // 32), groups, _sequences(operands)),
         (
             *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
-            operands.first_keys, operands.sinks, *out_steps, *logarithm_steps, operands.longest_queries, operands.longest_keys,
-            operands.first_position or 0, desc.window or 0, tiles, chunks,
+            operands.first_keys, operands.sinks, *out_steps, *logarithm_steps, operands.longest_queries,
+            operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles, chunks,
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
