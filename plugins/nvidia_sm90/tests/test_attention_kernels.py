@@ -32,6 +32,7 @@ HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations
 SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
 PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3, False)
 SPANS = Schedule(64, True, True, 2, False, span=2)
+TURN, TURNS = Schedule(64, True, False, 4, turns=1), Schedule(64, True, True, 3, turns=1)
 
 
 @dataclass(frozen=True)
@@ -166,27 +167,29 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
-    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS)),
-    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT)),
-    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED)),
-    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED)),
-    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT)),
+    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)),
+    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, TURN)),
+    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
+    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, TURNS)),
     "variable lengths": (
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT)
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT)),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT)),
-    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS)),
-    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL,)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT)),
+    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN)),
+    "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
+    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, TURN)),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURNS)),
+    "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
         Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)
     ),
-    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
+    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, TURN)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT)),
+    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, TURN)),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
 }  # fmt: skip
