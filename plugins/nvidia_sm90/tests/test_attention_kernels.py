@@ -32,7 +32,7 @@ HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations
 SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
 PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3, False)
 SPANS = Schedule(64, True, True, 2, False, span=2)
-TURN, TURNS = Schedule(64, True, False, 4, turns=1), Schedule(64, True, True, 3, turns=1)
+TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,16 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
     narrow = attention_descriptor(form(depth=64))
     assert schedule_of(narrow, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
-    assert Schedule(128, False, False, 2).warps == 8
+
+
+def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
+    desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
+    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
+    assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
+    assert schedule_of(desc, 20, 1, 4096, 32, 8, False, 132, True).programs
+    for sequences, keys in ((1, 8192), (16, 4096), (64, 2048), (20, 512)):
+        assert not schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True).programs
+    assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
 
 
 def test_other_descriptors_are_refused() -> None:
