@@ -32,6 +32,7 @@ HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS}, approximations
 SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False, 2, False)
 PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3, False)
 SPANS = Schedule(64, True, True, 2, False, span=2)
+TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
 
 
 @dataclass(frozen=True)
@@ -177,19 +178,21 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
-    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS)),
-    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT)),
-    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED)),
-    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED)),
-    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT)),
+    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)),
+    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, TURN)),
+    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
+    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, TURNS)),
     "variable lengths": (
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT)
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT)),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT)),
-    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS)),
-    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL,)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT)),
+    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN)),
+    "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
+    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, TURN)),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURNS)),
+    "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
         Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)
@@ -209,10 +212,10 @@ PROBLEMS = {
     "a mask that hides every key": (
         Problem(form(causal=False), ((2, 70),), layout="visible", seen="nothing"), (SERIAL, SPLIT)
     ),
-    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT)),
+    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, TURN)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT)),
+    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, TURN)),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
 }  # fmt: skip
@@ -296,7 +299,16 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
     narrow = attention_descriptor(form(depth=64))
     assert schedule_of(narrow, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
-    assert Schedule(128, False, False, 2).warps == 8
+
+
+def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
+    desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
+    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
+    assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
+    assert schedule_of(desc, 20, 1, 4096, 32, 8, False, 132, True).programs
+    for sequences, keys in ((1, 8192), (16, 4096), (64, 2048), (20, 512)):
+        assert not schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True).programs
+    assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
 
 
 def test_other_descriptors_are_refused() -> None:

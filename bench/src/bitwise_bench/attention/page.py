@@ -8,8 +8,8 @@ from typing import Any
 _NAMES = ("bitwise", "cudnn", "flash")
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """Return the page as Markdown."""
+def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> str:
+    """Return the page as Markdown; `other` has the digests of another GPU."""
     environment = record["environment"]
     correctness = record["correctness"]
     different = sum(len(each["problems"]) for each in correctness["different"])
@@ -26,10 +26,10 @@ def page(record: Mapping[str, Any]) -> str:
         f"The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches of "
         "1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n",
+        *([] if other is None else [_comparison(record["digests"], other)]),
         "## Speed\n",
-        "Forward passes are timed in CUDA graphs. Gradients are timed between two events, which include the time "
-        "of the host until the first kernel starts. Ratios are the time of the faster backend divided by ours: "
-        "above 1, ours is faster. Shapes in italics were not used while the kernels were tuned. Errors are root "
+        "All times are those of CUDA graphs. Ratios are the time of the faster backend divided by ours: above 1, ours "
+        "is faster. Shapes in italics were not used while the kernels were tuned. Errors are root "
         "mean squares of the differences of one head from double precision; those of gradients are of the query, "
         "the key and the value.\n",
         "### Prefill, bf16\n",
@@ -65,6 +65,17 @@ def page(record: Mapping[str, Any]) -> str:
         _host(record["host"]["results"]),
     ]
     return "\n".join(parts)
+
+
+def _comparison(digests: Mapping[str, str], other: Mapping[str, Any]) -> str:
+    """Return how the digests of two GPUs compare.  They are of the same calls."""
+    gpu = other["environment"]["gpu"]
+    different = [name for name, digest in digests.items() if other["digests"][name] != digest]
+    found = f"{len(different)} have other bytes: {', '.join(different)}" if different else "None has other bytes"
+    return (
+        f"{len(digests)} calls were computed on an {gpu} as well: prefill, decoding, pages, variable lengths and "
+        f"gradients of heads of five widths. {found}.\n"
+    )
 
 
 def _table(

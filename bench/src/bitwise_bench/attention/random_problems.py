@@ -49,6 +49,7 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
         "causal": "window" in form or draw.random() < 0.6,
         "scale": draw.choice((None, 0.3)),
         "page": draw.choice((16, 32, 64, 128, 256)),
+        "logarithms": layout.startswith("gradients") or draw.random() < 0.5,
     }
     different = []
     for place in range(problems):
@@ -80,7 +81,7 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
             values *= 2.0 ** torch.randint(-12, 6, shape, generator=generator)
         return values.to(getattr(torch, form["dtype"]))
 
-    options: dict[str, Any] = {"scale": fixed["scale"], "is_causal": fixed["causal"], "logarithms": True}
+    options: dict[str, Any] = {"scale": fixed["scale"], "is_causal": fixed["causal"], "logarithms": fixed["logarithms"]}
     if "window" in form:
         options["window"] = draw.choice(form["window"])
     if "soft_cap" in form:
@@ -134,7 +135,8 @@ def _differences(function: Any, arguments: Sequence[Any], options: dict[str, Any
         function(*(_on(device, one) for one in arguments), **{name: _on(device, one) for name, one in options.items()})
         for device in DEVICES
     ]
-    return sum(_unequal(left, right) for left, right in zip(*results, strict=True))
+    pairs = zip(*results, strict=True) if options["logarithms"] else [results]
+    return sum(_unequal(left, right) for left, right in pairs)
 
 
 def _differences_of_gradients(function: Any, arguments: Sequence[Any], slope: Any, options: dict[str, Any]) -> int:

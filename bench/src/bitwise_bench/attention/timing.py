@@ -64,11 +64,11 @@ def _driver_of_nvml() -> str:
     return text.value.decode()
 
 
-def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
-    """Return the median time of a call in a CUDA graph of several."""
+def graph_seconds(function: Callable[[], Any], repetitions: int = 5, stream: Any = None) -> float:
+    """Return the median time of a call in a CUDA graph of several, captured from `stream` or a new stream."""
     import torch
 
-    stream = torch.cuda.Stream()
+    stream = stream or torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
@@ -85,21 +85,6 @@ def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
         end.record()
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end) / repetitions / 1000)
-    return float(sorted(times)[len(times) // 2])
-
-
-def event_seconds(function: Callable[[], Any]) -> float:
-    """Return the median time of a call between two events."""
-    import torch
-
-    times = []
-    for _ in range(9):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        function()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 1000)
     return float(sorted(times)[len(times) // 2])
 
 
@@ -187,18 +172,20 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation of the gradients of a causal prefill, without the forward pass, and errors."""
     import torch
 
-    tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
-    slope = torch.randn(
-        tensors[0].shape, generator=torch.Generator(device="cuda").manual_seed(1), device="cuda"
-    ).bfloat16()
-    functions: dict[str, Callable[[], Any]] = {}
-    for name, function in _functions(tensors, True).items():
-        try:
-            out = function()
-        except RuntimeError:  # a backend that does not serve these tensors
-            continue
-        functions[name] = partial(torch.autograd.grad, out, tensors, slope, retain_graph=True)
-    seconds = _measured(functions, event_seconds)
+    stream = torch.cuda.Stream()  # the gradients are computed on the stream of the outputs
+    with torch.cuda.stream(stream):
+        tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        slope = torch.randn(tensors[0].shape, generator=generator, device="cuda").bfloat16()
+        functions: dict[str, Callable[[], Any]] = {}
+        for name, function in _functions(tensors, True).items():
+            try:
+                out = function()
+            except RuntimeError:  # a backend that does not serve these tensors
+                continue
+            functions[name] = partial(torch.autograd.grad, out, tensors, slope, retain_graph=True)
+    seconds = _measured(functions, lambda function: graph_seconds(function, 2, stream))
+    torch.cuda.current_stream().wait_stream(stream)
     errors = {}
     if case["queries"] <= 4096:
         share = case["heads"] // case["groups"]

@@ -18,9 +18,9 @@ class Schedule:
     A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
     `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
-    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `turns`, for operands
-    of which `can_take_turns` says so, that number of programs of each multiprocessor take chunks in turn, and their
-    copies fill `stages` tiles of keys or of values.
+    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
+    operands of which `can_take_turns` says so, that number of programs take chunks in turn, and their copies fill
+    `stages` tiles of keys or of values.
     """
 
     rows: int
@@ -30,7 +30,7 @@ class Schedule:
     maps: bool = True
     specialised: bool = False
     span: int = 1
-    turns: int = 0
+    programs: int = 0
 
     @property
     def warps(self) -> int:
@@ -45,24 +45,32 @@ _SPECIALISED_ROWS = 128
 
 
 def schedule_of(
-    desc: AttentionDesc, sequences: int, queries: int, keys: int, heads: int, groups: int, ragged: bool, processors: int
-) -> Schedule:
+    desc: AttentionDesc, sequences: int, queries: int, keys: int, heads: int, groups: int, ragged: bool,
+    processors: int, turns: bool = False,
+) -> Schedule:  # fmt: skip
     """Return the schedule of a call with at most these lengths, on a GPU with this number of multiprocessors.
 
-    `ragged` says that the lengths of sequences may differ.
+    `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.
     """
     assert desc.chunk is not None
     share = heads // groups
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
+    chunks = -(-keys // desc.chunk)
+    parts = sequences * groups * -(-queries * share // 64) * chunks
+    few = queries * share <= 512 and chunks > 1
+    if turns and few and parts > processors:
+        resident = processors if wide else 4 * processors
+        uneven = 8 * programs < 7 * resident * -(-programs // resident)
+        if uneven and (chunks > 2 or programs < processors):
+            # Fewer copies at a time would leave memory idle, and more of them slow it down.
+            return Schedule(64, True, True, 4 if wide else 3, programs=processors * (1 if wide else 3))
     short = 8 * programs < 7 * processors
-    split = queries * share <= 512 and keys > desc.chunk and (short or (ragged and keys > 16 * desc.chunk))
-    if not split:
+    if not (few and (short or (ragged and keys > 16 * desc.chunk))):
         many = wide and not packed and queries > 64
         return Schedule(128 if many else 64, packed, False, 2 if desc.scores.k > 128 or many else 3)
     # One program on each multiprocessor: its copies run ahead from chunk to chunk.
-    parts = sequences * groups * -(-queries * share // 64) * -(-keys // desc.chunk)
     span = -(-parts // processors)
     # Several chunks need memory for a state beside that of the copies.
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
@@ -186,9 +194,9 @@ def _specialised_call(
 
 
 def _turns_calls(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
-) -> list[Call]:
-    """Return the launches of a schedule with turns."""
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace
+) -> list[Call]:  # fmt: skip
+    """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
     query, key, value, out, logarithms = (
         operands.query, operands.key, operands.value, operands.out, operands.logarithms
@@ -203,7 +211,7 @@ def _turns_calls(
     forward = Call(
         "chunk_turns",
         "visit_parts",
-        (min(schedule.turns * processors, parts), 1, 1),
+        (min(schedule.programs, parts), 1, 1),
         (
             query, tensor_map(key, desc.key_block), tensor_map(value, desc.key_block), out, logarithms, *states,
             operands.sinks, *query.stride()[:-1], *out.stride()[:-1], *logarithm_steps, queries, keys,
@@ -275,8 +283,9 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     ragged = operands.key_starts is not None or operands.key_lengths is not None
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
     found = schedule_of(
-        desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors
-    )
+        desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
+        can_take_turns(desc, operands),
+    )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
     return SPECIALISED if many and can_specialise(desc, operands) else found
 
@@ -297,8 +306,8 @@ def calls_of(
     check_operands(desc, operands)
     if schedule.specialised:
         return [_specialised_call(desc, operands, schedule, processors)]
-    if schedule.turns:
-        return _turns_calls(desc, operands, schedule, processors, workspace)
+    if schedule.programs:
+        return _turns_calls(desc, operands, schedule, workspace)
     return _tile_calls(desc, operands, schedule, workspace)
 
 
