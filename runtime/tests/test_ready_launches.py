@@ -62,14 +62,21 @@ def test_a_kept_call_with_several_results_runs_for_the_same_operands_alone() -> 
     assert found is None
     results = torch.empty(2, 3, 4, WIDE // 10).transpose(1, 2), torch.empty(WIDE, dtype=torch.float64)
     ready.keep_several(key, (x, y), results, lambda *given: launches.append(given))
-    held = []  # until the allocator returns memory of the same alignments
-    while (again := ready.run_several("f", (x, y), (True,))[0]) is None and len(held) < 200:
-        held.append((torch.empty(2, 12, WIDE // 10 + len(held)), torch.empty(WIDE + len(held))))
-    assert again is not None
-    assert launches == [(x.data_ptr(), y.data_ptr(), again[0].data_ptr(), again[1].data_ptr())]
-    assert [(each.shape, each.stride(), each.dtype) for each in again] == [
-        (each.shape, each.stride(), each.dtype) for each in results
-    ]
+    kept = ready._several[key]
+    for each, (allocate, alignment) in zip(results, kept.results, strict=True):
+        made = allocate(x)
+        assert (made.shape, made.stride(), made.dtype) == (each.shape, each.stride(), each.dtype)
+        assert alignment == each.data_ptr() & -each.data_ptr() & 255
+    # The results themselves are memory of the same alignments.
+    again = [(lambda _, each=each: each, alignment) for each, (_, alignment) in zip(results, kept.results, strict=True)]
+    ready._several[key] = replace(kept, results=tuple(again))
+    found, _ = ready.run_several("f", (x, y), (True,))
+    assert found is not None
+    assert all(one is other for one, other in zip(found, results, strict=True))
+    assert launches == [(x.data_ptr(), y.data_ptr(), *(each.data_ptr() for each in results))]
+    other = [(allocate, alignment ^ 64) for allocate, alignment in again]
+    ready._several[key] = replace(kept, results=tuple(other))
+    assert ready.run_several("f", (x, y), (True,)) == (None, key)
     others = ("g", (x, y), (True,)), ("f", (y.t(), x), (True,)), ("f", (x, y), (False,)), ("f", (x.float(), y), (True,))
     for name, operands, rest in others:
         assert ready.run_several(name, operands, rest)[0] is None

@@ -175,8 +175,7 @@ class BatchInvariance:
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
         if operands == len(arguments) == 2:
-            rest = setting_of_product(arguments[0])
-            found, key = self._ready.run(name, arguments, rest)
+            found, key = self._ready.run(name, arguments, setting_of_product(arguments[0]))
             if found is not None:
                 return found
         elif operands:

@@ -20,6 +20,7 @@ from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch.locks.library_operators import LibraryOperator
 
 FORMAT = "bitwise-lock"
@@ -225,6 +226,17 @@ def parse_descriptor(text: str) -> GEMMDesc:
 
 Finding = GEMMDesc | BiasedGEMM | FinishedGEMM | str
 """The result for a problem: a descriptor, one with a bias or with steps, or the reason why there is none."""
+
+
+def finding_of(profile: LockableProfile, problem: GEMMProblem, **options: Any) -> Finding:
+    """Return what a library's profile says of a problem; `options` are those of its `describe_problem`."""
+    try:
+        desc = profile.describe_problem(problem, **options)
+    except NotCovered as error:
+        return str(error)
+    if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
+        return desc
+    return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
 
 def lock_of(
