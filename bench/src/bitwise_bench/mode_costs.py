@@ -62,6 +62,24 @@ WIDTHS: dict[str, tuple[str, dict[str, Any]]] = {
         {**_FIELDS, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "head_dim": 128},
     ),
 }  # fmt: skip
+HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen2.5-3b": (
+        "Qwen2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2048, "intermediate_size": 11008, "num_attention_heads": 16,
+            "num_key_value_heads": 2,
+        },
+    ),
+    "olmo-2-7b": (
+        "Olmo2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+        },
+    ),
+}  # fmt: skip
+"""Widths that no kernel or schedule was chosen for."""
+WIDTHS |= HELD_OUT
 """By the model whose widths they are: the class of transformers, and the fields of its configuration."""
 
 MEASURED = [*WIDTHS, "rows"]
@@ -232,6 +250,7 @@ def prepared(name: str) -> dict[str, Measured]:
         for scope in scopes().values():
             with scope():
                 run()
+        print(f"{name}: {what} is ready", flush=True)
         replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes().items()}
         found[what] = Measured(run, parts, replays)
 
