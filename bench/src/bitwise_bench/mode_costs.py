@@ -97,6 +97,14 @@ def scopes() -> dict[str, _Scope]:
     return found
 
 
+def installed_alternative() -> str:
+    """Return what the package batch_invariant_ops says of itself, or that it is not installed."""
+    if importlib.util.find_spec("batch_invariant_ops") is None:
+        return "not installed"
+    text = import_module("batch_invariant_ops").__doc__ or "measured"
+    return text.strip().split("\n")[0].rstrip(".")
+
+
 def tokens_of(model: Any, sequences: int, length: int) -> Any:
     """Return tokens on the model's device."""
     import torch
@@ -374,7 +382,7 @@ def no_costs() -> dict[str, Any]:
             "prefill": PREFILL, "decode": DECODE, "context of decoding": CONTEXT, "training": TRAINING,
             "layers": _FIELDS["num_hidden_layers"], "vocabulary": _FIELDS["vocab_size"],
         },
-        "milliseconds": {}, "ratios": {},
+        "held out": list(HELD_OUT), "milliseconds": {}, "ratios": {},
     }  # fmt: skip
 
 
@@ -424,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     content = {
         "environment": environment(),
-        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
+        "batch_invariant_ops": installed_alternative(),
         **no_costs(),
     }
     for name, times in Costs(given.models, given.rounds).measured():

@@ -66,11 +66,16 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     parts = [_markdown(("time beside PyTorch's", *scopes), rows)]
     sizes = list(dict.fromkeys(what for works in models.values() for what in works))
     times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
-    parts.append(_markdown(("milliseconds, PyTorch / mode", *models), times))
+    named = [f"{name} (held out)" if name in record["held out"] else name for name in models]
+    parts.append(_markdown(("milliseconds, PyTorch / mode", *named), times))
+    parts.insert(0, "![Times in the mode beside PyTorch's](pictures/mode-costs.svg)")
     if "rows" in record["ratios"]:
         own = [[what, *(f"{each[scope]:.3f}" for scope in scopes)] for what, each in record["ratios"]["rows"].items()]
         parts.append(_markdown(("operators of rows, time beside PyTorch's", *scopes), own))
-    others = "" if record["batch_invariant_ops"] == "measured" else "; batch_invariant_ops was not installed"
+    alternative = record["batch_invariant_ops"]
+    others = {"measured": "", "not installed": "; batch_invariant_ops was not installed"}.get(
+        alternative, f"; batch_invariant_ops: {alternative[:1].lower()}{alternative[1:]}"
+    )
     shape = record["shape"]
     parts.append(
         f"{shape['layers']} layers of each model's widths, a context of {shape['context of decoding']} tokens for each "
