@@ -311,6 +311,61 @@ def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int
         assert torch.equal(groups, attention(q, k[:, :1].expand_as(k), v[:, :1].expand_as(v), is_causal=True))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(3, 4, 2, 1, 700, 128), (2, 8, 2, 150, 900, 128), (2, 4, 4, 600, 600, 64)])
+def test_padded_attention_has_the_bytes_of_each_sequence(shape: tuple[int, ...]) -> None:
+    """Shapes are (batch, heads, groups, queries, keys, width); calls are repeated, and captured in a CUDA graph."""
+    batch, heads, groups, queries, keys, width = shape
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (
+        tensor(batch, heads, queries, width, device="cuda"),
+        *(tensor(batch, groups, keys, width, device="cuda", seed=seed) for seed in (1, 2)),
+    )
+    first = torch.arange(batch, device="cuda") * (keys - queries) // batch
+    place, row = torch.arange(keys, device="cuda"), torch.arange(queries, device="cuda")[:, None]
+    mask = (place >= first.view(-1, 1, 1, 1)) & (place <= row + keys - queries)
+    with torch.no_grad(), batch_invariant(strict=True):
+        found = [attention(q, k, v, attn_mask=mask, enable_gqa=True) for _ in range(3)]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        for index, begin in enumerate(first.tolist()):
+            rows = slice(index, index + 1)
+            padding = torch.zeros(1, heads, keys - begin - queries, width, device="cuda", dtype=q.dtype)
+            whole = torch.cat([padding, q[rows]], 2)
+            alone = attention(whole, k[rows, :, begin:], v[rows, :, begin:], is_causal=True, enable_gqa=True)
+            assert torch.equal(found[0][rows], alone[:, :, alone.shape[2] - queries :])
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
+        mask[0, ..., -1] = False  # graphs read the mask of the replay
+        graph.replay()
+        assert torch.equal(captured, attention(q, k, v, attn_mask=mask, enable_gqa=True))
+        assert not torch.equal(captured, found[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [64, 128])
+def test_gradients_of_repeated_attention_have_its_bytes(width: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+
+    def gradients(seed: int) -> list[Any]:
+        q, k, v, slope = (
+            tensor(2, count, 200, width, device="cuda", seed=seed + place).requires_grad_()
+            for place, count in enumerate((4, 2, 2, 4))
+        )
+        out = attention(q, k, v, is_causal=True, enable_gqa=True)
+        return [out.detach(), *torch.autograd.grad(out, (q, k, v), slope.detach())]
+
+    with batch_invariant(strict=True):
+        first = gradients(0)
+        gradients(7)
+        again = gradients(0)
+        q = tensor(2, 4, 200, width, device="cuda")  # one tensor three times after three tensors, and the reverse
+        same = attention(q, q, q, is_causal=True)
+        assert torch.equal(same, attention(q, q.clone(), q.clone(), is_causal=True))
+    assert all(map(torch.equal, first, again))
+
+
 @pytest.mark.parametrize("depth", [16, 64])
 def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad

@@ -158,6 +158,21 @@ def test_causal_forms_agree() -> None:
     assert ragged.equal(packed)
 
 
+def test_sums_begin_after_the_first_keys() -> None:
+    """Keys before the first one are no part of a sequence, whatever they hold."""
+    q, k, v = operands()
+    first = torch.tensor([3, 19], dtype=torch.int32)
+    seen = torch.ones(2, 1, 3, 19, dtype=torch.bool).tril(16)
+    k[0, :, :3], v[0, :, :3] = math.nan, math.inf
+    found, logarithms = attention(q, k, v, seen, first_keys=first, enable_gqa=True, logarithms=True)
+    alone = attention(q[:1], k[:1, :, 3:], v[:1, :, 3:], seen[:1, ..., 3:], enable_gqa=True)
+    assert found[:1].equal(alone)
+    assert not found[1].any()
+    assert (logarithms[1] == -math.inf).all()
+    with pytest.raises(AttentionError, match="gradients of attention with a boolean mask are not served"):
+        attention(q.requires_grad_(), k, v, seen, first_keys=first, enable_gqa=True)
+
+
 def test_rows_without_keys_are_zeros() -> None:
     q, k, v = operands()
     none = torch.zeros(1, 1, 3, 19, dtype=torch.bool)
@@ -195,6 +210,18 @@ def test_sinks_take_part_in_the_denominator() -> None:
         ({"value": normal(2, 2, 18, 6)}, "there are 19 keys and 18 values"),
         ({"key": [1.0]}, "key is a list; give a tensor"),
         ({"sinks": torch.zeros(3)}, r"sinks is of torch\.float32 \(3,\): give float32 \(4,\)"),
+        (
+            {"first_keys": torch.zeros(2).int()},
+            "first_keys is given without a boolean attn_mask: give the mask as well",
+        ),
+        (
+            {"first_keys": torch.zeros(3).int(), "attn_mask": torch.ones(3, 19, dtype=torch.bool)},
+            "first_keys has 3 elements, and query a batch of 2",
+        ),
+        (
+            {"first_keys": torch.zeros(2), "attn_mask": torch.ones(3, 19, dtype=torch.bool)},
+            r"first_keys is of torch\.float32 with 1 axes: give int32 with 1",
+        ),
         ({"window": 4}, "a window is the number of keys up to a causal query's own: give is_causal=True"),
     ],
 )
