@@ -73,6 +73,12 @@ def write(
         f"{out}: {len(content.operators)} products, {without} of them without a descriptor; claims: "
         + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     )
+    unasked = sum(each.descriptor is not None and each.support == "not asked" for each in content.operators)
+    if ask and unasked:
+        typer.echo(
+            f"{unasked} products are assumed: the library's plugin describes them otherwise on this machine, or cannot "
+            "be asked here"
+        )
     raise typer.Exit(INCOMPLETE_STATUS if without else 0)
 
 
@@ -100,9 +106,17 @@ def verify(
 
     with lock_errors_as_sentences():
         content = read_receipt(file)
+        named = _named(files)
+        known = [each.name for each in content.kernels]
+        for name in named:
+            if name not in known:
+                raise InputError(
+                    f"--file: the receipt has no file {name!r}; "
+                    + (f"its files are {', '.join(known)}" if known else "it has no files")
+                )
         profile = _profile(library) if ask else None
         found = verified(
-            content, lock=None if lock is None else read_lock(lock), files=_named(files), profile=profile
+            content, lock=None if lock is None else read_lock(lock), files=named, profile=profile
         )  # fmt: skip
     outcomes = [each.outcome for each in found]
     status = FAILED_STATUS if "failed" in outcomes else INCOMPLETE_STATUS if "not checked" in outcomes else 0
