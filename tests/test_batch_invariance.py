@@ -367,6 +367,18 @@ def test_gradients_of_repeated_attention_have_its_bytes(width: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [16, 64])
+def test_a_mask_of_heads_serves_every_sequence(depth: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(3, 2, 7, depth, device="cpu", seed=seed) for seed in range(3))
+    mask = torch.ones(2, 7, 7, dtype=torch.bool).tril()
+    mask[1, 3, 1] = False
+    with batch_invariant(strict=True):
+        found = attention(q, k, v, attn_mask=mask)
+        assert torch.equal(found, attention(q, k, v, attn_mask=mask[None].expand(3, 2, 7, 7)))
+        assert torch.equal(found[2:], attention(q[2:], k[2:], v[2:], attn_mask=mask))
+
+
+@pytest.mark.parametrize("depth", [16, 64])
 def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
     q, k, v = (tensor(1, 1, 150, depth, device="cpu", seed=seed) for seed in range(3))

@@ -69,6 +69,7 @@ def attention(
     first_keys = None
     if attn_mask is not None:
         attn_mask, _ = _masks(query, key, attn_mask, is_causal)
+        attn_mask = attn_mask[None] if attn_mask.dim() == 3 else attn_mask  # one of heads
         is_causal = False
         if _has_sequences(attn_mask, key):
             rows = first_of_rows(attn_mask)
