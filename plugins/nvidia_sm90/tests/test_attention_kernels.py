@@ -273,6 +273,7 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
     narrow = attention_descriptor(form(depth=64))
     assert schedule_of(narrow, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
+    assert Schedule(128, False, False, 2).warps == 8
 
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
