@@ -114,7 +114,7 @@ def source_of(call: Call) -> Source:
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)
     launch = {
-        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * call.warps, 1, 1],
+        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * compiled.metadata.num_warps, 1, 1],
         "args": arguments + [{"kind": "buffer"}] * scratch, "shared": compiled.metadata.shared,
     }  # fmt: skip
     return Source(name=call.kernel, text=text, launch=Launch.model_validate(launch))

@@ -19,11 +19,11 @@ from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
 from bitwise_nvidia_sm90.attention.launch import (
-    SPECIALISED,
     Schedule,
     calls_of,
     can_specialise,
     schedule_of,
+    specialised_schedule,
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
@@ -388,7 +388,7 @@ def test_prepared_launches_have_the_parameters_of_their_kernels(name: str, monke
         )[1:]
     else:
         assert can_specialise(problem.desc, operands)
-        calls = calls_of(problem.desc, operands, SPECIALISED, 132, lambda shape: None)
+        calls = calls_of(problem.desc, operands, specialised_schedule((128, 128)), 132, lambda shape: None)
     taken = {"TensorMap": ["b8"], "Address": ["b64", "u64"], "Number": ["b32", "u32", "f32", "b64", "u64"]}
     for call in calls:
         compiled, _ = compiled_call(call)
