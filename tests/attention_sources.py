@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,18 +100,25 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
 
 
 def _map_of(value: Any) -> dict[str, Any]:
-    """Return a tensor map of a launch, of which a copy has at most the columns of a swizzle."""
-    columns = value.layout.swizzle_byte_width // value.base.element_size()
+    """Return a tensor map of a launch, of which a copy has at most the columns of its swizzle."""
+    swizzle = value.layout.swizzle_byte_width
+    columns = swizzle // value.base.element_size() if swizzle else value.block_shape[-1]
     return {
         "buffer": value.base.name, "dtype": value.base.dtype, "shape": value.shape, "strides": value.strides,
         "block": [*value.block_shape[:-1], min(value.block_shape[-1], columns)],
-        "swizzle": value.layout.swizzle_byte_width,
+        "swizzle": swizzle,
     }  # fmt: skip
 
 
-def source_of(call: Call) -> Source:
-    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records."""
+def source_of(call: Call, contents: Mapping[str, Any] | None = None) -> Source:
+    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records.
+
+    `contents` are the integers of buffers by name.
+    """
     compiled, arguments = compiled_call(call)
+    for each in arguments:
+        if each.get("buffer") in (contents or {}):
+            each["values"] = contents[each["buffer"]].reshape(-1).tolist()
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)
     launch = {

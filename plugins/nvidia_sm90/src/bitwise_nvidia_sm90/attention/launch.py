@@ -38,8 +38,8 @@ class Schedule:
         return 4 if self.specialised else self.rows // 16
 
 
-_SPECIALISED_STAGES = {(64, 64): 4, (96, 96): 4, (128, 128): 2, (192, 128): 3, (256, 256): 2}
-"""The blocks of keys that fit the memory of a multiprocessor, by the widths of heads that may be specialised."""
+_SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
+"""The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
 
