@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from bitwise_core.checker.analysis import Source
@@ -110,14 +111,14 @@ def _map_of(value: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def source_of(call: Call, contents: Mapping[str, Any] | None = None) -> Source:
+def source_of(call: Call, contents: Mapping[str, Any] = MappingProxyType({})) -> Source:
     """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records.
 
     `contents` are the integers of buffers by name.
     """
     compiled, arguments = compiled_call(call)
     for each in arguments:
-        if each.get("buffer") in (contents or {}):
+        if each.get("buffer") in contents:
             each["values"] = contents[each["buffer"]].reshape(-1).tolist()
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)

@@ -167,7 +167,9 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
-    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)),
+    "a part of a prefill over three chunks": (
+        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)
+    ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, TURN)),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
@@ -285,8 +287,8 @@ def _source(problem: Problem, schedule: Schedule) -> list[Any]:
     calls = calls_of(
         problem.desc, operands, schedule, 1, lambda shape: dense(next(names), "fp32", *shape)
     )  # fmt: skip
-    given = {each: buffers[each] for each in ("query_starts", "key_starts", "page_table", "key_lengths")
-             if each in buffers}  # fmt: skip
+    integers = ("query_starts", "key_starts", "page_table", "key_lengths")
+    given: dict[str, Any] = {each: buffers[each] for each in integers if each in buffers}
     return [source_of(call, given) for call in calls]
 
 
@@ -304,7 +306,9 @@ def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None
     ("changes", "sentence"),
     [
         ({"dtype": "fp32"}, "attention of fp32 has no kernel on sm_90: convert the tensors to bf16 or fp16"),
-        ({"depth": 80, "width": 80}, "heads of 80 components with values of 80 have no kernel on sm_90; pad them"),
+        ({"depth": 80, "width": 80}, "heads of 80 components with values of 80 .*: pad them with zeros to 96, and"),
+        ({"depth": 150, "width": 128}, "pad them with zeros to 192/128, and give the scale"),
+        ({"depth": 512, "width": 512}, "heads of 512 .* have no kernel on sm_90: the widest have 256"),
         ({"scale": -1.0}, r"a scale of -1\.0 has no kernel: give a positive one"),
         ({"soft_cap": 0.0}, r"a soft cap of 0\.0 has no kernel: give a positive one"),
         ({"window": 4, "causal": False}, "a window is the positive number of keys that a causal query sees"),

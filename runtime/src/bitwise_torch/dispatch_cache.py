@@ -137,7 +137,8 @@ def repeated_product(
 def output_allocator(out: torch.Tensor) -> Callable[[Any], Any]:
     """Return a function of an operand that returns new memory as a tensor of the shape, axes and type of `out`.
 
-    `out` is dense, its axes in any order.  On the current GPU it calls what code of Inductor calls, at half the cost of `new_empty`.
+    `out` is dense, its axes in any order.  On the current GPU it calls what code of Inductor calls, at half the cost of
+    `new_empty`.
     """
     import torch
 

@@ -121,10 +121,7 @@ def scores_of(q, q_rest, k, k_rest, stage, s):
 @gluon.jit
 def values_of(v, stage, part: gl.constexpr, COLUMNS: gl.constexpr):
     """Return the values of a block, with COLUMNS the components of a warpgroup."""
-    if COLUMNS:
-        found = v.index(2 * stage + part)
-    else:
-        found = v.index(stage)
+    found = v.index(2 * stage + part) if COLUMNS else v.index(stage)
     return found.reshape([v.shape[3], v.shape[4]])
 
 
@@ -281,14 +278,14 @@ def compute_tiles(
             played += 1
             border = gl.minimum(gl.maximum(begin + N, plain), end)
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                begin + N, border, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played, half,
-                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
-                N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+                begin + N, border, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
+                half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor,
+                window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
             )  # fmt: skip
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                (border + N - 1) // N * N, end, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played, half,
-                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
-                N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+                (border + N - 1) // N * N, end, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
+                played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+                cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
             )  # fmt: skip
             mbarrier.arrive(q_empty)
             before = (count - 1) % STAGES
