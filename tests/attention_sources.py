@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from bitwise_core.checker.analysis import Source
@@ -99,22 +101,29 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
 
 
 def _map_of(value: Any) -> dict[str, Any]:
-    """Return a tensor map of a launch, of which a copy has at most the columns of a swizzle."""
-    columns = value.layout.swizzle_byte_width // value.base.element_size()
+    """Return a tensor map of a launch, of which a copy has at most the columns of its swizzle."""
+    swizzle = value.layout.swizzle_byte_width
+    columns = swizzle // value.base.element_size() if swizzle else value.block_shape[-1]
     return {
         "buffer": value.base.name, "dtype": value.base.dtype, "shape": value.shape, "strides": value.strides,
         "block": [*value.block_shape[:-1], min(value.block_shape[-1], columns)],
-        "swizzle": value.layout.swizzle_byte_width,
+        "swizzle": swizzle,
     }  # fmt: skip
 
 
-def source_of(call: Call) -> Source:
-    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records."""
+def source_of(call: Call, contents: Mapping[str, Any] = MappingProxyType({})) -> Source:
+    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records.
+
+    `contents` are the integers of buffers by name.
+    """
     compiled, arguments = compiled_call(call)
+    for each in arguments:
+        if each.get("buffer") in contents:
+            each["values"] = contents[each["buffer"]].reshape(-1).tolist()
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)
     launch = {
-        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * call.warps, 1, 1],
+        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * compiled.metadata.num_warps, 1, 1],
         "args": arguments + [{"kind": "buffer"}] * scratch, "shared": compiled.metadata.shared,
     }  # fmt: skip
     return Source(name=call.kernel, text=text, launch=Launch.model_validate(launch))

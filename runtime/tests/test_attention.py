@@ -26,11 +26,14 @@ from bitwise_core.plugins.installed import evaluate
 from bitwise_torch import (
     AttentionError,
     attention,
+    attention_calls,
     attention_descriptor,
     attention_paged,
     attention_varlen,
+    ready_launches,
     register_attention,
 )
+from bitwise_torch.ready_launches import ReadyLaunches
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -223,12 +226,51 @@ def test_sinks_take_part_in_the_denominator() -> None:
             r"first_keys is of torch\.float32 with 1 axes: give int32 with 1",
         ),
         ({"window": 4}, "a window is the number of keys up to a causal query's own: give is_causal=True"),
+        ({"window": 2.5, "is_causal": True}, r"window is 2\.5: give a number of keys, an integer"),
+        ({"scale": "half"}, "scale is 'half': give a number"),
+        ({"soft_cap": torch.ones(2)}, r"soft_cap is tensor\(\[1., 1.\]\): give a number"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(changes: dict[str, Any], sentence: str) -> None:
     query, key, value = operands()
     with pytest.raises(AttentionError, match=sentence):
         attention(**{"query": query, "key": key, "value": value, "enable_gqa": True, **changes})
+
+
+def test_a_repeated_call_is_launched_by_the_addresses_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All memory is aligned alike, as on a GPU."""
+    launches: list[tuple[int, ...]] = []
+
+    def aligned(shape: Any, dtype: Any) -> Any:
+        memory = torch.zeros(math.prod(shape) + 256, dtype=dtype)
+        start = -memory.data_ptr() % 512 // memory.element_size()
+        return memory[start : start + math.prod(shape)].view(shape)
+
+    def run(call: Any, form: Any, logarithms: bool = True) -> Any:
+        out = aligned((*call.query.shape[:-1], form.width), call.query.dtype)
+        return out, None, lambda *addresses: launches.append(addresses)
+
+    monkeypatch.setattr(attention_calls, "_run", run)
+    monkeypatch.setattr(attention_calls, "_ready", ReadyLaunches())
+    monkeypatch.setattr(
+        ready_launches, "output_allocator",
+        lambda out: lambda _: aligned(out.transpose(1, 2).shape, out.dtype).transpose(1, 2),
+    )  # fmt: skip
+
+    def call(**options: Any) -> tuple[Any, tuple[int, ...]]:
+        tensors = [aligned(each.shape, each.dtype) for each in operands()]
+        out = attention(*tensors, enable_gqa=True, **options)
+        return out, tuple(each.data_ptr() for each in (*tensors, out))
+
+    first, _ = call()
+    second, addresses = call()
+    assert launches == [addresses]
+    assert (second.shape, second.stride(), second.dtype) == (first.shape, first.stride(), first.dtype)
+    # Other options, a number that may change in place and recorded tensors have launches of their own.
+    call(is_causal=True)
+    for _ in range(2):
+        call(scale=torch.tensor(0.5))
+    assert len(launches) == 1
 
 
 def test_a_type_without_a_kernel_is_refused_with_the_sentence_of_its_plugin() -> None:

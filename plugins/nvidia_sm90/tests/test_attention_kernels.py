@@ -19,11 +19,11 @@ from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
 from bitwise_nvidia_sm90.attention.launch import (
-    SPECIALISED,
     Schedule,
     calls_of,
     can_specialise,
     schedule_of,
+    specialised_schedule,
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
 from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor, is_served
@@ -178,7 +178,9 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
-    "a part of a prefill over three chunks": (Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)),
+    "a part of a prefill over three chunks": (
+        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)
+    ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, TURN)),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
@@ -232,6 +234,27 @@ def test_every_schedule_has_the_bytes_of_the_descriptor(name: str) -> None:
         assert logarithms.tobytes() == expected[1].tobytes()
 
 
+SPECIALISED = {
+    "heads of 96 and two chunks": Problem(form("fp16", 96, causal=False), ((70, 530),), heads=1, special=True),
+    "heads of 96 with sinks": Problem(form(depth=96, sink=True), ((70, 70),), heads=2),
+    "heads of 128": Problem(form(depth=128), ((150, 150),), heads=1),
+    "heads of 192 and 128": Problem(form(depth=192, width=128, window=50), ((70, 90),), heads=1),
+    "heads of 256 with a soft cap": Problem(form(depth=256, soft_cap=5.0), ((3, 70),), heads=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPECIALISED)
+def test_specialised_kernels_have_the_bytes_of_the_descriptor(name: str) -> None:
+    problem = SPECIALISED[name]
+    operands, buffers = operands_of(problem, np.random.default_rng(len(name)))
+    assert can_specialise(problem.desc, operands)
+    schedule = specialised_schedule((problem.form.depth, problem.form.width))
+    out, logarithms = simulated(problem, operands, buffers, schedule)
+    expected = evaluated(problem, buffers)
+    assert out.tobytes() == expected[0].tobytes()
+    assert logarithms.tobytes() == expected[1].tobytes()
+
+
 def test_the_parts_of_a_prefill_have_its_bytes() -> None:
     """Rows of one prefill, of two parts of it, and of single queries with the keys up to their own."""
     problem = Problem(form(), ((70, 70),), heads=1)
@@ -248,21 +271,51 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
             assert simulated(part, shapes, taken, schedule)[0].tobytes() == whole[:, low:high].tobytes()
 
 
-def test_the_checker_finds_the_schedules_of_one_tile_equal() -> None:
-    """One class for dense keys with 64 and 128 rows a program, and another for another scale."""
-    pytest.importorskip("triton")
-    from attention_sources import source_of
+PROVED = {
+    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN)),
+    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED)),
+    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED)),
+}
+"""Problems whose schedules are one launch each, with page tables and lengths given."""
 
-    def source(problem: Problem, schedule: Schedule) -> Any:
-        operands, _ = operands_of(problem, np.random.default_rng(0))
-        (call,) = calls_of(problem.desc, operands, schedule, 2, lambda shape: None)
-        return source_of(call)
 
+@pytest.mark.parametrize("name", PROVED)
+def test_the_checker_proves_the_schedules_of_a_problem_equal(name: str) -> None:
+    problem, schedules = PROVED[name]
+    first, *others = (_source(problem, schedule)[0] for schedule in schedules)
+    for other in others:
+        assert api.compare(first, other, target="sm_90", cache=False).outcome == "equal"
+
+
+def test_the_checker_proves_the_states_of_divided_keys_equal() -> None:
+    """A merge is a launch of its own: equal states and one merge."""
+    problem = Problem(form(), ((1, 600),))
+    first, other = (_source(problem, schedule) for schedule in (SPLIT, TURNS))
+    assert api.compare(first[0], other[0], target="sm_90", cache=False).outcome == "equal"
+    assert first[1].text == other[1].text
+    assert first[1].launch == other[1].launch
+
+
+def test_the_checker_finds_no_proof_for_another_scale() -> None:
     problem = Problem(form(), ((4, 70),), heads=1)
-    first = source(problem, SERIAL)
-    assert api.compare(first, source(problem, WIDE), target="sm_90", cache=False).outcome == "equal"
     other = replace(problem, form=replace(problem.form, scale=0.25))
-    assert api.compare(first, source(other, SERIAL), target="sm_90", cache=False).outcome != "equal"
+    first, second = (_source(each, SERIAL)[0] for each in (problem, other))
+    assert api.compare(first, second, target="sm_90", cache=False).outcome != "equal"
+
+
+def _source(problem: Problem, schedule: Schedule) -> list[Any]:
+    """Return the launches of a schedule, with the contents of tables and lengths."""
+    pytest.importorskip("triton")
+    from attention_sources import dense, source_of
+
+    operands, buffers = operands_of(problem, np.random.default_rng(0))
+    names = iter(("tops", "totals", "outs"))
+    calls = calls_of(
+        problem.desc, operands, schedule, 1, lambda shape: dense(next(names), "fp32", *shape)
+    )  # fmt: skip
+    integers = ("query_starts", "key_starts", "page_table", "key_lengths")
+    given: dict[str, Any] = {each: buffers[each] for each in integers if each in buffers}
+    return [source_of(call, given) for call in calls]
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
@@ -279,7 +332,9 @@ def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None
     ("changes", "sentence"),
     [
         ({"dtype": "fp32"}, "attention of fp32 has no kernel on sm_90: convert the tensors to bf16 or fp16"),
-        ({"depth": 80, "width": 80}, "heads of 80 components with values of 80 have no kernel on sm_90; pad them"),
+        ({"depth": 80, "width": 80}, "heads of 80 components with values of 80 .*: pad them with zeros to 96, and"),
+        ({"depth": 150, "width": 128}, "pad them with zeros to 192/128, and give the scale"),
+        ({"depth": 512, "width": 512}, "heads of 512 .* have no kernel on sm_90: the widest have 256"),
         ({"scale": -1.0}, r"a scale of -1\.0 has no kernel: give a positive one"),
         ({"soft_cap": 0.0}, r"a soft cap of 0\.0 has no kernel: give a positive one"),
         ({"window": 4, "causal": False}, "a window is the positive number of keys that a causal query sees"),
@@ -299,6 +354,7 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
     assert schedule_of(desc, 64, 1, 65536, 32, 8, True, 132).split
     narrow = attention_descriptor(form(depth=64))
     assert schedule_of(narrow, 1, 8192, 8192, 32, 8, False, 132) == Schedule(64, False, False, 3)
+    assert Schedule(128, False, False, 2).warps == 8
 
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
@@ -333,13 +389,20 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+SPECIALISED_GRADIENTS = {
+    "specialised, heads of 64": Problem(form(), ((70, 90),), heads=2),
+    "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),), heads=1),
+}
+
+
+@pytest.mark.parametrize("name", [*GRADIENTS, *SPECIALISED_GRADIENTS])
 def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     pytest.importorskip("triton")
     from attention_sources import dense, source_of
     from bitwise_nvidia_sm90.attention.gradients import gradient_calls
 
-    problem = GRADIENTS[name]
+    specialised = name in SPECIALISED_GRADIENTS
+    problem = (GRADIENTS | SPECIALISED_GRADIENTS)[name]
     desc = attention_gradient_descriptor(problem.form)
     rng = np.random.default_rng(len(name))
     operands, buffers = operands_of(problem, rng)
@@ -357,7 +420,7 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
         state["numbers"] = np.full(shape, 0x7FC00000, np.uint32)
         return dense("numbers", "fp32", *shape)
 
-    for call in gradient_calls(desc, operands, tensors, workspace):
+    for call in gradient_calls(desc, operands, tensors, workspace, specialised=specialised):
         source = source_of(call)
         assert source.launch is not None
         used = {each: state[each] for each in source.launch.buffers()}
@@ -413,7 +476,7 @@ def test_prepared_launches_have_the_parameters_of_their_kernels(name: str, monke
         )[1:]
     else:
         assert can_specialise(problem.desc, operands)
-        calls = calls_of(problem.desc, operands, SPECIALISED, 132, lambda shape: None)
+        calls = calls_of(problem.desc, operands, specialised_schedule((128, 128)), 132, lambda shape: None)
     taken = {"TensorMap": ["b8"], "Address": ["b64", "u64"], "Number": ["b32", "u32", "f32", "b64", "u64"]}
     for call in calls:
         compiled, _ = compiled_call(call)

@@ -285,8 +285,9 @@ def _check_tensors(**tensors: Any) -> None:
     for name, each in tensors.items():
         if not isinstance(each, torch.Tensor):
             raise AttentionError(f"{name} is a {type(each).__name__}; give a tensor")
-        if each.layout != torch.strided:
-            raise AttentionError(f"{name} has the layout {each.layout}: give a dense tensor")
+        if each.layout != torch.strided or each.is_nested:
+            kind = "is nested" if each.is_nested else f"has the layout {each.layout}"
+            raise AttentionError(f"{name} {kind}: give a dense tensor, or the sequences to attention_varlen")
     if len({each.device for each in tensors.values()}) > 1:
         devices = sorted({str(each.device) for each in tensors.values()})
         raise AttentionError(f"the tensors lie on {', '.join(devices)}: move them to one device")
@@ -353,18 +354,27 @@ def _form(
     soft_cap: float | None, sink: bool,
 ) -> AttentionForm:  # fmt: skip
     depth = int(query.shape[-1])
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
+        raise AttentionError(f"window is {window!r}: give a number of keys, an integer")
     if window is not None and not causal:
         raise AttentionError("a window is the number of keys up to a causal query's own: give is_causal=True")
     return AttentionForm(
         dtype=NAMES.get(str(query.dtype), str(query.dtype)),
         depth=depth,
         width=int(value.shape[-1]),
-        scale=1 / math.sqrt(max(1, depth)) if scale is None else float(scale),
+        scale=1 / math.sqrt(max(1, depth)) if scale is None else _number("scale", scale),
         causal=causal,
         window=window,
-        soft_cap=None if soft_cap is None else float(soft_cap),
+        soft_cap=None if soft_cap is None else _number("soft_cap", soft_cap),
         sink=sink,
     )
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise AttentionError(f"{name} is {value!r}: give a number") from None
 
 
 def _launcher(device: torch.device, form: AttentionForm) -> tuple[AttentionLauncher, AttentionDesc]:

@@ -28,10 +28,10 @@ def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> s
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n",
         *([] if other is None else [_comparison(record["digests"], other)]),
         "## Speed\n",
-        "All times are those of CUDA graphs. Ratios are the time of the faster backend divided by ours: above 1, ours "
-        "is faster. Shapes in italics were not used while the kernels were tuned. Errors are root "
-        "mean squares of the differences of one head from double precision; those of gradients are of the query, "
-        "the key and the value.\n",
+        f"Forward passes are timed in CUDA graphs, gradients {_clock(record)}. Ratios are the time of the faster "
+        "backend divided by ours: above 1, ours is faster. Shapes in italics were not used while the kernels were "
+        "tuned. Errors are root mean squares of the differences of one head from double precision; those of gradients "
+        "are of the query, the key and the value.\n",
         "### Prefill, bf16\n",
         _table(
             record["prefill"]["results"],
@@ -39,7 +39,7 @@ def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> s
             lambda case: (
                 f"{case['batch']} x {case['queries']}",
                 f"{case['heads']} / {case['groups']}",
-                case["depth"],
+                f"{case['depth']} / {case['width']}" if "width" in case else case["depth"],
                 "causal" if case.get("causal", True) else "none",
             ),
             "TFLOP/s",
@@ -67,6 +67,13 @@ def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> s
     return "\n".join(parts)
 
 
+def _clock(record: Mapping[str, Any]) -> str:
+    """Return how the gradients of a record were timed."""
+    if record["gradients"]["results"][0].get("graphs"):
+        return "too"
+    return "between two events, which include the time of the host until the first kernel starts"
+
+
 def _comparison(digests: Mapping[str, str], other: Mapping[str, Any]) -> str:
     """Return how the digests of two GPUs compare.  They are of the same calls."""
     gpu = other["environment"]["gpu"]
@@ -87,13 +94,13 @@ def _table(
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
     for each in results:
         seconds = each["seconds"]
-        best = min(seconds[name] for name in _NAMES[1:] if seconds.get(name))
+        best = min((seconds[name] for name in _NAMES[1:] if seconds.get(name)), default=None)
         speeds = [f"{amount(each) / seconds[name]:.0f}" if seconds.get(name) else "-" for name in _NAMES]
         errors = [_error(each["errors"].get(name)) for name in ("bitwise", "flash")]
         found = [str(one) for one in cells(each["case"])]
         if each["case"].get("held_out"):
             found[0] = f"*{found[0]}*"
-        ratio = f"{best / seconds['bitwise']:.2f}" if seconds["bitwise"] else "-"
+        ratio = f"{best / seconds['bitwise']:.2f}" if best and seconds["bitwise"] else "-"
         lines.append([*found, *speeds, ratio, *errors])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

@@ -38,8 +38,8 @@ class Schedule:
         return 4 if self.specialised else self.rows // 16
 
 
-SPECIALISED = Schedule(128, False, False, 2, specialised=True)
-"""The schedule of many queries of heads of 128."""
+_SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
+"""The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
 
@@ -113,15 +113,20 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
     return made(tensors[0], _power_below(depth)), rest, made(tensors[1], power_above(operands.value.shape[-1]))
 
 
+def specialised_schedule(widths: tuple[int, int]) -> Schedule:
+    """Return the specialised schedule for the widths of a head, of query and key and of value."""
+    return Schedule(64 if widths[1] > 128 else 128, False, False, _SPECIALISED_STAGES[widths], specialised=True)
+
+
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: dense keys of heads of 128, through tensor maps."""
+    """Return whether a schedule may be specialised: dense keys of some widths of heads, through tensor maps."""
     given = (
         operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
     )  # fmt: skip
     query, key, value = operands.query, operands.key, operands.value
     return (
         all(each is None for each in given)
-        and desc.scores.k == value.shape[-1] == 128
+        and (desc.scores.k, value.shape[-1]) in _SPECIALISED_STAGES
         and operands.longest_keys > 0
         and all(has_map(each) for each in (query, key, value))
     )
@@ -145,9 +150,12 @@ def has_map(tensor: Any) -> bool:
     return not (tensor.data_ptr() % 16 or any(step * 2 % 16 for step in tensor.stride()[:-1]))
 
 
-def tensor_map(tensor: Any, rows: int) -> Any:
-    """Return a map of a tensor (batch, length, heads, width) for Gluon, by tiles of `rows` of a head."""
-    return matrix_map(tensor.transpose(1, 2), (1, 1, rows, int(tensor.shape[-1])))
+def tensor_map(tensor: Any, rows: int, width: int | None = None) -> Any:
+    """Return a map of a tensor (batch, length, heads, width) for Gluon, by tiles of `rows` of a head.
+
+    A tile has `width` components, by default all.
+    """
+    return matrix_map(tensor.transpose(1, 2), (1, 1, rows, int(tensor.shape[-1]) if width is None else width))
 
 
 def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
@@ -156,7 +164,8 @@ def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
     size = tensor.element_size()
-    layout = NVMMASharedLayout(swizzle_byte_width=128 if size == 2 else 0, element_bitwidth=8 * size, rank=len(block))
+    swizzle = min(128, size * block[-1]) if size == 2 else 0
+    layout = NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=8 * size, rank=len(block))
     return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), list(block), layout)
 
 
@@ -171,7 +180,16 @@ def _specialised_call(
     keys, groups, width = (int(each) for each in value.shape[1:])
     tiles = -(-queries // schedule.rows)
 
-    maps = tensor_map(query, 64), tensor_map(key, desc.key_block), tensor_map(value, desc.key_block)
+    columns = width > 128  # a warpgroup has half of the components of the values
+    first, rest = _power_below(depth), depth - _power_below(depth)
+    part = 128 if columns else power_above(width)
+    pairs = (query, 64), (key, desc.key_block)
+    maps = [
+        each
+        for tensor, rows in pairs
+        for each in (tensor_map(tensor, rows, first), tensor_map(tensor, rows, rest) if rest else None)
+    ]
+    maps.append(tensor_map(value, desc.key_block, part))
     logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
     return Call(
         "specialised",
@@ -183,10 +201,10 @@ def _specialised_call(
             sequences,
         ),
         {
-            "D": depth, "DV": width, "GROUP": heads // groups, "M": schedule.rows, "N": desc.key_block,
-            "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "D1": first, "D2": rest, "W": width, "DV": part, "GROUP": heads // groups, "M": schedule.rows,
+            "N": desc.key_block, "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None,
+            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         schedule.stages,
@@ -287,7 +305,9 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
         can_take_turns(desc, operands),
     )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
-    return SPECIALISED if many and can_specialise(desc, operands) else found
+    if many and can_specialise(desc, operands):
+        return specialised_schedule((desc.scores.k, int(operands.value.shape[-1])))
+    return found
 
 
 def _sequences(operands: AttentionOperands) -> int:

@@ -31,8 +31,8 @@ def part_of(
 ):  # fmt: skip
     """Return the sequence, the group of heads, the tile of rows, and the keys from first to last of a part.
 
-    A part is one chunk of keys for one tile of packed rows.  The groups of one chunk follow each other, since their keys
-    share the pages of memory.
+    A part is one chunk of keys for one tile of packed rows.  The groups of one chunk follow each other, since their
+    keys share the pages of memory.
     """
     group, place = place % groups, place // groups
     chunk, place = place % chunks, place // chunks
@@ -79,9 +79,7 @@ def copy_next(
     if place < parts:
         stage = count % STAGES
         mbarrier.expect(full.index(stage), source.block_type.nbytes)
-        tma.async_copy_global_to_shared(
-            source, [sequence, group, start, 0], full.index(stage), ring.index(stage)
-        )
+        tma.async_copy_global_to_shared(source, [sequence, group, start, 0], full.index(stage), ring.index(stage))
         start += N
         if start >= end:
             place, sequence, group, _, start, end = next_part(
