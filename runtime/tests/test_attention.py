@@ -212,6 +212,7 @@ def test_sinks_take_part_in_the_denominator() -> None:
         ({"query": normal(3, 8)}, "query, key and value have 2, 4 and 4 axes"),
         ({"value": normal(2, 2, 18, 6)}, "there are 19 keys and 18 values"),
         ({"key": [1.0]}, "key is a list; give a tensor"),
+        ({"key": torch._neg_view(normal(2, 2, 19, 8))}, r"key is a lazily negated view: give key\.resolve_neg\(\)"),
         ({"sinks": torch.zeros(3)}, r"sinks is of torch\.float32 \(3,\): give float32 \(4,\)"),
         (
             {"first_keys": torch.zeros(2).int()},

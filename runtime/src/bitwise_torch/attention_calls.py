@@ -244,7 +244,8 @@ def _repeated(
     if torch.compiler.is_compiling():
         return None, None
     try:
-        if torch.is_grad_enabled() and any(each.requires_grad for each in operands[:3]):
+        recorded = torch.is_grad_enabled() and any(each.requires_grad for each in operands[:3])
+        if recorded or any(each.is_neg() for each in operands):
             return None, None
         return _ready.run(name, operands, rest)
     except AttributeError:  # no tensors, which the checks of the call say
@@ -288,6 +289,8 @@ def _check_tensors(**tensors: Any) -> None:
         if each.layout != torch.strided or each.is_nested:
             kind = "is nested" if each.is_nested else f"has the layout {each.layout}"
             raise AttentionError(f"{name} {kind}: give a dense tensor, or the sequences to attention_varlen")
+        if not torch.compiler.is_compiling() and each.is_neg():
+            raise AttentionError(f"{name} is a lazily negated view: give {name}.resolve_neg()")
     if len({each.device for each in tensors.values()}) > 1:
         devices = sorted({str(each.device) for each in tensors.values()})
         raise AttentionError(f"the tensors lie on {', '.join(devices)}: move them to one device")

@@ -66,6 +66,8 @@ def attention(
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
     if attn_mask is None and _has_kernels(query, value, gradients=True):
         return _by_kernels(query, key, value, None, None, is_causal, factor, enable_gqa)
+    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    attend = _with_plain_gradients() if recorded else _by_kernels
     first_keys = None
     if attn_mask is not None:
         attn_mask, _ = _masks(query, key, attn_mask, is_causal)
@@ -76,9 +78,7 @@ def attention(
             if note_mask is not None:
                 note_mask(attn_mask, rows)
             first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(query.shape[0]).contiguous()
-    found: torch.Tensor = _with_plain_gradients()(
-        query, key, value, attn_mask, first_keys, is_causal, factor, enable_gqa
-    )
+    found: torch.Tensor = attend(query, key, value, attn_mask, first_keys, is_causal, factor, enable_gqa)
     return found
 
 
