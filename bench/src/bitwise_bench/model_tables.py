@@ -24,8 +24,8 @@ def _origin(environment: Mapping[str, Any]) -> str:
     return f"{environment['gpu']}, {', '.join(named)}"
 
 
-def _and(numbers: Sequence[int]) -> str:
-    return " and ".join(map(str, numbers))
+def _and(parts: Sequence[object]) -> str:
+    return " and ".join(map(str, parts))
 
 
 def train_equals_serve(record: Mapping[str, Any]) -> str:
@@ -82,6 +82,26 @@ def mode_costs(record: Mapping[str, Any]) -> str:
         f"sequence that decodes; geometric means over models and sizes{others}. {_origin(record['environment'])}."
     )
     return "\n\n".join(parts)
+
+
+def replayed_locks(record: Mapping[str, Any]) -> str:
+    """Return what a replay on another GPU than the one that recorded the locks has returned."""
+    rows = []
+    for name, found in record["models"].items():
+        if "error" in found:
+            rows.append([name, found["error"], "-", "-", "-"])
+            continue
+        samples = found["samples"]
+        others = {verdict: each for verdict, each in samples.items() if verdict != "agrees"}
+        rows.append([
+            name,
+            found["replayed"],
+            f"{samples.get('agrees', 0)}{''.join(f', {verdict}: {_and(each)}' for verdict, each in others.items())}",
+            len(found["lock: other bytes"]),
+            len(found["library: other bytes"]),
+        ])  # fmt: skip
+    head = ("model", "products from the lock", "samples that agree", "digests that differ", "without the lock")
+    return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}."
 
 
 _TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]
