@@ -5,7 +5,7 @@
 Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
 decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
 it is installed.  A ratio is the time under the mode, divided by that of PyTorch.  Prefill and decoding also run as CUDA
-graphs, whose time has no part of the host's.
+graphs, whose time has no part of the host's.  Every measured run repeats one of the same shapes.
 """
 
 from __future__ import annotations
