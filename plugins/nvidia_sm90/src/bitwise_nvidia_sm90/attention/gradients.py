@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bitwise_core.descriptors import AttentionGradientDesc, DescriptorError
-from bitwise_core.plugins.attention_calls import AttentionGradientTensors, AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionGradientTensors, AttentionOperands, RepeatedAttention
 from bitwise_nvidia_sm90.attention.launch import has_map, matrix_map, power_above, tensor_map
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
@@ -123,24 +123,25 @@ def can_specialise(
 def attend_gradients(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
     specialised: bool | None = None,
-) -> None:  # fmt: skip
+) -> RepeatedAttention | None:  # fmt: skip
     """Compute the gradients on the current stream of the current device.
 
-    `specialised` chooses the kernels; it decides no bits.  Raises DescriptorError.
+    `specialised` chooses the kernels; it decides no bits.  Return a function that does it again, or None.  Raises
+    DescriptorError.
     """
     if not operands.out.numel() or not operands.longest_keys:
         for each in (gradients.query, gradients.key, gradients.value):
             each.zero_()
-        return
+        return None
     if specialised is None:
         specialised = can_specialise(desc, operands, gradients)
     tensors = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
-        operands.key_starts, gradients.slope, gradients.query, gradients.key, gradients.value,
+        gradients.slope, operands.query, operands.key, operands.value, operands.out, operands.logarithms,
+        operands.query_starts, operands.key_starts, gradients.query, gradients.key, gradients.value,
     )  # fmt: skip
     numbers = specialised, operands.longest_queries, operands.longest_keys, operands.first_position
 
     def calls(workspace: Workspace) -> list[Call]:
         return gradient_calls(desc, operands, gradients, workspace, specialised=specialised)
 
-    launch(desc, numbers, tensors, calls)
+    return launch(desc, numbers, tensors, calls)

@@ -55,11 +55,11 @@ class AttentionKernels:
 
     def attend_gradients(
         self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
-    ) -> None:
+    ) -> RepeatedAttention | None:
         """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
         from bitwise_nvidia_sm90.attention.gradients import attend_gradients
 
-        attend_gradients(desc, operands, gradients)
+        return attend_gradients(desc, operands, gradients)
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """Return the bit patterns of the output of one head, for q (queries, depth), k and v.
