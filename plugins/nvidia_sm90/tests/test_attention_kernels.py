@@ -236,9 +236,10 @@ def test_every_schedule_has_the_bytes_of_the_descriptor(name: str) -> None:
 
 SPECIALISED = {
     "heads of 96 and two chunks": Problem(form("fp16", 96, causal=False), ((70, 530),), heads=1, special=True),
-    "heads of 96 with sinks": Problem(form(depth=96, sink=True), ((70, 70),), heads=2),
-    "heads of 128": Problem(form(depth=128), ((150, 150),), heads=1),
-    "heads of 192 and 128": Problem(form(depth=192, width=128, window=50), ((70, 90),), heads=1),
+    "heads of 128 in groups": Problem(form(depth=128), ((70, 150),), heads=4, groups=2),
+    "heads of 192 and 128 with sinks": Problem(
+        form(depth=192, width=128, window=50, sink=True), ((70, 90),), heads=1
+    ),
     "heads of 256 with a soft cap": Problem(form(depth=256, soft_cap=5.0), ((3, 70),), heads=2),
 }  # fmt: skip
 
@@ -390,8 +391,8 @@ GRADIENTS = {
 
 
 SPECIALISED_GRADIENTS = {
-    "specialised, heads of 64": Problem(form(), ((70, 90),), heads=2),
-    "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),), heads=1),
+    "specialised, heads of 64": Problem(form(), ((70, 90),), heads=4, groups=2),
+    "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),)),
 }
 
 

@@ -232,7 +232,7 @@ def attention_paged(
 
 
 _ready = ReadyLaunches()
-"""The launches of former calls without logarithms."""
+"""The launches of former calls, and of gradients."""
 
 
 def _repeated(
@@ -713,11 +713,10 @@ def _gradients(
     """Return the gradients of query, key and value of a call with these results.  Raises AttentionError."""
     import torch
 
-    rest = form, first_position
-    repeated, ready = None, None
-    if query_starts is None:
-        tensors = query, key, value, out, logarithms, slope
-        repeated, ready = _ready.run_several("gradients of attention", tensors, rest)
+    starts = () if query_starts is None or key_starts is None else (query_starts, key_starts)
+    tensors = (slope, query, key, value, out, logarithms, *starts)
+    rest = form, longest_queries, longest_keys, first_position
+    repeated, ready = _ready.run_several("gradients of attention", tensors, rest)
     if repeated is not None:
         return repeated
     launcher, desc = _gradient_launcher(query.device, form)

@@ -64,8 +64,8 @@ class AttentionOperands:
 RepeatedAttention: TypeAlias = Callable[..., None]
 """Launches a call again, on tensors of the same types, shapes, strides and alignments, given by their addresses.
 
-They are those of query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, first_keys,
-logarithms and out, in this order, without those that the call has not.
+For `AttentionLauncher.attend` they are those of query, key, value, query_starts, key_starts, key_lengths, page_table,
+sinks, visible, first_keys, logarithms and out, in this order, without those that the call has not.
 """
 
 
@@ -118,7 +118,7 @@ class AttentionGradientLauncher(AttentionLauncher, Protocol):
     ) -> RepeatedAttention | None:
         """Compute the gradients of a call, whose operands hold its output and contiguous logarithms.
 
-        It runs on the device's current stream.  Return a function that does it again, of the addresses of query, key,
-        value, out, logarithms, query_starts, key_starts, slope and the three gradients, without those that the call has
-        not; or None.  Raises DescriptorError for what it does not support.
+        It runs on the device's current stream.  Return a function that does it again, or None: its addresses are those
+        of slope, query, key, value, out, logarithms, query_starts and key_starts, without those that the call has not,
+        and of the gradients of query, key and value.  Raises DescriptorError for what it does not support.
         """

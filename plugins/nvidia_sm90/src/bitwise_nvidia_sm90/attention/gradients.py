@@ -124,9 +124,10 @@ def attend_gradients(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
     specialised: bool | None = None,
 ) -> RepeatedAttention | None:  # fmt: skip
-    """Compute the gradients on the current stream of the current device, and return a function that does it again.
+    """Compute the gradients on the current stream of the current device.
 
-    `specialised` chooses the kernels; it decides no bits.  Raises DescriptorError.
+    `specialised` chooses the kernels; it decides no bits.  Return a function that does it again, or None.  Raises
+    DescriptorError.
     """
     if not operands.out.numel() or not operands.longest_keys:
         for each in (gradients.query, gradients.key, gradients.value):
@@ -135,8 +136,8 @@ def attend_gradients(
     if specialised is None:
         specialised = can_specialise(desc, operands, gradients)
     tensors = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
-        operands.key_starts, gradients.slope, gradients.query, gradients.key, gradients.value,
+        gradients.slope, operands.query, operands.key, operands.value, operands.out, operands.logarithms,
+        operands.query_starts, operands.key_starts, gradients.query, gradients.key, gradients.value,
     )  # fmt: skip
     numbers = specialised, operands.longest_queries, operands.longest_keys, operands.first_position
 
