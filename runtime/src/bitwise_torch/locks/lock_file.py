@@ -22,8 +22,12 @@ from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch.locks.library_operators import LibraryOperator
+from bitwise_torch.locks.text_file import read_text
 
 FORMAT = "bitwise-lock"
+MAXIMUM_BYTES = 64 << 20
+"""The size of the longest file that is read."""
+
 VERSIONS = (1, 2)
 """The versions that are read; the last one is written.  Version 1 has no operators."""
 
@@ -207,12 +211,7 @@ def _line(record: Entry | LibraryOperator) -> str:
 
 def read_lock(path: Path | str) -> Lock:
     """Return the lock of a file.  Raises LockError."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise LockError(f"{path}: cannot be read ({reason})") from None
-    return Lock.from_text(text, str(path))
+    return Lock.from_text(read_text(path, MAXIMUM_BYTES, LockError), str(path))
 
 
 @lru_cache(maxsize=65536)
