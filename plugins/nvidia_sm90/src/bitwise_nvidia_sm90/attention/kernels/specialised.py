@@ -272,7 +272,9 @@ def compute_tiles(
             if CAP:
                 s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
             s = visible_scores(s, begin, positions, keys, window, N, CAUSAL, WINDOW)
-            found, top, total, _ = softmax_step(s, top, total, scale)
+            found, top, total, shrink = softmax_step(s, top, total, scale)
+            # A product of zeros, which the tree has; without it the checker would need to know that 2^-inf is zero.
+            out = out * gl.expand_dims(gl.convert_layout(shrink, state_top.type.layout, assert_trivial=True), 1)
             weights = gl.convert_layout(found.to(v.dtype), PARTS)
             count += 1
             played += 1
