@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from bitwise_core.checker.analysis import Source
@@ -56,7 +58,7 @@ def dense(name: str, dtype: str, *shape: int) -> TensorShape:
 
 
 def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
-    """Compile a launch for sm_90; return what Triton returns, and the arguments of a launch without tensor maps."""
+    """Compile a launch for sm_90; return what Triton returns, and the arguments of a launch."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -74,6 +76,8 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
         elif hasattr(value, "block_shape"):
             layout = f",{value.layout!r}" if kernel.is_gluon() else ""
             signature[name] = f"tensordesc<{value.base.dtype}{list(value.block_shape)}{layout}>"
+            arguments.append({"tensor_map": _map_of(value)})
+            arguments += [{"i32": each} for each in value.shape] + [{"i64": each} for each in value.strides]
         elif isinstance(value, TensorShape):
             signature[name] = f"*{value.dtype}"
             divisible[(place,)] = [["tt.divisibility", 16]]
@@ -96,13 +100,30 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
     return compiled, arguments
 
 
-def source_of(call: Call) -> Source:
-    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records, without tensor maps."""
+def _map_of(value: Any) -> dict[str, Any]:
+    """Return a tensor map of a launch, of which a copy has at most the columns of its swizzle."""
+    swizzle = value.layout.swizzle_byte_width
+    columns = swizzle // value.base.element_size() if swizzle else value.block_shape[-1]
+    return {
+        "buffer": value.base.name, "dtype": value.base.dtype, "shape": value.shape, "strides": value.strides,
+        "block": [*value.block_shape[:-1], min(value.block_shape[-1], columns)],
+        "swizzle": swizzle,
+    }  # fmt: skip
+
+
+def source_of(call: Call, contents: Mapping[str, Any] = MappingProxyType({})) -> Source:
+    """Compile a launch for sm_90 and return it; its tensors are `TensorShape` records.
+
+    `contents` are the integers of buffers by name.
+    """
     compiled, arguments = compiled_call(call)
+    for each in arguments:
+        if each.get("buffer") in contents:
+            each["values"] = contents[each["buffer"]].reshape(-1).tolist()
     text = compiled.asm["ptx"]
     scratch = text[: text.index(")\n")].count(".param") - len(arguments)
     launch = {
-        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * call.warps, 1, 1],
+        "file": f"{call.kernel}.ptx", "grid": list(call.grid), "block": [32 * compiled.metadata.num_warps, 1, 1],
         "args": arguments + [{"kind": "buffer"}] * scratch, "shared": compiled.metadata.shared,
     }  # fmt: skip
     return Source(name=call.kernel, text=text, launch=Launch.model_validate(launch))

@@ -14,6 +14,7 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_torch.batch_invariance.attention import first_keys_differ
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
+from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.interception import InterceptionError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -310,6 +311,73 @@ def test_attention_agrees_in_prefill_chunks_decode_and_beside_padding(depth: int
         assert torch.equal(groups, attention(q, k[:, :1].expand_as(k), v[:, :1].expand_as(v), is_causal=True))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(3, 4, 2, 1, 700, 128), (2, 8, 2, 150, 900, 128), (2, 4, 4, 600, 600, 64)])
+def test_padded_attention_has_the_bytes_of_each_sequence(shape: tuple[int, ...]) -> None:
+    """Shapes are (batch, heads, groups, queries, keys, width); calls are repeated, and captured in a CUDA graph."""
+    batch, heads, groups, queries, keys, width = shape
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (
+        tensor(batch, heads, queries, width, device="cuda"),
+        *(tensor(batch, groups, keys, width, device="cuda", seed=seed) for seed in (1, 2)),
+    )
+    first = torch.arange(batch, device="cuda") * (keys - queries) // batch
+    place, row = torch.arange(keys, device="cuda"), torch.arange(queries, device="cuda")[:, None]
+    mask = (place >= first.view(-1, 1, 1, 1)) & (place <= row + keys - queries)
+    with torch.no_grad(), batch_invariant(strict=True):
+        found = [attention(q, k, v, attn_mask=mask, enable_gqa=True) for _ in range(3)]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        for index, begin in enumerate(first.tolist()):
+            rows = slice(index, index + 1)
+            padding = torch.zeros(1, heads, keys - begin - queries, width, device="cuda", dtype=q.dtype)
+            whole = torch.cat([padding, q[rows]], 2)
+            alone = attention(whole, k[rows, :, begin:], v[rows, :, begin:], is_causal=True, enable_gqa=True)
+            assert torch.equal(found[0][rows], alone[:, :, alone.shape[2] - queries :])
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
+        mask[0, ..., -1] = False  # graphs read the mask of the replay
+        graph.replay()
+        assert torch.equal(captured, attention(q, k, v, attn_mask=mask, enable_gqa=True))
+        assert not torch.equal(captured, found[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [64, 128])
+def test_gradients_of_repeated_attention_have_its_bytes(width: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+
+    def gradients(seed: int) -> list[Any]:
+        q, k, v, slope = (
+            tensor(2, count, 200, width, device="cuda", seed=seed + place).requires_grad_()
+            for place, count in enumerate((4, 2, 2, 4))
+        )
+        out = attention(q, k, v, is_causal=True, enable_gqa=True)
+        return [out.detach(), *torch.autograd.grad(out, (q, k, v), slope.detach())]
+
+    with batch_invariant(strict=True):
+        first = gradients(0)
+        gradients(7)
+        again = gradients(0)
+        q = tensor(2, 4, 200, width, device="cuda")  # one tensor three times after three tensors, and the reverse
+        same = attention(q, q, q, is_causal=True)
+        assert torch.equal(same, attention(q, q.clone(), q.clone(), is_causal=True))
+    assert all(map(torch.equal, first, again))
+
+
+@pytest.mark.parametrize("depth", [16, 64])
+def test_a_mask_of_heads_serves_every_sequence(depth: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(3, 2, 7, depth, device="cpu", seed=seed) for seed in range(3))
+    mask = torch.ones(2, 7, 7, dtype=torch.bool).tril()
+    mask[1, 3, 1] = False
+    with batch_invariant(strict=True):
+        found = attention(q, k, v, attn_mask=mask)
+        assert torch.equal(found, attention(q, k, v, attn_mask=mask[None].expand(3, 2, 7, 7)))
+        assert torch.equal(found[2:], attention(q[2:], k[2:], v[2:], attn_mask=mask))
+
+
 @pytest.mark.parametrize("depth", [16, 64])
 def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
@@ -324,26 +392,38 @@ def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
             found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
         return whole, found[:, :, 5:]
 
-    mode = batch_invariant(strict=True)
+    mode = batch_invariant()
     with pytest.warns(BatchVarianceWarning, match="under a window or a mask of packed sequences"):
         assert torch.equal(*run())
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the warning comes once
         run()
+    masks = [window[None, None].clone() for _ in range(3)]
+    with batch_invariant(), warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for each in masks:
+            attention(q, k, v, attn_mask=each)
+        assert len(found) == 1  # before the mode ends
+    mode = batch_invariant(strict=True)
+    with pytest.raises(BatchVarianceError, match="under a window or a mask of packed sequences"):
+        run()
 
 
 def test_masks_with_different_first_keys_are_found() -> None:
+    def differ(mask: Any) -> Any:
+        return first_keys_differ(first_of_rows(mask), int(mask.shape[-1]))
+
     causal = torch.ones(6, 6, dtype=torch.bool).tril()
     padded = causal.clone()[None].repeat(2, 1, 1)
     padded[1, :, :3] = False  # the first queries see no key
-    assert not first_keys_differ(causal)
-    assert not first_keys_differ(padded)
-    assert first_keys_differ(causal & ~causal.tril(-3))
+    assert not differ(causal)
+    assert not differ(padded)
+    assert differ(causal & ~causal.tril(-3))
     packed = causal.clone()
     packed[3:, :3] = False
-    assert first_keys_differ(packed)
-    assert first_keys_differ(torch.stack([causal, packed]))
-    assert not first_keys_differ(torch.zeros_like(causal))
+    assert differ(packed)
+    assert differ(torch.stack([causal, packed]))
+    assert not differ(torch.zeros_like(causal))
 
 
 def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:
@@ -374,6 +454,54 @@ def test_a_cuda_graph_that_is_captured_in_the_mode_has_its_bytes() -> None:
     graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(found, wanted)
+
+
+def test_compiled_functions_run_eagerly_in_the_mode() -> None:
+    """Kernels that a compiler generates have another order; modes of two threads end apart."""
+    compiled = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    def softmax_by_mean(x: Any) -> Any:
+        return torch.softmax(x, -1) / x.mean(-1, keepdim=True)
+
+    normalised = torch.compile(softmax_by_mean, backend=backend, fullgraph=True)
+
+    def other_thread() -> None:
+        with batch_invariant(other_threads="ignore"):
+            entered.set()
+            ended.wait()
+
+    x, entered, ended = torch.randn(3, 40), threading.Event(), threading.Event()
+    thread = threading.Thread(target=other_thread)
+    with batch_invariant(strict=True, other_threads="ignore"):
+        thread.start()
+        entered.wait()
+        assert torch.equal(normalised(x)[:1], normalised(x[:1]))
+    normalised(x)
+    assert not compiled  # the other thread's mode is active
+    ended.set()
+    thread.join()
+    normalised(x)
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_changes_no_byte_in_the_mode(reentrant: bool) -> None:
+    def gradients(checkpointed: bool) -> list[Any]:
+        torch.manual_seed(0)
+        layers = torch.nn.Sequential(torch.nn.Linear(16, 24), torch.nn.RMSNorm(24), torch.nn.Linear(24, 16)).bfloat16()
+        x = torch.randn(5, 16, dtype=torch.bfloat16, requires_grad=True)
+        run = torch.utils.checkpoint.checkpoint if checkpointed else lambda function, x, **_: function(x)
+        y = run(layers, x, use_reentrant=reentrant)
+        torch.nn.functional.cross_entropy(y.float(), torch.arange(5)).backward()
+        return [x.grad, *(each.grad for each in layers.parameters())]
+
+    with batch_invariant():
+        plain, again = gradients(False), gradients(True)
+    assert all(torch.equal(one, other) for one, other in zip(plain, again, strict=True))
 
 
 def test_equal_numbers_are_chosen_in_the_order_of_their_places() -> None:

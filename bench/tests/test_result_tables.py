@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.mode_costs import add_costs, no_costs
-from bitwise_bench.model_tables import mode_costs
+from bitwise_bench.model_tables import mode_costs, replayed_locks
 from bitwise_bench.result_tables import COMBINED, SOURCES, STATED, pages, rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +42,18 @@ def test_costs_are_shown_beside_pytorch() -> None:
         "not installed. G, torch 1.",
     ):
         assert line in found
+
+
+def test_replays_name_what_differs() -> None:
+    found = {
+        "samples": {"agrees": 7, "differs": ["aten::a", "aten::b"]}, "replayed": 40, "lock: other bytes": [],
+        "library: other bytes": ["weights", "tokens"],
+    }  # fmt: skip
+    record = {"environment": {"gpu": "G", "torch": "1"}, "models": {"x": found, "y": {"error": "no sample"}}}
+    text = replayed_locks(record)
+    assert "| x | 40 | 7, differs: aten::a and aten::b | 0 | 2 |" in text
+    assert "| y | no sample | - | - | - |" in text
+    assert text.endswith("Replayed on: G, torch 1.")
 
 
 def test_a_table_is_replaced_between_its_markers() -> None:

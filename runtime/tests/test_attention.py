@@ -26,11 +26,14 @@ from bitwise_core.plugins.installed import evaluate
 from bitwise_torch import (
     AttentionError,
     attention,
+    attention_calls,
     attention_descriptor,
     attention_paged,
     attention_varlen,
+    ready_launches,
     register_attention,
 )
+from bitwise_torch.ready_launches import ReadyLaunches
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -158,6 +161,21 @@ def test_causal_forms_agree() -> None:
     assert ragged.equal(packed)
 
 
+def test_sums_begin_after_the_first_keys() -> None:
+    """Keys before the first one are no part of a sequence, whatever they hold."""
+    q, k, v = operands()
+    first = torch.tensor([3, 19], dtype=torch.int32)
+    seen = torch.ones(2, 1, 3, 19, dtype=torch.bool).tril(16)
+    k[0, :, :3], v[0, :, :3] = math.nan, math.inf
+    found, logarithms = attention(q, k, v, seen, first_keys=first, enable_gqa=True, logarithms=True)
+    alone = attention(q[:1], k[:1, :, 3:], v[:1, :, 3:], seen[:1, ..., 3:], enable_gqa=True)
+    assert found[:1].equal(alone)
+    assert not found[1].any()
+    assert (logarithms[1] == -math.inf).all()
+    with pytest.raises(AttentionError, match="gradients of attention with a boolean mask are not served"):
+        attention(q.requires_grad_(), k, v, seen, first_keys=first, enable_gqa=True)
+
+
 def test_rows_without_keys_are_zeros() -> None:
     q, k, v = operands()
     none = torch.zeros(1, 1, 3, 19, dtype=torch.bool)
@@ -194,14 +212,66 @@ def test_sinks_take_part_in_the_denominator() -> None:
         ({"query": normal(3, 8)}, "query, key and value have 2, 4 and 4 axes"),
         ({"value": normal(2, 2, 18, 6)}, "there are 19 keys and 18 values"),
         ({"key": [1.0]}, "key is a list; give a tensor"),
+        ({"key": torch._neg_view(normal(2, 2, 19, 8))}, r"key is a lazily negated view: give key\.resolve_neg\(\)"),
         ({"sinks": torch.zeros(3)}, r"sinks is of torch\.float32 \(3,\): give float32 \(4,\)"),
+        (
+            {"first_keys": torch.zeros(2).int()},
+            "first_keys is given without a boolean attn_mask: give the mask as well",
+        ),
+        (
+            {"first_keys": torch.zeros(3).int(), "attn_mask": torch.ones(3, 19, dtype=torch.bool)},
+            "first_keys has 3 elements, and query a batch of 2",
+        ),
+        (
+            {"first_keys": torch.zeros(2), "attn_mask": torch.ones(3, 19, dtype=torch.bool)},
+            r"first_keys is of torch\.float32 with 1 axes: give int32 with 1",
+        ),
         ({"window": 4}, "a window is the number of keys up to a causal query's own: give is_causal=True"),
+        ({"window": 2.5, "is_causal": True}, r"window is 2\.5: give a number of keys, an integer"),
+        ({"scale": "half"}, "scale is 'half': give a number"),
+        ({"soft_cap": torch.ones(2)}, r"soft_cap is tensor\(\[1., 1.\]\): give a number"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(changes: dict[str, Any], sentence: str) -> None:
     query, key, value = operands()
     with pytest.raises(AttentionError, match=sentence):
         attention(**{"query": query, "key": key, "value": value, "enable_gqa": True, **changes})
+
+
+def test_a_repeated_call_is_launched_by_the_addresses_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All memory is aligned alike, as on a GPU."""
+    launches: list[tuple[int, ...]] = []
+
+    def aligned(shape: Any, dtype: Any) -> Any:
+        memory = torch.zeros(math.prod(shape) + 256, dtype=dtype)
+        start = -memory.data_ptr() % 512 // memory.element_size()
+        return memory[start : start + math.prod(shape)].view(shape)
+
+    def run(call: Any, form: Any, logarithms: bool = True) -> Any:
+        out = aligned((*call.query.shape[:-1], form.width), call.query.dtype)
+        return out, None, lambda *addresses: launches.append(addresses)
+
+    monkeypatch.setattr(attention_calls, "_run", run)
+    monkeypatch.setattr(attention_calls, "_ready", ReadyLaunches())
+    monkeypatch.setattr(
+        ready_launches, "output_allocator",
+        lambda out: lambda _: aligned(out.transpose(1, 2).shape, out.dtype).transpose(1, 2),
+    )  # fmt: skip
+
+    def call(**options: Any) -> tuple[Any, tuple[int, ...]]:
+        tensors = [aligned(each.shape, each.dtype) for each in operands()]
+        out = attention(*tensors, enable_gqa=True, **options)
+        return out, tuple(each.data_ptr() for each in (*tensors, out))
+
+    first, _ = call()
+    second, addresses = call()
+    assert launches == [addresses]
+    assert (second.shape, second.stride(), second.dtype) == (first.shape, first.stride(), first.dtype)
+    # Other options, a number that may change in place and recorded tensors have launches of their own.
+    call(is_causal=True)
+    for _ in range(2):
+        call(scale=torch.tensor(0.5))
+    assert len(launches) == 1
 
 
 def test_a_type_without_a_kernel_is_refused_with_the_sentence_of_its_plugin() -> None:

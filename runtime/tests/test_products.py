@@ -528,13 +528,14 @@ def test_outputs_on_the_current_gpu_are_allocated_without_the_dispatcher(monkeyp
     asked: list[Any] = []
     monkeypatch.setattr(torch._C._dynamo.guards, "_empty_strided_cuda", lambda *given: asked.append(given))
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
-    operand = SimpleNamespace(new_empty=lambda shape, dtype: (shape, dtype))
+    operand = SimpleNamespace(new_empty_strided=lambda *given, dtype: (*given, dtype))
     for index in (1, 0):
         out: Any = SimpleNamespace(
-            shape=torch.Size((5, 7)), dtype=torch.bfloat16, device=SimpleNamespace(type="cuda", index=index)
-        )
+            shape=torch.Size((5, 7)), stride=lambda: (7, 1), is_contiguous=lambda: True, dtype=torch.bfloat16,
+            device=SimpleNamespace(type="cuda", index=index),
+        )  # fmt: skip
         found = dispatch_cache.output_allocator(out)(operand)
-        assert found == (None if index else ((5, 7), torch.bfloat16))
+        assert found == (None if index else ((5, 7), (7, 1), torch.bfloat16))
     assert asked == [((5, 7), (7, 1), torch.bfloat16)]
     on_cpu = dispatch_cache.output_allocator(torch.empty(7, 5, dtype=torch.float16).t())(torch.empty(1))
-    assert (on_cpu.shape, on_cpu.stride(), on_cpu.dtype) == ((5, 7), (7, 1), torch.float16)
+    assert (on_cpu.shape, on_cpu.stride(), on_cpu.dtype) == ((5, 7), (1, 5), torch.float16)

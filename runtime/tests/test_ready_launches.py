@@ -55,6 +55,37 @@ def test_a_kept_call_runs_for_the_same_operands_alone() -> None:
     assert len(launches) == 1
 
 
+def test_a_kept_call_with_several_results_runs_for_the_same_operands_alone() -> None:
+    ready, launches = ReadyLaunches(), []
+    x, y = tensor(4, K), tensor(4, K, seed=1)
+    found, key = ready.run_several("f", (x, y), (True,))
+    assert found is None
+    results = torch.empty(2, 3, 4, WIDE // 10).transpose(1, 2), torch.empty(WIDE, dtype=torch.float64)
+    ready.keep_several(key, (x, y), results, lambda *given: launches.append(given))
+    kept = ready._several[key]
+    for each, (allocate, alignment) in zip(results, kept.results, strict=True):
+        made = allocate(x)
+        assert (made.shape, made.stride(), made.dtype) == (each.shape, each.stride(), each.dtype)
+        assert alignment == each.data_ptr() & -each.data_ptr() & 255
+    # The results themselves are memory of the same alignments.
+    again = [(lambda _, each=each: each, alignment) for each, (_, alignment) in zip(results, kept.results, strict=True)]
+    ready._several[key] = replace(kept, results=tuple(again))
+    found, _ = ready.run_several("f", (x, y), (True,))
+    assert found is not None
+    assert all(one is other for one, other in zip(found, results, strict=True))
+    assert launches == [(x.data_ptr(), y.data_ptr(), *(each.data_ptr() for each in results))]
+    other = [(allocate, alignment ^ 64) for allocate, alignment in again]
+    ready._several[key] = replace(kept, results=tuple(other))
+    assert ready.run_several("f", (x, y), (True,)) == (None, key)
+    others = ("g", (x, y), (True,)), ("f", (y.t(), x), (True,)), ("f", (x, y), (False,)), ("f", (x.float(), y), (True,))
+    for name, operands, rest in others:
+        assert ready.run_several(name, operands, rest)[0] is None
+    assert len(launches) == 1
+    gaps = torch.empty(4, 8)[:, :4]
+    ready.keep_several("gaps", (x,), (gaps,), lambda *given: None)
+    assert "gaps" not in ready._several
+
+
 def test_operands_without_memory_and_arguments_without_a_hash_have_no_key() -> None:
     ready = ReadyLaunches()
     assert ready.run("f", (torch.ones(2, 2).to_sparse(),)) == (None, None)

@@ -345,6 +345,23 @@ def test_the_command_writes_verifies_and_compares(folder: Path) -> None:
     assert json.loads(ran("schema")[1]) == schema()
 
 
+def test_the_command_says_what_a_plugin_could_not_confirm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = replace(registry.default(), profiles=(Toy(k_cuts=()),))
+    monkeypatch.setattr(registry, "default", lambda: moved)
+    status, out, _ = ran("small.json", "--ask")
+    assert (status, out.splitlines()[1].split(":")[0]) == (0, "1 products are assumed")
+    assert "assumed:" not in ran("small.json")[1]
+
+
+def test_a_file_that_the_receipt_has_not_is_refused(folder: Path) -> None:
+    Path("k.ptx").write_text("x")
+    ran("small.json", "--file", "kernel=k.ptx")
+    status, _, error = ran("verify", "receipt.json", "--file", "other=k.ptx")
+    assert (status, "--file: the receipt has no file 'other'; its files are kernel" in error) == (2, True)
+    ran("small.json")
+    assert "it has no files" in ran("verify", "receipt.json", "--file", "other=k.ptx")[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -5,7 +5,7 @@
 Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
 decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
 it is installed.  A ratio is the time under the mode, divided by that of PyTorch.  Prefill and decoding also run as CUDA
-graphs, whose time has no part of the host's.
+graphs, whose time has no part of the host's.  Every measured run repeats one of the same shapes.
 """
 
 from __future__ import annotations
@@ -62,6 +62,24 @@ WIDTHS: dict[str, tuple[str, dict[str, Any]]] = {
         {**_FIELDS, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "head_dim": 128},
     ),
 }  # fmt: skip
+HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen2.5-3b": (
+        "Qwen2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 2048, "intermediate_size": 11008, "num_attention_heads": 16,
+            "num_key_value_heads": 2,
+        },
+    ),
+    "olmo-2-7b": (
+        "Olmo2ForCausalLM",
+        {
+            **_FIELDS, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+        },
+    ),
+}  # fmt: skip
+"""Widths that no kernel or schedule was chosen for."""
+WIDTHS |= HELD_OUT
 """By the model whose widths they are: the class of transformers, and the fields of its configuration."""
 
 MEASURED = [*WIDTHS, "rows"]
@@ -77,6 +95,14 @@ def scopes() -> dict[str, _Scope]:
     if importlib.util.find_spec("batch_invariant_ops") is not None:
         found["batch_invariant_ops"] = import_module("batch_invariant_ops").set_batch_invariant_mode
     return found
+
+
+def installed_alternative() -> str:
+    """Return what the package batch_invariant_ops says of itself, or that it is not installed."""
+    if importlib.util.find_spec("batch_invariant_ops") is None:
+        return "not installed"
+    text = import_module("batch_invariant_ops").__doc__ or "measured"
+    return text.strip().split("\n")[0].rstrip(".")
 
 
 def tokens_of(model: Any, sequences: int, length: int) -> Any:
@@ -232,6 +258,7 @@ def prepared(name: str) -> dict[str, Measured]:
         for scope in scopes().values():
             with scope():
                 run()
+        print(f"{name}: {what} is ready", flush=True)
         replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes().items()}
         found[what] = Measured(run, parts, replays)
 
@@ -355,7 +382,7 @@ def no_costs() -> dict[str, Any]:
             "prefill": PREFILL, "decode": DECODE, "context of decoding": CONTEXT, "training": TRAINING,
             "layers": _FIELDS["num_hidden_layers"], "vocabulary": _FIELDS["vocab_size"],
         },
-        "milliseconds": {}, "ratios": {},
+        "held out": list(HELD_OUT), "milliseconds": {}, "ratios": {},
     }  # fmt: skip
 
 
@@ -405,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     content = {
         "environment": environment(),
-        "batch_invariant_ops": "measured" if "batch_invariant_ops" in scopes() else "not installed",
+        "batch_invariant_ops": installed_alternative(),
         **no_costs(),
     }
     for name, times in Costs(given.models, given.rounds).measured():

@@ -17,10 +17,12 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +193,7 @@ def recorded(name: str, folder: Path) -> dict[str, Any]:
         }),
         "not locked": dict(recording.not_locked),
     }  # fmt: skip
-    return found | replayed(name, lock, wanted) | {"milliseconds": step_times(name, lock)}
+    return found | replayed(name, lock, wanted)
 
 
 def replayed(name: str, lock: Lock, wanted: dict[str, str]) -> dict[str, Any]:
@@ -211,11 +213,12 @@ def replayed(name: str, lock: Lock, wanted: dict[str, str]) -> dict[str, Any]:
 
 
 def replayed_here(name: str, folder: Path) -> dict[str, Any]:
-    """Compare the samples of a lock on this GPU, replay it, and return the comparison."""
+    """Compare the samples of a lock on this GPU, replay it, and return the comparison; the lock keeps the digests."""
     path = folder / f"{name}.json"
     lock = read_lock(path)
     checked = checked_operators(lock.operators)
     lock = lock.model_copy(update={"operators": tuple(each.operator for each in checked)})
+    lock.write(path)
     verdicts: dict[str, list[str]] = {}
     for each in checked:
         verdicts.setdefault(each.verdict, []).append(each.operator.operator)
@@ -223,16 +226,15 @@ def replayed_here(name: str, folder: Path) -> dict[str, Any]:
         verdict: len(names) if verdict == "agrees" else sorted(set(names)) for verdict, names in verdicts.items()
     }
     wanted = json.loads((folder / f"{name}.digests.json").read_text(encoding="utf-8"))
-    return {"samples": summary} | replayed(name, lock, wanted) | {"milliseconds": step_times(name, lock)}
+    return {"samples": summary} | replayed(name, lock, wanted)
 
 
-def rows(names: Sequence[str], measure: Callable[[str], dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each model with its result, or with the sentence of an error."""
-    for name in names:
-        try:
-            yield name, measure(name)
-        except BitwiseError as error:
-            yield name, {"error": str(error)}
+def attempted(measure: Callable[[str, Path], dict[str, Any]], name: str, folder: Path) -> dict[str, Any]:
+    """Return the result of a model, or the sentence of an error."""
+    try:
+        return measure(name, folder)
+    except BitwiseError as error:
+        return {"error": str(error)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -242,6 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="the folder of the locks")
     parser.add_argument("--replay", action="store_true", help="replay the locks of the folder")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--jobs", type=int, default=1, help="models that run at once; times are measured one by one")
     given = parser.parse_args(arguments)
     import torch
 
@@ -256,10 +259,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
         "models": {},
     }  # fmt: skip
-    for name, found in rows(given.models, lambda each: measure(each, given.folder)):
-        content["models"][name] = found
-        print(name, json.dumps(found, indent=1), flush=True)
+
+    def write(name: str) -> None:
+        print(name, json.dumps(content["models"][name], indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        running = {pool.submit(attempted, measure, name, given.folder): name for name in given.models}
+        for each in as_completed(running):
+            content["models"][running[each]] = each.result()
+            write(running[each])
+    content["models"] = {name: content["models"][name] for name in given.models}
+    for name, found in content["models"].items():  # alone, with kernels that are compiled already
+        if "error" not in found:
+            found["milliseconds"] = step_times(name, read_lock(given.folder / f"{name}.json"))
+            write(name)
     results = content["models"].values()
     return 1 if any("error" in each or each["lock: other bytes"] for each in results) else 0
 

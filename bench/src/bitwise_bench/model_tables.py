@@ -24,8 +24,8 @@ def _origin(environment: Mapping[str, Any]) -> str:
     return f"{environment['gpu']}, {', '.join(named)}"
 
 
-def _and(numbers: Sequence[int]) -> str:
-    return " and ".join(map(str, numbers))
+def _and(parts: Sequence[object]) -> str:
+    return " and ".join(map(str, parts))
 
 
 def train_equals_serve(record: Mapping[str, Any]) -> str:
@@ -66,17 +66,42 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     parts = [_markdown(("time beside PyTorch's", *scopes), rows)]
     sizes = list(dict.fromkeys(what for works in models.values() for what in works))
     times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
-    parts.append(_markdown(("milliseconds, PyTorch / mode", *models), times))
+    named = [f"{name} (held out)" if name in record["held out"] else name for name in models]
+    parts.append(_markdown(("milliseconds, PyTorch / mode", *named), times))
+    parts.insert(0, "![Times in the mode beside PyTorch's](pictures/mode-costs.svg)")
     if "rows" in record["ratios"]:
         own = [[what, *(f"{each[scope]:.3f}" for scope in scopes)] for what, each in record["ratios"]["rows"].items()]
         parts.append(_markdown(("operators of rows, time beside PyTorch's", *scopes), own))
-    others = "" if record["batch_invariant_ops"] == "measured" else "; batch_invariant_ops was not installed"
+    alternative = record["batch_invariant_ops"]
+    others = {"measured": "", "not installed": "; batch_invariant_ops was not installed"}.get(
+        alternative, f"; batch_invariant_ops: {alternative[:1].lower()}{alternative[1:]}"
+    )
     shape = record["shape"]
     parts.append(
         f"{shape['layers']} layers of each model's widths, a context of {shape['context of decoding']} tokens for each "
         f"sequence that decodes; geometric means over models and sizes{others}. {_origin(record['environment'])}."
     )
     return "\n\n".join(parts)
+
+
+def replayed_locks(record: Mapping[str, Any]) -> str:
+    """Return what a replay on another GPU than the one that recorded the locks has returned."""
+    rows = []
+    for name, found in record["models"].items():
+        if "error" in found:
+            rows.append([name, found["error"], "-", "-", "-"])
+            continue
+        samples = found["samples"]
+        others = {verdict: each for verdict, each in samples.items() if verdict != "agrees"}
+        rows.append([
+            name,
+            found["replayed"],
+            f"{samples.get('agrees', 0)}{''.join(f', {verdict}: {_and(each)}' for verdict, each in others.items())}",
+            len(found["lock: other bytes"]),
+            len(found["library: other bytes"]),
+        ])  # fmt: skip
+    head = ("model", "products from the lock", "samples that agree", "digests that differ", "without the lock")
+    return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}."
 
 
 _TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]

@@ -479,11 +479,17 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
+        "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
     }
 )
 """The record and the generator of each table."""
 
-COMMANDS: Mapping[str, str] = MappingProxyType({"mode-costs": "nox -s bench-mode"})
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "mode-costs": "nox -s bench-mode",
+        "replayed-locks": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
+    }
+)
 """Tables whose record may be missing, and the command that writes it."""
 
 COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(

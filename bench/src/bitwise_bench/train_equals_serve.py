@@ -53,6 +53,11 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
             "shared_expert_intermediate_size": 1408,
         },
     ),
+    "smollm3": ("SmolLM3ForCausalLM", {**_SMALL, "num_hidden_layers": 4, "intermediate_size": 2560}),
+    "stablelm": ("StableLmForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_qkv_bias": True}),
+    "olmoe": (
+        "OlmoeForCausalLM", {**_SMALL, "intermediate_size": 512, "num_experts": 8, "num_experts_per_tok": 3}
+    ),
 }  # fmt: skip
 """Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
 

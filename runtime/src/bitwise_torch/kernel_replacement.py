@@ -117,13 +117,14 @@ class ThreadObject(Generic[_Value]):
     def held(self, value: _Value | None) -> Iterator[None]:
         """Set this thread's object for a block."""
         before = self.get()
-        self._set(value)
+        self.set(value)
         try:
             yield
         finally:
-            self._set(before)
+            self.set(before)
 
-    def _set(self, value: _Value | None) -> None:
+    def set(self, value: _Value | None) -> None:
+        """Set this thread's object."""
         import torch
 
         if _releases_more_than_it_holds():

@@ -5,29 +5,29 @@ from __future__ import annotations
 import runpy
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_answer
+from bitwise_core.cli.common import print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.known_distributions import advice
 from bitwise_torch.default_command import WritesByDefault
+from bitwise_torch.lock_errors import lock_errors_as_sentences
 
 if TYPE_CHECKING:
     from bitwise_core.descriptors.problem import GEMMProblem
-    from bitwise_torch.locks import Entry, Finding, Lock
+    from bitwise_torch.locks import Entry, Lock
 
 MOVED_STATUS, INCOMPLETE_STATUS = 1, 3
+"""Exit statuses: some products moved; some products have no descriptor or are in one file only."""
+
 CHECK_NOTES = (
     "one sample of each operator was run; its results on other inputs are not compared",
     "the products of the lock were not run: their descriptors determine their bits",
 )
 """What the answer of `lock check` rests on."""
-"""Exit statuses: some products moved; some products have no descriptor or are in one file only."""
 
 MAXIMUM_REASONS = 40
 """The number of reasons that `bitwise lock write` prints, the most frequent ones first."""
@@ -91,7 +91,7 @@ def write(
     from bitwise_torch.locks.shape_file import read_problems
     from bitwise_torch.program_products import recorded_products
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         library = library or only_library()
         not_locked: Counter[str] = Counter()
         if (script is None) == (shapes is None):
@@ -122,7 +122,7 @@ def show(file: File, as_json: AsJson = False) -> None:
     """Print the provenance and the entries of a lock file."""
     from bitwise_torch.locks import read_lock
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         content = read_lock(file)
     if as_json:
         print_answer("lock-show", {"lock": content.model_dump(mode="json", exclude_defaults=True)})
@@ -149,7 +149,7 @@ def diff(
     """
     from bitwise_torch.locks import differences, read_lock
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         lock_a, lock_b = read_lock(a), read_lock(b)
         found = differences(lock_a, lock_b)
     counts = Counter(each.change for each in found)
@@ -194,7 +194,7 @@ def check(
     """
     from bitwise_torch.locks import read_lock
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         from bitwise_torch.operator_samples import checked_operators
 
         content = read_lock(file)
@@ -241,7 +241,7 @@ def apply(
     from bitwise_torch.locks import read_lock
     from bitwise_torch.program_products import locked_products
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         content = read_lock(file)
         path = _existing_script(script)
         with locked_products(content, "pass" if missing_pass else "error") as replay:
@@ -255,29 +255,17 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
 
     `file` is the shared library to query, by default the one that is loaded.  Raises LockError.
     """
-    from bitwise_core.descriptors import GEMMDesc
-    from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM
     from bitwise_core.plugins.profiles import NotCovered
     from bitwise_torch.library_profiles import lockable_profile
-    from bitwise_torch.locks import LockError, lock_of
+    from bitwise_torch.locks import LockError, finding_of, lock_of
 
     profile = lockable_profile(library, LockError)
     path = None if file is None else str(file)
-
-    def finding(problem: GEMMProblem) -> Finding:
-        try:
-            desc = profile.describe_problem(problem, library=path)
-        except NotCovered as error:
-            return str(error)
-        if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
-            return desc
-        return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
-
     try:
         provenance = profile.provenance(library=path)
     except NotCovered as error:
         raise LockError(str(error)) from None
-    return lock_of([(problem, finding(problem)) for problem in problems], provenance)
+    return lock_of([(each, finding_of(profile, each, library=path)) for each in problems], provenance)
 
 
 def only_library() -> str:
@@ -336,18 +324,3 @@ def _entry_text(entry: Entry | None) -> str:
         return f"no descriptor: {entry.declined if entry else 'there is no entry'}"
     steps = f", then {entry.steps}" if entry.steps is not None else ""
     return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}{steps}"
-
-
-@contextmanager
-def _errors_as_sentences() -> Iterator[None]:
-    from bitwise_torch.locks import LockError
-
-    with as_errors():
-        try:
-            yield
-        except LockError as error:
-            raise InputError(str(error)) from None
-        except ImportError as error:
-            if error.name != "torch":
-                raise
-            raise InputError("recording and replaying need PyTorch, which is not installed: install torch") from None

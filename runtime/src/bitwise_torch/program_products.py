@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, FinishedGEMM, GEMMProblem, ProblemError
+from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
 from bitwise_torch.library_profiles import lockable_profile
-from bitwise_torch.locks import Entry, Finding, Lock, LockError, lock_of
+from bitwise_torch.locks import Entry, Finding, Lock, LockError, finding_of, lock_of
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
     NotSampled,
@@ -198,7 +198,8 @@ class Recording:
             return result
         key = (product.problem, (alignment_of(product.a), alignment_of(product.b), alignment_of(result)))
         if key not in self._found:
-            self._found[key] = self._descriptor(product, key[1])
+            profile = lockable_profile(self.library, LockError)
+            self._found[key] = finding_of(profile, product.problem, alignment=key[1], device=product.a.device)
             self.findings.append((product.problem, self._found[key]))
         if isinstance(self._found[key], str):
             self.note_call(operation.full_name, arguments, options)
@@ -211,17 +212,6 @@ class Recording:
             self._calls.setdefault((operator, text), None)
         except NotSampled as reason:
             self._calls.setdefault((operator, ""), str(reason))
-
-    def _descriptor(self, product: InterceptedProduct, alignment: tuple[int, int, int]) -> Finding:
-        try:
-            desc = lockable_profile(self.library, LockError).describe_problem(
-                product.problem, alignment=alignment, device=product.a.device
-            )
-        except NotCovered as error:
-            return str(error)
-        if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
-            return desc
-        return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
 
 @contextmanager

@@ -40,11 +40,20 @@ class _Ready:
     count: Count | None
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadyResults:
+    """The launch of a call with several results, and the allocator and the alignment of each."""
+
+    launch: Callable[..., None]
+    results: tuple[tuple[Callable[[Any], Any], int], ...]
+
+
 class ReadyLaunches:
     """The launches of calls, by all that decides them: types, shapes, strides, devices and alignments of operands."""
 
     def __init__(self) -> None:
         self._calls: dict[Hashable, _Ready] = {}
+        self._several: dict[Hashable, _ReadyResults] = {}
         self._counting = threading.Lock()
         self._registry: registry.Registry | None = None
 
@@ -56,25 +65,50 @@ class ReadyLaunches:
         `rest` are the other arguments.  The key is None for tensors without memory and for arguments without a hash.
         """
         try:
-            key: tuple[Any, ...] = (name, rest)
-            addresses = []
-            for each in operands:
-                at = each.data_ptr()
-                addresses.append(at)
-                key += (type(each), each.dtype, each.get_device(), each.shape, each.stride(), at & -at & 255)
+            if len(operands) == 2:  # most calls; a loop would take half as long again
+                a, b = operands
+                at_a, at_b = a.data_ptr(), b.data_ptr()
+                addresses: Sequence[int] = (at_a, at_b)
+                key: tuple[Any, ...] = (
+                    name, rest,
+                    type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+                    type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+                )  # fmt: skip
+            else:
+                key, addresses = _key(name, operands, rest)
             ready = self._calls.get(key)
         except (RuntimeError, TypeError):
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
         out = ready.allocate(operands[0])
-        at = out.data_ptr()
-        if at & -at & 255 != ready.alignment:
+        at_out = out.data_ptr()
+        if at_out & -at_out & 255 != ready.alignment:
             return None, key
-        ready.launch(*addresses, at)
+        ready.launch(*addresses, at_out)
         if ready.count is not None:
             self.add(ready.count)
         return out, key
+
+    def run_several(
+        self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()
+    ) -> tuple[list[torch.Tensor] | None, Hashable]:
+        """Run a call with several results where it is kept; see `run`."""
+        try:
+            key, addresses = _key(name, operands, rest)
+            ready = self._several.get(key)
+        except (RuntimeError, TypeError):
+            return None, None
+        if ready is None or self._registry is not registry.default():
+            return None, key
+        found = [allocate(operands[0]) for allocate, _ in ready.results]
+        for each, (_, alignment) in zip(found, ready.results, strict=True):
+            at = each.data_ptr()
+            if at & -at & 255 != alignment:
+                return None, key
+            addresses.append(at)
+        ready.launch(*addresses)
+        return found, key
 
     def add(self, count: Count) -> None:
         """Count a call."""
@@ -85,13 +119,51 @@ class ReadyLaunches:
         self, key: Hashable, operands: Sequence[torch.Tensor], out: torch.Tensor, launch: Callable[..., None],
         count: Count | None = None,
     ) -> None:  # fmt: skip
-        """Keep the launch of a call that ran, whose dense result is `out`; each repetition is added to `count`."""
+        """Keep the launch of a call that ran, whose result is `out`; each repetition is added to `count`.
+
+        A result whose elements have gaps between them is not kept.
+        """
+        if self._prepare_table(operands, (out,)):
+            self._calls[key] = _Ready(launch, *_memory_of(out), count)
+
+    def keep_several(
+        self, key: Hashable, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor],
+        launch: Callable[..., None],
+    ) -> None:  # fmt: skip
+        """Keep the launch of a call that ran with several results; see `keep`."""
+        if self._prepare_table(operands, results):
+            self._several[key] = _ReadyResults(launch, tuple(map(_memory_of, results)))
+
+    def _prepare_table(self, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
+        """Return whether a call may be kept; empty the tables where they are full or of another registry."""
         import torch
 
-        if not {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter} or not out.is_contiguous():
-            return
-        if self._registry is not registry.default() or len(self._calls) >= CAPACITY:
+        plain = {type(each) for each in operands} <= {torch.Tensor, torch.nn.Parameter}
+        if not plain or not all(map(_is_dense, results)):
+            return False
+        if self._registry is not registry.default() or len(self._calls) + len(self._several) >= CAPACITY:
             self._calls.clear()
+            self._several.clear()
             self._registry = registry.default()
-        at = out.data_ptr()
-        self._calls[key] = _Ready(launch, output_allocator(out), at & -at & 255, count)
+        return True
+
+
+def _key(name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]]:
+    """Return the key of a call, and the addresses of its operands."""
+    key: tuple[Any, ...] = (name, rest)
+    addresses = [each.data_ptr() for each in operands]
+    for each, at in zip(operands, addresses, strict=True):
+        key += (type(each), each.dtype, each.get_device(), each.shape, each.stride(), at & -at & 255)
+    return key, addresses
+
+
+def _memory_of(out: torch.Tensor) -> tuple[Callable[[Any], Any], int]:
+    """Return the allocator of a result, and its alignment."""
+    at = out.data_ptr()
+    return output_allocator(out), at & -at & 255
+
+
+def _is_dense(out: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor fill its memory, its axes in any order."""
+    axes = sorted((axis for axis in range(out.dim()) if out.shape[axis] != 1), key=out.stride, reverse=True)
+    return bool(out.permute(*axes, *(axis for axis in range(out.dim()) if axis not in axes)).is_contiguous())

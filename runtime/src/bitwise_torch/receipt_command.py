@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_answer, print_json
+from bitwise_core.cli.common import print_answer, print_json
 from bitwise_core.errors import InputError
 from bitwise_torch.default_command import WritesByDefault
+from bitwise_torch.lock_errors import lock_errors_as_sentences
 
 if TYPE_CHECKING:
     from bitwise_core.plugins.profiles import SupportedProfile
 
 FAILED_STATUS, INCOMPLETE_STATUS = 1, 3
+"""Exit statuses: a claim failed or receipts differ; something was not checked or is not known."""
+
 VERIFY_NOTES = (
     "the kind of a check says what it rests on",
     "claims that were not checked are not known to hold on this machine",
 )
 """What the answer of `receipt verify` rests on."""
-"""Exit statuses: a claim failed or receipts differ; something was not checked or is not known."""
 
 
 app = typer.Typer(
@@ -64,7 +64,7 @@ def write(
     from bitwise_torch.locks import read_lock
     from bitwise_torch.receipts import receipt_of
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         content = receipt_of(read_lock(lock), _named(files), profile=_profile(library) if ask else None)
         content.write(out)
     kinds = {kind: sum(each.kind == kind for each in content.claims) for kind in ("proved", "measured", "assumed")}
@@ -73,6 +73,12 @@ def write(
         f"{out}: {len(content.operators)} products, {without} of them without a descriptor; claims: "
         + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     )
+    unasked = sum(each.descriptor is not None and each.support == "not asked" for each in content.operators)
+    if ask and unasked:
+        typer.echo(
+            f"{unasked} products are assumed: the library's plugin describes them otherwise on this machine, or cannot "
+            "be asked here"
+        )
     raise typer.Exit(INCOMPLETE_STATUS if without else 0)
 
 
@@ -98,11 +104,19 @@ def verify(
     from bitwise_torch.locks import read_lock
     from bitwise_torch.receipts import read_receipt, verified
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         content = read_receipt(file)
+        named = _named(files)
+        known = [each.name for each in content.kernels]
+        for name in named:
+            if name not in known:
+                raise InputError(
+                    f"--file: the receipt has no file {name!r}; "
+                    + (f"its files are {', '.join(known)}" if known else "it has no files")
+                )
         profile = _profile(library) if ask else None
         found = verified(
-            content, lock=None if lock is None else read_lock(lock), files=_named(files), profile=profile
+            content, lock=None if lock is None else read_lock(lock), files=named, profile=profile
         )  # fmt: skip
     outcomes = [each.outcome for each in found]
     status = FAILED_STATUS if "failed" in outcomes else INCOMPLETE_STATUS if "not checked" in outcomes else 0
@@ -130,7 +144,7 @@ def diff(
     """
     from bitwise_torch.receipts import read_receipt, receipt_differences
 
-    with _errors_as_sentences():
+    with lock_errors_as_sentences():
         found = receipt_differences(read_receipt(a), read_receipt(b))
     if as_json:
         listed = [{"part": each.part, "sentence": each.sentence, "unknown": each.unknown} for each in found]
@@ -174,14 +188,3 @@ def _named(files: list[str]) -> dict[str, Path]:
             raise InputError(f"--file: the name {name!r} is given twice")
         found[name] = Path(path)
     return found
-
-
-@contextmanager
-def _errors_as_sentences() -> Iterator[None]:
-    from bitwise_torch.locks import LockError
-
-    with as_errors():
-        try:
-            yield
-        except LockError as error:
-            raise InputError(str(error)) from None

@@ -1,7 +1,8 @@
 """The bytes and the speed of attention on a GPU, as a record.
 
     python -m bitwise_bench.attention --out records/attention-sm90-h100.json
-    python -m bitwise_bench.attention --page records/attention-sm90-h100.json > docs/attention.md
+    python -m bitwise_bench.attention --out records/attention-sm90-h200.json --steps digests
+    python -m bitwise_bench.attention --page records/attention-sm90-h100.json --other records/attention-sm90-h200.json
 
 The record is written after each result.  A step that reaches its time ends, and the record says what is missing.  The
 command returns 1 where bytes differ.
@@ -20,14 +21,14 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.attention import timing
+from bitwise_bench.attention import digests, timing
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
 from bitwise_bench.attention.random_problems import PROBLEMS, compare_configuration
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
 
-STEPS = ("correctness", *timing.STEPS)
+STEPS = ("correctness", "digests", *timing.STEPS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,13 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("attention", __doc__)
     parser.add_argument("--out", type=Path, help="the record to write; results of other steps in it are kept")
     parser.add_argument("--page", type=Path, help="print the page of a record, without measuring")
+    parser.add_argument("--other", type=Path, help="the digests of another GPU, which the page compares")
     parser.add_argument("--steps", default=",".join(STEPS), help=f"what to measure, of {', '.join(STEPS)}")
     parser.add_argument("--problems", type=int, default=1000, help="random problems that a CPU evaluates as well")
     parser.add_argument("--workers", type=int, default=12, help="processes that compare random problems")
     parser.add_argument("--seconds", type=float, default=900, help="the time of each step")
     given = parser.parse_args(arguments)
     if given.page is not None:
-        sys.stdout.write(page(json.loads(given.page.read_text())))
+        other = None if given.other is None else json.loads(given.other.read_text())
+        sys.stdout.write(page(json.loads(given.page.read_text()), other))
         return 0
     steps = given.steps.split(",")
     unknown = sorted(set(steps) - set(STEPS))
@@ -63,17 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The kernels of the timings compile while problems are compared.
         compiled = [
             pool.apply_async(timing.compile_case, (step, place))
-            for step in steps if step != "correctness"
+            for step in steps if step in timing.STEPS
             for place in range(timing.cases(step))
         ]  # fmt: skip
         if "correctness" in steps:
             for found in _correctness(pool, given.problems, given.seconds):
                 keep("correctness", found)
+        if "digests" in steps:
+            keep("digests", dict(pool.map(digests.digest_of, range(len(digests.CASES)), chunksize=1)))
         for each in compiled:
             each.wait(given.seconds)
         pool.terminate()
     for step in steps:
-        if step != "correctness":
+        if step in timing.STEPS:
             for found in timing.results(step, given.seconds):
                 keep(step, found)
     return 0 if _good(record.get("correctness", {})) else 1

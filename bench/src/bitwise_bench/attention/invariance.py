@@ -135,7 +135,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.launch import Schedule, attend, can_specialise
+    from bitwise_nvidia_sm90.attention.launch import Schedule, attend, can_specialise, can_take_turns
     from bitwise_nvidia_sm90.attention.tree import attention_descriptor
 
     desc = attention_descriptor(AttentionForm("bf16", query.shape[-1], value.shape[-1], query.shape[-1] ** -0.5, True))
@@ -149,6 +149,8 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     operands = AttentionOperands(query[None, -LAST:], key[None], value[None], out, LAST, len(key))
     if rows == 128 and can_specialise(desc, operands):
         schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (1, 2)]
+    if rows == 64 and can_take_turns(desc, operands):
+        schedules += [Schedule(64, True, True, stages, programs=programs) for stages, programs in ((3, 5), (4, 132))]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

@@ -8,8 +8,8 @@ from typing import Any
 _NAMES = ("bitwise", "cudnn", "flash")
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """Return the page as Markdown."""
+def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> str:
+    """Return the page as Markdown; `other` has the digests of another GPU."""
     environment = record["environment"]
     correctness = record["correctness"]
     different = sum(len(each["problems"]) for each in correctness["different"])
@@ -26,12 +26,12 @@ def page(record: Mapping[str, Any]) -> str:
         f"The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches of "
         "1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n",
+        *([] if other is None else [_comparison(record["digests"], other)]),
         "## Speed\n",
-        "Forward passes are timed in CUDA graphs. Gradients are timed between two events, which include the time "
-        "of the host until the first kernel starts. Ratios are the time of the faster backend divided by ours: "
-        "above 1, ours is faster. Shapes in italics were not used while the kernels were tuned. Errors are root "
-        "mean squares of the differences of one head from double precision; those of gradients are of the query, "
-        "the key and the value.\n",
+        f"Forward passes are timed in CUDA graphs, gradients {_clock(record)}. Ratios are the time of the faster "
+        "backend divided by ours: above 1, ours is faster. Shapes in italics were not used while the kernels were "
+        "tuned. Errors are root mean squares of the differences of one head from double precision; those of gradients "
+        "are of the query, the key and the value.\n",
         "### Prefill, bf16\n",
         _table(
             record["prefill"]["results"],
@@ -39,7 +39,7 @@ def page(record: Mapping[str, Any]) -> str:
             lambda case: (
                 f"{case['batch']} x {case['queries']}",
                 f"{case['heads']} / {case['groups']}",
-                case["depth"],
+                f"{case['depth']} / {case['width']}" if "width" in case else case["depth"],
                 "causal" if case.get("causal", True) else "none",
             ),
             "TFLOP/s",
@@ -67,6 +67,24 @@ def page(record: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def _clock(record: Mapping[str, Any]) -> str:
+    """Return how the gradients of a record were timed."""
+    if record["gradients"]["results"][0].get("graphs"):
+        return "too"
+    return "between two events, which include the time of the host until the first kernel starts"
+
+
+def _comparison(digests: Mapping[str, str], other: Mapping[str, Any]) -> str:
+    """Return how the digests of two GPUs compare.  They are of the same calls."""
+    gpu = other["environment"]["gpu"]
+    different = [name for name, digest in digests.items() if other["digests"][name] != digest]
+    found = f"{len(different)} have other bytes: {', '.join(different)}" if different else "None has other bytes"
+    return (
+        f"{len(digests)} calls were computed on an {gpu} as well: prefill, decoding, pages, variable lengths and "
+        f"gradients of heads of five widths. {found}.\n"
+    )
+
+
 def _table(
     results: Iterable[Mapping[str, Any]], head: Sequence[str], cells: Callable[[Mapping[str, Any]], Sequence[object]],
     unit: str, amount: Callable[[Mapping[str, Any]], float],
@@ -76,13 +94,13 @@ def _table(
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
     for each in results:
         seconds = each["seconds"]
-        best = min(seconds[name] for name in _NAMES[1:] if seconds.get(name))
+        best = min((seconds[name] for name in _NAMES[1:] if seconds.get(name)), default=None)
         speeds = [f"{amount(each) / seconds[name]:.0f}" if seconds.get(name) else "-" for name in _NAMES]
         errors = [_error(each["errors"].get(name)) for name in ("bitwise", "flash")]
         found = [str(one) for one in cells(each["case"])]
         if each["case"].get("held_out"):
             found[0] = f"*{found[0]}*"
-        ratio = f"{best / seconds['bitwise']:.2f}" if seconds["bitwise"] else "-"
+        ratio = f"{best / seconds['bitwise']:.2f}" if best and seconds["bitwise"] else "-"
         lines.append([*found, *speeds, ratio, *errors])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 FORMS: tuple[dict[str, Any], ...] = (
@@ -21,8 +22,8 @@ FORMS: tuple[dict[str, Any], ...] = (
 """Forms of attention: the widths of a head, the type, and at most one option."""
 
 DEVICES = "cuda", "cpu"
-LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths"
-PROBLEMS = 24
+LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", "chunks in turn"
+PROBLEMS = 28
 """The problems of a configuration, for which kernels are compiled once."""
 
 
@@ -41,6 +42,8 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
     layout = LAYOUTS[(number + number // len(FORMS)) % len(LAYOUTS)]
     if layout.startswith("gradients") and "soft_cap" in form:
         layout = "dense"
+    if layout == "chunks in turn" and form["widths"] not in ((64, 64), (128, 128)):
+        layout = "dense"
     draw = random.Random(number)
     groups = draw.choice((1, 2))
     fixed: dict[str, Any] = {
@@ -49,6 +52,7 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
         "causal": "window" in form or draw.random() < 0.6,
         "scale": draw.choice((None, 0.3)),
         "page": draw.choice((16, 32, 64, 128, 256)),
+        "logarithms": layout.startswith("gradients") or draw.random() < 0.5,
     }
     different = []
     for place in range(problems):
@@ -68,7 +72,9 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     heads, groups = fixed["heads"], fixed["groups"]
     count = draw.choice((1, 1, 3))
     lengths = [(draw.choice((1, 1, 3, 17, 70, 150)), draw.choice((1, 5, 64, 150, 300, 600))) for _ in range(count)]
-    if layout in ("dense", "mask", "gradients"):
+    if layout == "chunks in turn":
+        lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300)))]
+    if layout in ("dense", "mask", "gradients", "chunks in turn"):
         lengths = lengths[:1] * count
     generator = torch.Generator().manual_seed(draw.getrandbits(32))
     special = draw.random() < 0.2 and not layout.startswith("gradients")
@@ -80,7 +86,7 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
             values *= 2.0 ** torch.randint(-12, 6, shape, generator=generator)
         return values.to(getattr(torch, form["dtype"]))
 
-    options: dict[str, Any] = {"scale": fixed["scale"], "is_causal": fixed["causal"], "logarithms": True}
+    options: dict[str, Any] = {"scale": fixed["scale"], "is_causal": fixed["causal"], "logarithms": fixed["logarithms"]}
     if "window" in form:
         options["window"] = draw.choice(form["window"])
     if "soft_cap" in form:
@@ -112,9 +118,43 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False
         options["attn_mask"] = torch.rand(count, 1, queries, keys, generator=generator) < 0.6
+    if layout == "chunks in turn":
+        programs = draw.choice((1, 2, 5, 1000))
+        return _differences(partial(_in_turn, stages=draw.choice((3, 4)), programs=programs), operands, options)
     if layout == "gradients":
         return _differences_of_gradients(attention, operands, tensor(count, heads, queries, width), options)
     return _differences(attention, operands, options)
+
+
+def _in_turn(
+    query: Any, key: Any, value: Any, *, stages: int, programs: int, is_causal: bool, scale: float | None,
+    logarithms: bool, enable_gqa: bool, **options: Any,
+) -> Any:  # fmt: skip
+    """Return attention by programs that take chunks in turn, or its evaluation for tensors of a CPU."""
+    import torch
+
+    from bitwise_core.plugins.attention_calls import AttentionOperands
+    from bitwise_nvidia_sm90.attention.launch import Schedule, attend
+    from bitwise_torch import attention, attention_descriptor
+
+    if query.device.type == "cpu":
+        return attention(
+            query, key, value, is_causal=is_causal, scale=scale, logarithms=logarithms, enable_gqa=enable_gqa, **options
+        )
+    sinks = options.pop("sinks", None)
+    desc = attention_descriptor(
+        query, key, value, is_causal=is_causal, scale=scale, sinks=sinks is not None, **options
+    )  # fmt: skip
+    out = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device).transpose(1, 2)
+    found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device).transpose(1, 2)
+    q, k, v = (each.transpose(1, 2) for each in (query, key, value))
+    lengths = int(query.shape[2]), int(key.shape[2])
+    operands = AttentionOperands(
+        q, k, v, out, *lengths, logarithms=found if logarithms else None, first_position=0, sinks=sinks
+    )
+    assert desc.chunk is not None
+    attend(desc, operands, Schedule(64, True, lengths[1] > desc.chunk, stages, programs=programs))
+    return (out.transpose(1, 2), found.transpose(1, 2)) if logarithms else out.transpose(1, 2)
 
 
 def _starts(lengths: Sequence[int]) -> Any:
@@ -134,7 +174,8 @@ def _differences(function: Any, arguments: Sequence[Any], options: dict[str, Any
         function(*(_on(device, one) for one in arguments), **{name: _on(device, one) for name, one in options.items()})
         for device in DEVICES
     ]
-    return sum(_unequal(left, right) for left, right in zip(*results, strict=True))
+    pairs = zip(*results, strict=True) if options["logarithms"] else [results]
+    return sum(_unequal(left, right) for left, right in pairs)
 
 
 def _differences_of_gradients(function: Any, arguments: Sequence[Any], slope: Any, options: dict[str, Any]) -> int:

@@ -21,7 +21,12 @@ PREFILL = (
     {"batch": 4, "queries": 2048, "heads": 32, "groups": 8, "depth": 128},
     {**HEADS, "queries": 32768, "held_out": True},
     {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 96},
+    {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 192, "width": 128},
     {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 256},
+    {"batch": 3, "queries": 3000, "heads": 8, "groups": 4, "depth": 96, "held_out": True},
+    {"batch": 1, "queries": 10000, "heads": 24, "groups": 24, "depth": 192, "width": 128, "held_out": True},
+    {"batch": 2, "queries": 7000, "heads": 8, "groups": 2, "depth": 256, "held_out": True},
+    {"batch": 6, "queries": 900, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
 )
 DECODE = (
     {**HEADS, "keys": 65536},
@@ -32,9 +37,15 @@ DECODE = (
     {**HEADS, "batch": 64, "keys": 2048},
     {"batch": 256, "keys": 1000, "heads": 16, "groups": 2, "depth": 128},
     {"batch": 1, "keys": 131072, "heads": 16, "groups": 1, "depth": 128},
-    {"batch": 3, "keys": 20000, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
-    {"batch": 1, "keys": 131072, "heads": 64, "groups": 8, "depth": 128, "held_out": True},
-    {"batch": 100, "keys": 3000, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 3, "keys": 20000, "heads": 40, "groups": 8, "depth": 128},
+    {"batch": 1, "keys": 131072, "heads": 64, "groups": 8, "depth": 128},
+    {"batch": 100, "keys": 3000, "heads": 32, "groups": 8, "depth": 64},
+    {"batch": 5, "keys": 37000, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
+    {"batch": 1, "keys": 50000, "heads": 48, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 21, "keys": 6500, "heads": 32, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 2, "keys": 90000, "heads": 32, "groups": 4, "depth": 64, "held_out": True},
+    {"batch": 40, "keys": 700, "heads": 16, "groups": 16, "depth": 64, "held_out": True},
+    {"batch": 1, "keys": 3000, "heads": 24, "groups": 2, "depth": 128, "held_out": True},
 )
 GRADIENTS = (
     {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128},
@@ -64,11 +75,11 @@ def _driver_of_nvml() -> str:
     return text.value.decode()
 
 
-def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
-    """Return the median time of a call in a CUDA graph of several."""
+def graph_seconds(function: Callable[[], Any], repetitions: int = 5, stream: Any = None) -> float:
+    """Return the median time of a call in a CUDA graph of several, captured from `stream` or a new stream."""
     import torch
 
-    stream = torch.cuda.Stream()
+    stream = stream or torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
@@ -88,28 +99,16 @@ def graph_seconds(function: Callable[[], Any], repetitions: int = 5) -> float:
     return float(sorted(times)[len(times) // 2])
 
 
-def event_seconds(function: Callable[[], Any]) -> float:
-    """Return the median time of a call between two events."""
-    import torch
-
-    times = []
-    for _ in range(9):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        function()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 1000)
-    return float(sorted(times)[len(times) // 2])
-
-
 def _tensors(case: dict[str, Any], queries: int, keys: int) -> list[Any]:
     """Return query, key and value (batch, heads, length, width) of normal numbers."""
     import torch
 
     generator = torch.Generator(device="cuda").manual_seed(0)
     batch, depth = case["batch"], case["depth"]
-    shapes = (batch, queries, case["heads"], depth), *[(batch, keys, case["groups"], depth)] * 2
+    shapes = [
+        (batch, queries, case["heads"], depth), (batch, keys, case["groups"], depth),
+        (batch, keys, case["groups"], case.get("width", depth)),
+    ]  # fmt: skip
     return [torch.randn(one, generator=generator, device="cuda").bfloat16().transpose(1, 2) for one in shapes]
 
 
@@ -168,7 +167,8 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
     if case["queries"] <= 8192:
         exact = _exact(tensors, causal)
         errors = {name: _error(each()[:1, :1], exact) for name, each in functions.items() if seconds[name]}
-    operations = (2 if causal else 4) * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
+    widths = case["depth"] + case.get("width", case["depth"])
+    operations = (1 if causal else 2) * case["batch"] * case["heads"] * case["queries"] ** 2 * widths
     return {"case": case, "seconds": seconds, "operations": operations, "errors": errors}
 
 
@@ -187,18 +187,20 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation of the gradients of a causal prefill, without the forward pass, and errors."""
     import torch
 
-    tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
-    slope = torch.randn(
-        tensors[0].shape, generator=torch.Generator(device="cuda").manual_seed(1), device="cuda"
-    ).bfloat16()
-    functions: dict[str, Callable[[], Any]] = {}
-    for name, function in _functions(tensors, True).items():
-        try:
-            out = function()
-        except RuntimeError:  # a backend that does not serve these tensors
-            continue
-        functions[name] = partial(torch.autograd.grad, out, tensors, slope, retain_graph=True)
-    seconds = _measured(functions, event_seconds)
+    stream = torch.cuda.Stream()  # the gradients are computed on the stream of the outputs
+    with torch.cuda.stream(stream):
+        tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        slope = torch.randn(tensors[0].shape, generator=generator, device="cuda").bfloat16()
+        functions: dict[str, Callable[[], Any]] = {}
+        for name, function in _functions(tensors, True).items():
+            try:
+                out = function()
+            except RuntimeError:  # a backend that does not serve these tensors
+                continue
+            functions[name] = partial(torch.autograd.grad, out, tensors, slope, retain_graph=True)
+    seconds = _measured(functions, lambda function: graph_seconds(function, 2, stream))
+    torch.cuda.current_stream().wait_stream(stream)
     errors = {}
     if case["queries"] <= 4096:
         share = case["heads"] // case["groups"]
@@ -212,7 +214,7 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
             pairs = zip(call(), exact, (share, 1, 1), strict=True)
             errors[name] = [_error(one[:1, :count], whole) for one, whole, count in pairs]
     operations = 5 * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
-    return {"case": case, "seconds": seconds, "operations": operations, "errors": errors}
+    return {"case": case, "graphs": True, "seconds": seconds, "operations": operations, "errors": errors}
 
 
 def host(case: dict[str, Any]) -> dict[str, Any]:

@@ -75,6 +75,30 @@ def classes_of_configurations() -> dict[str, Any]:
     }
 
 
+COSTS = ROOT / "records" / "mode-costs-sm90-h100.json"
+"""The record of what the batch-invariant mode costs; its picture exists where the record does."""
+
+
+def costs_of_the_mode() -> dict[str, Any]:
+    """Return the geometric mean of times beside PyTorch's, by kind of work and by scope."""
+    record = json.loads(COSTS.read_text(encoding="utf-8"))
+    return {kind: found for kind, found in record["ratios"].items() if kind != "rows"}
+
+
+def _draw_costs(data: Mapping[str, Any], axes: Axes) -> None:
+    kinds = list(data)[::-1]
+    scopes = sorted({scope for found in data.values() for scope in found}, reverse=True)
+    for shift, scope in enumerate(scopes):
+        places = [place + 0.35 * (len(scopes) - 1 - shift) - 0.17 for place in range(len(kinds))]
+        values = [data[kind].get(scope, 0.0) for kind in kinds]
+        axes.barh(places, values, 0.32, label=scope, color=("#00796b", "#b0bec5", "#ff8f00")[shift])
+    axes.axvline(1.0, color="#455a64", linewidth=1)
+    axes.set_yticks(range(len(kinds)), [kind.replace(", graph", ", CUDA graph") for kind in kinds], fontsize=9)
+    axes.set_xlabel("time beside PyTorch's own, geometric mean")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3)
+
+
 def _draw_orders(data: Mapping[str, Any], axes: Axes) -> None:
     for place, (name, order) in enumerate(data["orders"].items()):
         left = 9.5 * place
@@ -131,6 +155,7 @@ PICTURES = MappingProxyType(
         "summation-orders": (summation_orders, _draw_orders, (8.4, 2.8)),
         "spread-of-sums": (spread_of_sums, _draw_spread, (7.0, 3.0)),
         "classes": (classes_of_configurations, _draw_classes, (7.0, 5.0)),
+        **({"mode-costs": (costs_of_the_mode, _draw_costs, (7.0, 3.2))} if COSTS.exists() else {}),
     }
 )
 """The numbers, the drawing and the size in inches of each picture."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc
 from bitwise_core.plugins.launchers import Launcher
@@ -39,7 +40,8 @@ class AttentionOperands:
 
     `longest_queries` and `longest_keys` are bounds of the lengths of all sequences.  Query i of a causal mask sees the
     keys up to i + `first_position`; None stands for the number of keys less that of queries.  `sinks` (heads) are
-    scores in fp32.  `visible` (batch, heads, queries, keys) is a mask of bytes, whose strides may be 0.
+    scores in fp32.  `visible` (batch, heads, queries, keys) is a mask of bytes, whose strides may be 0.  With
+    `first_keys` (batch), which needs `visible`, the keys of a sequence begin at its first key, and the columns too.
     """
 
     query: Any
@@ -56,6 +58,15 @@ class AttentionOperands:
     first_position: int | None = None
     sinks: Any = None
     visible: Any = None
+    first_keys: Any = None
+
+
+RepeatedAttention: TypeAlias = Callable[..., None]
+"""Launches a call again, on tensors of the same types, shapes, strides and alignments, given by their addresses.
+
+For `AttentionLauncher.attend` they are those of query, key, value, query_starts, key_starts, key_lengths, page_table,
+sinks, visible, first_keys, logarithms and out, in this order, without those that the call has not.
+"""
 
 
 @runtime_checkable
@@ -71,10 +82,11 @@ class AttentionLauncher(Launcher, Protocol):
     def serves_attention(self, desc: AttentionDesc, device: Any) -> bool:
         """Return whether it supports this descriptor on this device, a `torch.device`."""
 
-    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
+    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> RepeatedAttention | None:
         """Compute the output, and the logarithms where there are any, on the device's current stream.
 
-        Raises DescriptorError for a descriptor or operands that it does not support.
+        Return a function that does it again, or None.  Raises DescriptorError for a descriptor or operands that it does
+        not support.
         """
 
 
@@ -103,8 +115,10 @@ class AttentionGradientLauncher(AttentionLauncher, Protocol):
 
     def attend_gradients(
         self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
-    ) -> None:
+    ) -> RepeatedAttention | None:
         """Compute the gradients of a call, whose operands hold its output and contiguous logarithms.
 
-        It runs on the device's current stream.  Raises DescriptorError for what it does not support.
+        It runs on the device's current stream.  Return a function that does it again, or None: its addresses are those
+        of slope, query, key, value, out, logarithms, query_starts and key_starts, without those that the call has not,
+        and of the gradients of query, key and value.  Raises DescriptorError for what it does not support.
         """

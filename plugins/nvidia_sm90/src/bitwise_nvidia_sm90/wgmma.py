@@ -25,7 +25,7 @@ from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
-from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
@@ -184,6 +184,9 @@ def _register_rows(
 ) -> list[OperandVectors]:
     """Return the operand vectors of A's fragment in registers: for each half, eight per warp of the warpgroups."""
     values = [machine.read_bits(each, 32) for each in registers]
+    if len(groups) * _WARPGROUP != machine.threads:  # the registers of other warpgroups are no operands
+        active = np.isin(np.arange(machine.threads) // _WARPGROUP, groups)[None]
+        values = [blend_values(active, each, np.zeros((1, 1), dtype=np.uint32)) for each in values]
     first = np.array(groups)[:, None] * _WARPGROUP // 4
     chosen = (first + np.arange(_WARPGROUP // 4)).ravel()
     return [half.take(chosen) for half in fragment_vectors(machine, values, bits, form, 2)]

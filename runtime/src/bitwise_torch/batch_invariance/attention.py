@@ -6,10 +6,10 @@ scores, softmax and values by products and rows of pinned orders.  For other typ
 plain form.  So the outputs of a model have one order: types and widths decide, and nothing else.
 
 Both forms add over the keys from the first one, in an order that masked keys behind a query's own do not change.  The
-keys that no query of a sequence may attend to before its first one are moved behind the last, so that padding on the
-left changes nothing either.  A window hides first keys, too, as does a mask of packed sequences: under such a mask the
-bytes of a query depend on the queries of its sequence in the same call, and on no other sequence.  `first_keys_differ`
-finds these masks.
+keys that no query of a sequence may attend to before its first one are left out, so that padding on the left changes
+nothing either.  A window hides first keys, too, as does a mask of packed sequences: under such a mask the bytes of a
+query depend on the queries of its sequence in the same call, and on no other sequence.  `first_keys_differ` finds these
+masks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls
+from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
     import torch
+
+NoteMask = Callable[["torch.Tensor", "torch.Tensor"], None]
+"""A function of a boolean mask, and of the first key that each of its rows sees."""
 
 ATTENTION = "scaled_dot_product_attention"
 """The operator, in the namespace `aten`."""
@@ -36,11 +40,11 @@ ATTENTION = "scaled_dot_product_attention"
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-    note_mask: Callable[[torch.Tensor], None] | None = None,
+    note_mask: NoteMask | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return the attention of query[..., q, d] to key[..., k, d] and value[..., k, e]; the arguments are torch's.
 
-    A query that attends to no key gives 0.  `note_mask` is called with each mask whose first keys are moved.  Raises
+    A query that attends to no key gives 0.  `note_mask` is called for each mask whose first keys are left out.  Raises
     NotServed.
     """
     import torch
@@ -60,23 +64,36 @@ def attention(
         raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
     if query.dim() != 4:
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
+    if attn_mask is None and _has_kernels(query, value, gradients=True):
+        return _by_kernels(query, key, value, None, None, is_causal, factor, enable_gqa)
+    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    attend = _with_plain_gradients() if recorded else _by_kernels
+    first_keys = None
     if attn_mask is not None:
-        allowed, _ = _masks(query, key, attn_mask, is_causal)
-        key, value, attn_mask, _ = _without_left_padding(key, value, allowed, None, note_mask)
+        attn_mask, _ = _masks(query, key, attn_mask, is_causal)
+        attn_mask = attn_mask[None] if attn_mask.dim() == 3 else attn_mask  # one of heads
         is_causal = False
-    elif _has_kernels(query, value, gradients=True):
-        return _by_kernels(query, key, value, None, is_causal, factor, enable_gqa)
-    found: torch.Tensor = _with_plain_gradients()(query, key, value, attn_mask, is_causal, factor, enable_gqa)
+        if _has_sequences(attn_mask, key):
+            rows = first_of_rows(attn_mask)
+            if note_mask is not None:
+                note_mask(attn_mask, rows)
+            first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(query.shape[0]).contiguous()
+    found: torch.Tensor = attend(query, key, value, attn_mask, first_keys, is_causal, factor, enable_gqa)
     return found
 
 
+def _has_sequences(allowed: torch.Tensor, key: torch.Tensor) -> bool:
+    """Return whether a mask has an axis of sequences, and one of all keys."""
+    return allowed.dim() > 2 and int(allowed.shape[-1]) == int(key.shape[-2])
+
+
 def _by_kernels(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float,
-    grouped: bool,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+    first_keys: torch.Tensor | None, causal: bool, scale: float, grouped: bool,
 ) -> torch.Tensor:  # fmt: skip
     try:
         found: torch.Tensor = attention_calls.attention(
-            query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped
+            query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped, first_keys=first_keys
         )
     except attention_calls.AttentionError as error:
         raise NotServed(str(error)) from None
@@ -135,11 +152,12 @@ def _with_plain_gradients() -> Callable[..., Any]:
     import torch
 
     def forward(
-        ctx: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, grouped: bool
-    ) -> Any:
+        ctx: Any, query: Any, key: Any, value: Any, mask: Any, first_keys: Any, causal: bool, scale: float,
+        grouped: bool,
+    ) -> Any:  # fmt: skip
         ctx.save_for_backward(query, key, value, mask)
         ctx.given = causal, scale, grouped
-        return _by_kernels(query, key, value, mask, causal, scale, grouped)
+        return _by_kernels(query, key, value, mask, first_keys, causal, scale, grouped)
 
     def backward(ctx: Any, gradient: Any) -> Any:
         *operands, mask = ctx.saved_tensors
@@ -150,7 +168,7 @@ def _with_plain_gradients() -> Callable[..., Any]:
                 key, value = _for_each_head(query, key), _for_each_head(query, value)
             found = plain_attention(query, key, value, mask, causal, scale)
             gradients = torch.autograd.grad(found, leaves, gradient)
-        return *gradients, None, None, None, None
+        return *gradients, *[None] * 5
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     made: Any = type("Attention", (torch.autograd.Function,), members)
@@ -160,7 +178,7 @@ def _with_plain_gradients() -> Callable[..., Any]:
 
 def plain_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
-    scale: float, note_mask: Callable[[torch.Tensor], None] | None = None,
+    scale: float, note_mask: NoteMask | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type."""
     import torch
@@ -200,30 +218,28 @@ def _masks(query: Any, key: Any, mask: Any, is_causal: bool) -> tuple[Any, Any]:
     return allowed, added
 
 
-def first_keys_differ(allowed: torch.Tensor) -> torch.Tensor:
+def first_keys_differ(rows: torch.Tensor, keys: int) -> torch.Tensor:
     """Return whether queries of a sequence have different first keys: under a window, or in packed sequences.
 
-    `allowed` is a boolean mask [..., queries, keys]; queries without keys are left out.  The result has no axes.
+    `rows` [..., queries] are the first keys of the rows of a mask; those of queries without a key are `keys`.  The
+    result has no axes.
     """
-    keys = int(allowed.shape[-1])
-    first, seen = allowed.int().argmax(-1), allowed.any(-1)
-    least, most = first.masked_fill(~seen, keys).amin(-1), first.masked_fill(~seen, -1).amax(-1)
-    return (least < most).any()
+    return ((rows > rows.amin(-1, keepdim=True)) & (rows < keys)).any()
 
 
 def _without_left_padding(
-    key: Any, value: Any, allowed: Any, added: Any, note_mask: Callable[[torch.Tensor], None] | None
+    key: Any, value: Any, allowed: Any, added: Any, note_mask: NoteMask | None
 ) -> tuple[Any, Any, Any, Any]:
     """Return operands whose first keys, which no query of a sequence attends to, are moved behind the last ones."""
     import torch
 
     keys = int(key.shape[-2])
-    if allowed.dim() < 3 or allowed.shape[-1] != keys:
+    if not keys or not _has_sequences(allowed, key):
         return key, value, allowed, added
+    found = first_of_rows(allowed)
     if note_mask is not None:
-        note_mask(allowed)
-    # For each sequence, the first key that a query attends to; all heads of a sequence have one mask or their own.
-    first = allowed.any(-2, keepdim=True).int().argmax(-1, keepdim=True)
+        note_mask(allowed, found)
+    first = found.view(found.shape[0], -1).amin(-1).view(-1, *[1] * (allowed.dim() - 1))
     place = (torch.arange(keys, device=key.device) + first) % keys  # [..., 1, keys]
     rows = place.transpose(-2, -1)
 

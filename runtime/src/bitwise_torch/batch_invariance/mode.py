@@ -22,6 +22,7 @@ from typing import Any
 
 from bitwise_core.errors import BitwiseError
 from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
+from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -56,6 +57,10 @@ _ATTENDING = Operators(
 
 
 _WINDOWS = "aten::scaled_dot_product_attention under a window or a mask of packed sequences"
+_OF_WINDOWS = (
+    f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in chunks and of "
+    "decoding with a cache may differ from them"
+)
 
 
 class BatchVarianceWarning(UserWarning):
@@ -96,6 +101,8 @@ class BatchInvariance:
     """The operators that were warned of."""
     _masks: Any = None
     """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
+    _computed: Any = None
+    """The event after which `_masks` can be read without waiting; None for the CPU."""
     _noted: weakref.ReferenceType[Any] | None = None
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
@@ -106,6 +113,7 @@ class BatchInvariance:
             if self._stack is not None:
                 raise BatchVarianceError("this mode is active already: make another one with batch_invariant()")
             with ExitStack() as stack:
+                stack.enter_context(run_eagerly())
                 stack.enter_context(MULTIPLYING.active(self))
                 stack.enter_context(_REDUCING.active(self))
                 stack.enter_context(_ATTENDING.active(self))
@@ -116,27 +124,42 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        masks, self._masks, self._noted = self._masks, None, None
-        if masks is not None and not any(exception) and _WINDOWS not in self.warned and bool(masks):
-            self.warned.add(_WINDOWS)
-            warnings.warn(
-                f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in "
-                "chunks and of decoding with a cache may differ from them",
-                BatchVarianceWarning,
-                stacklevel=3,
-            )
+        if not any(exception):
+            self._warn_of_masks(stacklevel=4)
+        self._masks = self._computed = self._noted = None
 
-    def _note_mask(self, allowed: Any) -> None:
-        """Note a mask of attention.  Its values are read when the mode ends, so that no call waits for the device."""
+    def _warn_of_masks(self, stacklevel: int) -> None:
+        """Warn once of masks that were noted and whose queries have different first keys, or raise."""
+        found, self._masks, self._computed = self._masks, None, None
+        if found is None or _WINDOWS in self.warned or not bool(found):
+            return
+        if self.strict:
+            raise BatchVarianceError(_OF_WINDOWS)
+        self.warned.add(_WINDOWS)
+        warnings.warn(_OF_WINDOWS, BatchVarianceWarning, stacklevel=stacklevel)
+
+    def _note_mask(self, allowed: Any, rows: Any) -> None:
+        """Note a mask of attention, with the first keys of its rows.
+
+        So that no call waits for the device, its values are read when a later one is noted or the mode ends; a strict
+        mode waits.
+        """
         import torch
 
         if allowed.shape[-2] == 1 or (self._noted is not None and self._noted() is allowed):
             return
         if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
             return
+        if self._computed is None or self._computed.query():
+            self._warn_of_masks(stacklevel=6)
         self._noted = weakref.ref(allowed)  # the layers of a model have one mask
-        found = first_keys_differ(allowed)
+        found = first_keys_differ(rows, int(allowed.shape[-1]))
         self._masks = found if self._masks is None else self._masks.to(found.device) | found
+        if self.strict:
+            self._warn_of_masks(stacklevel=6)
+        elif allowed.is_cuda:
+            self._computed = torch.cuda.Event()
+            self._computed.record()
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""
@@ -149,14 +172,13 @@ class BatchInvariance:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
-        if name == ATTENTION:
-            try:
-                return attention(*arguments, **options, note_mask=self._note_mask)
-            except NotServed as reason:
-                return self._uncovered(operation, name, arguments, options, str(reason))
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
-        if operands:
+        if operands == len(arguments) == 2:
+            found, key = self._ready.run(name, arguments, setting_of_product(arguments[0]))
+            if found is not None:
+                return found
+        elif operands:
             rest = arguments[operands:]
             if rest:
                 rest = tuple(tuple(each) if type(each) is list else each for each in rest)
@@ -165,6 +187,11 @@ class BatchInvariance:
             found, key = self._ready.run(name, arguments[:operands], rest)
             if found is not None:
                 return found
+        elif name == ATTENTION:
+            try:
+                return attention(*arguments, **options, note_mask=self._note_mask)
+            except NotServed as reason:
+                return self._uncovered(operation, name, arguments, options, str(reason))
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
@@ -201,7 +228,8 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     Operators that may depend on the batch cause a BatchVarianceWarning once each, with `strict` BatchVarianceError.
     The mode holds for the thread that enters it and the backward passes that it runs.  `other_threads` says what the
     operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
-    or run as usual ("ignore").  Raises InterceptionError where PyTorch is older than 2.10.
+    or run as usual ("ignore").  Functions of torch.compile run eagerly in all threads until the mode ends.  Raises
+    InterceptionError where PyTorch is older than 2.10.
     """
     return BatchInvariance(strict, other_threads)
 

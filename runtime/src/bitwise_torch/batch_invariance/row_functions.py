@@ -13,6 +13,7 @@ import numpy as np
 
 from bitwise_torch.batch_invariance import row_evaluation
 from bitwise_torch.batch_invariance.row_evaluation import lanes_of
+from bitwise_torch.dispatch_cache import output_allocator
 
 if TYPE_CHECKING:
     import torch
@@ -174,6 +175,21 @@ def normalisation_gradient_rows(
     return out
 
 
+def first_of_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return the place of the first true element of each row of a boolean x[..., n], or n, in int32."""
+    import torch
+
+    length = int(x.shape[-1])
+    if x.is_cpu or x.numel() == 0:
+        first = x.int().argmax(-1) if length else x.sum(-1)
+        return torch.where(x.any(-1), first, length).int()
+    out = torch.empty(x.shape[:-1], dtype=torch.int32, device=x.device)
+    x = _dense(x)
+    rows, _ = _rows(x)
+    _launch("first_of_rows", rows, length, (x, out, rows, length), ())
+    return out
+
+
 def add_entries(out: torch.Tensor, index: torch.Tensor, source: torch.Tensor, alpha: float) -> None:
     """Add alpha times each row of source[e, n] to the row of the dense out[t, n] that index[e] names.
 
@@ -230,46 +246,104 @@ def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], first
 def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[int, int], None] | None:
     """Return the launch of sums of rows that ran, a function of the addresses of x and out; None for several ones."""
     rows, length = _rows(x)
-    if length > LONG:
+    if length > LONG or not _is_plain(x):
         return None
-    return _repetition("sum_of_rows", x, out, (rows, length, length, float(length)), (mean,))
+    sizes, _ = geometry(length)
+    grid = (-(-rows // sizes["ROWS"]), 1, 1)
+    return _repetition("sum_of_rows", grid, x, out, (rows, length, length, float(length)), (mean, *sizes.values()))
 
 
-def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[[int, int], None] | None:
-    """Return the launch of a softmax that ran, or of its logarithm; see `launch_of_sum`."""
-    return _repetition("softmax_of_rows", x, out, _rows(x), (log,))
-
-
-def _repetition(
-    name: str, x: torch.Tensor, out: torch.Tensor, numbers: tuple[Any, ...], first: tuple[bool, ...]
-) -> Callable[[int, int], None] | None:
+def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[int, int], None] | None:
+    """Return the launch of sums of the columns of x[o, n, c] that ran in one or two kernels; see `launch_of_sum`."""
     import torch
 
-    if x.is_cpu or not x.numel() or not x.is_contiguous() or x.data_ptr() % 16:
+    count, rows, columns = (int(each) for each in x.shape)
+    lanes = max(lanes_of(rows), _COLUMN_LANES)
+    groups = lanes // _COLUMN_LANES
+    if not _is_plain(x) or count > _MOST_PROGRAMS or groups > _COLUMN_LANES:
         return None
-    index = x.get_device()
-    sizes, _ = geometry(numbers[1])
-    constants = (*first, *sizes.values())
-    compiled = _compiled.get((name, index, constants, *map(_specialisation, (x, out, *numbers))))
-    if compiled is None:
+    if groups == 1:
+        return _repetition("sum_of_columns", *_columns_call(x, out, float(rows), mean, lanes))
+    parts = torch.empty((count, groups, columns), dtype=torch.float32, device=x.device)
+    first = _repetition("sum_of_columns", *_columns_call(x, parts, float(rows), False, lanes))
+    second = _repetition("sum_of_columns", *_columns_call(parts, out, float(rows), mean, _COLUMN_LANES))
+    if first is None or second is None:
         return None
-    current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
-    run, rest = compiled[-(-numbers[0] // sizes["ROWS"]), 1, 1], (*numbers, *constants)
+    allocate = output_allocator(parts)
+    device = torch.empty(0, device=x.device)
 
     def launch(at_x: int, at_out: int) -> None:
-        if current() == index:
-            run(at_x, at_out, *rest)
-        else:
-            with torch.cuda.device(index):
-                run(at_x, at_out, *rest)
+        between = allocate(device)
+        at = between.data_ptr()
+        first(at_x, at)
+        second(at, at_out)
 
     return launch
 
 
-def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:
+def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[[int, int], None] | None:
+    """Return the launch of a softmax that ran, or of its logarithm; see `launch_of_sum`."""
+    if not _is_plain(x):
+        return None
+    rows, length = _rows(x)
+    sizes, _ = geometry(length)
+    grid = (-(-rows // sizes["ROWS"]), 1, 1)
+    return _repetition("softmax_of_rows", grid, x, out, (rows, length), (log, *sizes.values()))
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    """Return whether kernels read a tensor on a GPU without a copy."""
+    return not x.is_cpu and bool(x.numel()) and x.is_contiguous() and x.data_ptr() % 16 == 0
+
+
+def _repetition(
+    name: str, grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, numbers: tuple[Any, ...],
+    constants: tuple[Any, ...],
+) -> Callable[[int, int], None] | None:  # fmt: skip
+    """Return the launch of a kernel that ran, a function of the addresses of x and out.
+
+    It calls what Triton's own launch calls, without the current device and hooks, which take half of its time.
+    """
+    import torch
+
+    index = x.get_device()
+    compiled = _compiled.get((name, index, constants, *map(_specialisation, (x, out, *numbers))))
+    if compiled is None:
+        return None
+    current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
+    run, rest = compiled.run, (*numbers, *constants)
+    x_blocks, y_blocks, z_blocks = grid
+    before = compiled.function, compiled.packed_metadata, None, None, None
+
+    def launch(at_x: int, at_out: int) -> None:
+        if current() == index:
+            run(x_blocks, y_blocks, z_blocks, stream(index), *before, at_x, at_out, *rest)
+        else:
+            with torch.cuda.device(index):
+                run(x_blocks, y_blocks, z_blocks, stream(index), *before, at_x, at_out, *rest)
+
+    return launch
+
+
+def _current_stream(device: int) -> int:
+    import torch
+
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+def _columns_call(
+    x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int
+) -> tuple[tuple[int, int, int], torch.Tensor, torch.Tensor, tuple[Any, ...], tuple[Any, ...]]:
+    """Return the grid of `sum_of_columns`, its tensors, numbers and constants."""
     count, rows, columns = (int(each) for each in x.shape)
     grid = (-(-columns // _COLUMNS), lanes // _COLUMN_LANES, count)
-    launch("sum_of_columns", grid, (x, out, rows, columns, divisor), (mean, *column_geometry(lanes).values()), 4)
+    return grid, x, out, (rows, columns, divisor), (mean, *column_geometry(lanes).values())
+
+
+def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:
+    grid, x, out, numbers, constants = _columns_call(x, out, divisor, mean, lanes)
+    launch("sum_of_columns", grid, (x, out, *numbers), constants, 4)
 
 
 def launch(

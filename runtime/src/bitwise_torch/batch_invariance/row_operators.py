@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bitwise_torch.batch_invariance.row_functions import (
     LONG,
     add_entries,
+    launch_of_columns,
     launch_of_softmax,
     launch_of_sum,
     normalisation_gradient_rows,
@@ -107,16 +108,25 @@ def _reduced(x: torch.Tensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -
     if x.dim() == 0:
         return sum_rows(x.reshape(1), wanted, mean, ())
     shape = [1 if each in axes else size for each, size in enumerate(x.shape) if keepdim or each not in axes]
-    first, last = (axes[0], axes[-1]) if axes else (0, -1)
-    if first == last == x.dim() - 1:
+    if axes == [x.dim() - 1]:
         return sum_rows(x, wanted, mean, shape)
+    columns = _columns(x, axes)
+    if columns is not None:
+        return sum_columns(columns, wanted, mean, shape)
     length = math.prod(int(x.shape[each]) for each in axes)
-    together = last - first == len(axes) - 1 and last < x.dim() - 1
-    if together and x.numel() and length <= LONG and x.is_contiguous():
-        return sum_columns(x.view(math.prod(x.shape[:first]), length, -1), wanted, mean, shape)
     kept = [each for each in range(x.dim()) if each not in axes]
     moved = x.permute(*kept, *axes).reshape(*(x.shape[each] for each in kept), length)
     return sum_rows(moved, wanted, mean, shape)
+
+
+def _columns(x: torch.Tensor, axes: list[int]) -> torch.Tensor | None:
+    """Return a dense x as a view[o, n, c] whose second axis is the reduced ones; None where they are not that."""
+    first, last = (axes[0], axes[-1]) if axes else (0, -1)
+    length = math.prod(int(x.shape[each]) for each in axes)
+    together = last - first == len(axes) - 1 and 0 <= last < x.dim() - 1
+    if not together or not x.numel() or length > LONG or not x.is_contiguous():
+        return None
+    return x.view(math.prod(x.shape[:first]), length, -1)
 
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Any:
@@ -311,14 +321,19 @@ ROW_OPERATORS: dict[str, _Function] = {
 
 
 def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
-    """Return the launch of a sum, mean or softmax of the last axis that ran and left its result in `out`.
+    """Return the launch of a sum or mean, or of a softmax of the last axis, that ran and left its result in `out`.
 
-    It is a function of the addresses of the tensor and of the result.  It is None where several kernels ran.
+    It is a function of the addresses of the tensor and of the result.  It is None where a tensor was copied.
     """
     x = arguments[0]
     if name in ("sum", "mean"):
-        last = _axes(x, arguments[1] if len(arguments) > 1 else None) == [x.dim() - 1]
-        return launch_of_sum(x, out, name == "mean") if last and x.is_floating_point() else None
+        if not x.is_floating_point() or not x.dim():
+            return None
+        axes = _axes(x, arguments[1] if len(arguments) > 1 else None)
+        if axes == [x.dim() - 1]:
+            return launch_of_sum(x, out, name == "mean")
+        columns = _columns(x, axes)
+        return None if columns is None else launch_of_columns(columns, out, name == "mean")
     if name in ("_softmax", "_log_softmax") and x.dim() and arguments[1] % x.dim() == x.dim() - 1:
         return launch_of_softmax(x, out, name == "_log_softmax")
     return None

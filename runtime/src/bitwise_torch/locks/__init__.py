@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitwise_torch.locks.library_operators import LibraryOperator
 from bitwise_torch.locks.lock_diff import Difference, differences
-from bitwise_torch.locks.lock_file import Entry, Finding, Lock, LockError, lock_of, read_lock
+from bitwise_torch.locks.lock_file import Entry, Finding, Lock, LockError, finding_of, lock_of, read_lock
 
 __all__ = [
     "Difference",
@@ -14,6 +14,7 @@ __all__ = [
     "Lock",
     "LockError",
     "differences",
+    "finding_of",
     "lock_of",
     "read_lock",
 ]

@@ -20,9 +20,14 @@ from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_torch.locks.library_operators import LibraryOperator
+from bitwise_torch.locks.text_file import read_text
 
 FORMAT = "bitwise-lock"
+MAXIMUM_BYTES = 64 << 20
+"""The size of the longest file that is read."""
+
 VERSIONS = (1, 2)
 """The versions that are read; the last one is written.  Version 1 has no operators."""
 
@@ -206,12 +211,7 @@ def _line(record: Entry | LibraryOperator) -> str:
 
 def read_lock(path: Path | str) -> Lock:
     """Return the lock of a file.  Raises LockError."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise LockError(f"{path}: cannot be read ({reason})") from None
-    return Lock.from_text(text, str(path))
+    return Lock.from_text(read_text(path, MAXIMUM_BYTES, LockError), str(path))
 
 
 @lru_cache(maxsize=65536)
@@ -225,6 +225,17 @@ def parse_descriptor(text: str) -> GEMMDesc:
 
 Finding = GEMMDesc | BiasedGEMM | FinishedGEMM | str
 """The result for a problem: a descriptor, one with a bias or with steps, or the reason why there is none."""
+
+
+def finding_of(profile: LockableProfile, problem: GEMMProblem, **options: Any) -> Finding:
+    """Return what a library's profile says of a problem; `options` are those of its `describe_problem`."""
+    try:
+        desc = profile.describe_problem(problem, **options)
+    except NotCovered as error:
+        return str(error)
+    if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
+        return desc
+    return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"
 
 
 def lock_of(

@@ -17,6 +17,7 @@ from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_torch.locks import Entry, LibraryOperator, Lock, LockError
+from bitwise_torch.locks.text_file import read_text
 
 FORMAT, VERSION = "bitwise-receipt", 1
 
@@ -176,18 +177,7 @@ class Receipt(_Strict):
 
 def read_receipt(path: Path | str) -> Receipt:
     """Return the receipt of a file.  Raises ReceiptError."""
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAXIMUM_BYTES + 1)
-    except OSError as error:
-        raise ReceiptError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > MAXIMUM_BYTES:
-        raise ReceiptError(f"{path}: has more than {MAXIMUM_BYTES >> 20} MiB; at most that is read")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise ReceiptError(f"{path}: cannot be read (it is not text)") from None
-    return Receipt.from_text(text, str(path))
+    return Receipt.from_text(read_text(path, MAXIMUM_BYTES, ReceiptError), str(path))
 
 
 def schema() -> dict[str, Any]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bitwise_core.plugins.profiles import NotCovered, SupportedProfile
-from bitwise_torch.locks import Lock, differences, lock_of
+from bitwise_torch.locks import Lock, differences, finding_of, lock_of
 from bitwise_torch.operator_samples import checked_operators
 from bitwise_torch.receipts.claims import DESCRIBED, ENVIRONMENT, SAMPLED, UNSAMPLED, WITHOUT, claims_of
 from bitwise_torch.receipts.environments import environment
 from bitwise_torch.receipts.receipt_file import Claim, Environment, Operator, Receipt
-from bitwise_torch.receipts.writing import gemm_of, kernel, lock_digest
+from bitwise_torch.receipts.writing import kernel, lock_digest
 
 Outcome = Literal["held", "failed", "not checked"]
 
@@ -152,8 +152,12 @@ def _device_differences(recorded: Mapping[str, str], here: Mapping[str, str]) ->
 def _moved(operators: Sequence[Operator], profile: SupportedProfile) -> Iterator[str]:
     """Yield the products that the library describes otherwise on this machine, or on another support."""
     for each in operators:
+        finding = finding_of(profile, each.problem)
+        if isinstance(finding, str):
+            yield f"{each.problem.words}: {finding}"
+            continue
         try:
-            now = lock_of([(each.problem, gemm_of(profile.describe_problem(each.problem)))], {})
+            now = lock_of([(each.problem, finding)], {})
             (change,) = {found.change for found in differences(Lock(entries=(each.entry,)), now)}
             support = profile.support(each.problem)
         except NotCovered as error:

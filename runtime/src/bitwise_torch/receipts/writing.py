@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM
 from bitwise_core.plugins.profiles import NotCovered, SupportedProfile
-from bitwise_torch.locks import Entry, Finding, Lock, differences, lock_of
+from bitwise_torch.locks import Entry, Lock, differences, finding_of, lock_of
 from bitwise_torch.receipts.claims import claims_of
 from bitwise_torch.receipts.environments import environment
 from bitwise_torch.receipts.receipt_file import Environment, Kernel, Receipt, ReceiptError, Supported
@@ -35,20 +33,13 @@ def supported(entry: Entry, profile: SupportedProfile | None) -> Supported:
     """Return what an entry's descriptor rests on, by a profile that describes its problem in the same way."""
     if profile is None or entry.descriptor is None:
         return "not asked"
+    now = lock_of([(entry.problem, finding_of(profile, entry.problem))], {})
+    if {each.change for each in differences(Lock(entries=(entry,)), now)} != {"same"}:
+        return "not asked"
     try:
-        now = lock_of([(entry.problem, gemm_of(profile.describe_problem(entry.problem)))], {})
-        if {each.change for each in differences(Lock(entries=(entry,)), now)} != {"same"}:
-            return "not asked"
         return profile.support(entry.problem)
     except NotCovered:
         return "not asked"
-
-
-def gemm_of(found: object) -> Finding:
-    """Return what a lock holds for a library's descriptor."""
-    if isinstance(found, GEMMDesc | BiasedGEMM | FinishedGEMM):
-        return found
-    return f"the library computes it as a {type(found).__name__}"
 
 
 def lock_digest(lock: Lock) -> str:

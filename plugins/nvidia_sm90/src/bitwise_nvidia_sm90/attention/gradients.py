@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bitwise_core.descriptors import AttentionGradientDesc, DescriptorError
-from bitwise_core.plugins.attention_calls import AttentionGradientTensors, AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionGradientTensors, AttentionOperands, RepeatedAttention
 from bitwise_nvidia_sm90.attention.launch import has_map, matrix_map, power_above, tensor_map
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
@@ -21,7 +21,7 @@ def gradient_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches for the gradients of a call; see `launch.calls_of`.
 
-    With `specialised` one warp copies and two warpgroups compute, which `can_specialise` says where.  Raises
+    With `specialised` one warp copies and warpgroups compute, which `can_specialise` says where.  Raises
     DescriptorError.
     """
     if operands.page_table is not None or operands.key_lengths is not None or operands.visible is not None:
@@ -57,7 +57,9 @@ def gradient_calls(
         maps = [tensor_map(each, _BLOCK) for each in (query, key, value, gradients.slope)]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
         forms["STAGES"] = 3
-        tiles, key_tiles = (-(-each // (2 * _BLOCK)) for each in (operands.longest_queries, operands.longest_keys))
+        narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
+        parts = 3 if narrow else 2
+        key_tiles, tiles = -(-operands.longest_keys // (2 * _BLOCK)), -(-operands.longest_queries // (parts * _BLOCK))
         return [
             first,
             Call(
@@ -66,7 +68,7 @@ def gradient_calls(
                     *maps, number_map, gradients.key, gradients.value, *steps(gradients.key), *steps(gradients.value),
                     *lengths, *scales, heads, groups, batch,
                 ),
-                forms, 4, 3,
+                {**forms, "KEPT": narrow}, 4, 3,
             ),
             Call(
                 "specialised_gradients", "query_gradients_specialised", (tiles * heads * batch, 1, 1),
@@ -74,7 +76,7 @@ def gradient_calls(
                     *maps, numbers, gradients.query, *steps(gradients.query), *lengths, *scales, padded, tiles, heads,
                     batch,
                 ),
-                forms, 4, 3,
+                {**forms, "PARTS": parts}, 4, 3,
             ),
         ]  # fmt: skip
     constants = {
@@ -121,24 +123,25 @@ def can_specialise(
 def attend_gradients(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors,
     specialised: bool | None = None,
-) -> None:  # fmt: skip
+) -> RepeatedAttention | None:  # fmt: skip
     """Compute the gradients on the current stream of the current device.
 
-    `specialised` chooses the kernels; it decides no bits.  Raises DescriptorError.
+    `specialised` chooses the kernels; it decides no bits.  Return a function that does it again, or None.  Raises
+    DescriptorError.
     """
     if not operands.out.numel() or not operands.longest_keys:
         for each in (gradients.query, gradients.key, gradients.value):
             each.zero_()
-        return
+        return None
     if specialised is None:
         specialised = can_specialise(desc, operands, gradients)
     tensors = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
-        operands.key_starts, gradients.slope, gradients.query, gradients.key, gradients.value,
+        gradients.slope, operands.query, operands.key, operands.value, operands.out, operands.logarithms,
+        operands.query_starts, operands.key_starts, gradients.query, gradients.key, gradients.value,
     )  # fmt: skip
     numbers = specialised, operands.longest_queries, operands.longest_keys, operands.first_position
 
     def calls(workspace: Workspace) -> list[Call]:
         return gradient_calls(desc, operands, gradients, workspace, specialised=specialised)
 
-    launch(desc, numbers, tensors, calls)
+    return launch(desc, numbers, tensors, calls)

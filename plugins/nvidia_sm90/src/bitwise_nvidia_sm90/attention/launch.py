@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
-from bitwise_core.plugins.attention_calls import AttentionOperands
+from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -18,7 +18,9 @@ class Schedule:
     A program has `rows` rows, a multiple of 64: of one query head, or with `packed` of all heads of a group.  With
     `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
-    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.
+    `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
+    operands of which `can_take_turns` says so, that number of programs take chunks in turn, and their copies fill
+    `stages` tiles of keys or of values.
     """
 
     rows: int
@@ -28,6 +30,7 @@ class Schedule:
     maps: bool = True
     specialised: bool = False
     span: int = 1
+    programs: int = 0
 
     @property
     def warps(self) -> int:
@@ -35,31 +38,39 @@ class Schedule:
         return 4 if self.specialised else self.rows // 16
 
 
-SPECIALISED = Schedule(128, False, False, 2, specialised=True)
-"""The schedule of many queries of heads of 128."""
+_SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
+"""The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
 
 
 def schedule_of(
-    desc: AttentionDesc, sequences: int, queries: int, keys: int, heads: int, groups: int, ragged: bool, processors: int
-) -> Schedule:
+    desc: AttentionDesc, sequences: int, queries: int, keys: int, heads: int, groups: int, ragged: bool,
+    processors: int, turns: bool = False,
+) -> Schedule:  # fmt: skip
     """Return the schedule of a call with at most these lengths, on a GPU with this number of multiprocessors.
 
-    `ragged` says that the lengths of sequences may differ.
+    `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.
     """
     assert desc.chunk is not None
     share = heads // groups
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
+    chunks = -(-keys // desc.chunk)
+    parts = sequences * groups * -(-queries * share // 64) * chunks
+    few = queries * share <= 512 and chunks > 1
+    if turns and few and parts > processors:
+        resident = processors if wide else 4 * processors
+        uneven = 8 * programs < 7 * resident * -(-programs // resident)
+        if uneven and (chunks > 2 or programs < processors):
+            # Fewer copies at a time would leave memory idle, and more of them slow it down.
+            return Schedule(64, True, True, 4 if wide else 3, programs=processors * (1 if wide else 3))
     short = 8 * programs < 7 * processors
-    split = queries * share <= 512 and keys > desc.chunk and (short or (ragged and keys > 16 * desc.chunk))
-    if not split:
-        stages = 2 if desc.scores.k > 128 or (wide and not packed) else 3
-        return Schedule(128 if wide and not packed else 64, packed, False, stages)
+    if not (few and (short or (ragged and keys > 16 * desc.chunk))):
+        many = wide and not packed and queries > 64
+        return Schedule(128 if many else 64, packed, False, 2 if desc.scores.k > 128 or many else 3)
     # One program on each multiprocessor: its copies run ahead from chunk to chunk.
-    parts = sequences * groups * -(-queries * share // 64) * -(-keys // desc.chunk)
     span = -(-parts // processors)
     # Several chunks need memory for a state beside that of the copies.
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
@@ -102,17 +113,35 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
     return made(tensors[0], _power_below(depth)), rest, made(tensors[1], power_above(operands.value.shape[-1]))
 
 
+def specialised_schedule(widths: tuple[int, int]) -> Schedule:
+    """Return the specialised schedule for the widths of a head, of query and key and of value."""
+    return Schedule(64 if widths[1] > 128 else 128, False, False, _SPECIALISED_STAGES[widths], specialised=True)
+
+
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: dense keys of heads of 128, through tensor maps."""
+    """Return whether a schedule may be specialised: dense keys of some widths of heads, through tensor maps."""
     given = (
         operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
     )  # fmt: skip
     query, key, value = operands.query, operands.key, operands.value
     return (
         all(each is None for each in given)
-        and desc.scores.k == value.shape[-1] == 128
+        and (desc.scores.k, value.shape[-1]) in _SPECIALISED_STAGES
         and operands.longest_keys > 0
         and all(has_map(each) for each in (query, key, value))
+    )
+
+
+def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
+    """Return whether programs may take chunks in turn: dense keys through tensor maps, heads of 64 or 128."""
+    given = operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
+    return (
+        all(each is None for each in given)
+        and desc.scores.k in (64, 128)
+        and operands.value.shape[-1] == desc.scores.k
+        and operands.longest_keys > 0
+        and has_map(operands.key)
+        and has_map(operands.value)
     )
 
 
@@ -121,9 +150,12 @@ def has_map(tensor: Any) -> bool:
     return not (tensor.data_ptr() % 16 or any(step * 2 % 16 for step in tensor.stride()[:-1]))
 
 
-def tensor_map(tensor: Any, rows: int) -> Any:
-    """Return a map of a tensor (batch, length, heads, width) for Gluon, by tiles of `rows` of a head."""
-    return matrix_map(tensor.transpose(1, 2), (1, 1, rows, int(tensor.shape[-1])))
+def tensor_map(tensor: Any, rows: int, width: int | None = None) -> Any:
+    """Return a map of a tensor (batch, length, heads, width) for Gluon, by tiles of `rows` of a head.
+
+    A tile has `width` components, by default all.
+    """
+    return matrix_map(tensor.transpose(1, 2), (1, 1, rows, int(tensor.shape[-1]) if width is None else width))
 
 
 def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
@@ -132,14 +164,15 @@ def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
     size = tensor.element_size()
-    layout = NVMMASharedLayout(swizzle_byte_width=128 if size == 2 else 0, element_bitwidth=8 * size, rank=len(block))
+    swizzle = min(128, size * block[-1]) if size == 2 else 0
+    layout = NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=8 * size, rank=len(block))
     return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), list(block), layout)
 
 
-def specialised_call(
+def _specialised_call(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int
 ) -> Call:  # fmt: skip
-    """Return the launch of a specialised schedule on a GPU with this number of multiprocessors."""
+    """Return the launch of a specialised schedule."""
     query, key, value, out, logarithms = (
         operands.query, operands.key, operands.value, operands.out, operands.logarithms
     )  # fmt: skip
@@ -147,7 +180,16 @@ def specialised_call(
     keys, groups, width = (int(each) for each in value.shape[1:])
     tiles = -(-queries // schedule.rows)
 
-    maps = tensor_map(query, 64), tensor_map(key, desc.key_block), tensor_map(value, desc.key_block)
+    columns = width > 128  # a warpgroup has half of the components of the values
+    first, rest = _power_below(depth), depth - _power_below(depth)
+    part = 128 if columns else power_above(width)
+    pairs = (query, 64), (key, desc.key_block)
+    maps = [
+        each
+        for tensor, rows in pairs
+        for each in (tensor_map(tensor, rows, first), tensor_map(tensor, rows, rest) if rest else None)
+    ]
+    maps.append(tensor_map(value, desc.key_block, part))
     logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
     return Call(
         "specialised",
@@ -159,13 +201,89 @@ def specialised_call(
             sequences,
         ),
         {
-            "D": depth, "DV": width, "GROUP": heads // groups, "M": schedule.rows, "N": desc.key_block,
-            "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "D1": first, "D2": rest, "W": width, "DV": part, "GROUP": heads // groups, "M": schedule.rows,
+            "N": desc.key_block, "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None,
+            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         schedule.stages,
+    )  # fmt: skip
+
+
+def _turns_calls(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace
+) -> list[Call]:  # fmt: skip
+    """Return the launches of a schedule in which programs take chunks in turn."""
+    assert desc.chunk is not None
+    query, key, value, out, logarithms = (
+        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    )  # fmt: skip
+    sequences, queries, heads, depth = (int(each) for each in query.shape)
+    keys, groups = int(key.shape[1]), int(key.shape[2])
+    share = heads // groups
+    tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
+    parts = sequences * groups * tiles * chunks
+    states = _states(parts * schedule.rows, depth, workspace) if schedule.split else (None, None, None)
+    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+    forward = Call(
+        "chunk_turns",
+        "visit_parts",
+        (min(schedule.programs, parts), 1, 1),
+        (
+            query, tensor_map(key, desc.key_block), tensor_map(value, desc.key_block), out, logarithms, *states,
+            operands.sinks, *query.stride()[:-1], *out.stride()[:-1], *logarithm_steps, queries, keys,
+            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
+            chunks, parts,
+        ),
+        {
+            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
+            "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
+            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
+        },
+        schedule.warps,
+        1,
+        dependent=True,
+    )  # fmt: skip
+    return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
+
+
+def _states(rows: int, width: int, workspace: Workspace) -> tuple[Any, Any, Any]:
+    """Return tensors for the maxima, the denominators and the outputs of a number of rows."""
+    return workspace((rows,)), workspace((rows,)), workspace((rows, power_above(width)))
+
+
+def _merge_call(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], tiles: int,
+    chunks: int,
+) -> Call:  # fmt: skip
+    """Return the launch that merges the chunks of packed rows."""
+    out, logarithms = operands.out, operands.logarithms
+    heads, groups, width = int(out.shape[-2]), int(operands.value.shape[-2]), int(out.shape[-1])
+    share, dense = heads // groups, operands.query_starts is None
+    out_steps = out.stride()[:-1] if dense else (0, *out.stride()[:-1])
+    logarithm_steps = (0, 0, 0)
+    if logarithms is not None:
+        logarithm_steps = logarithms.stride() if dense else (0, *logarithms.stride())
+    return Call(
+        "merges",
+        "merge_parts",
+        (operands.longest_queries * share * (power_above(width) // 32), groups, _sequences(operands)),
+        (
+            *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
+            operands.first_keys, operands.sinks, *out_steps, *logarithm_steps, operands.longest_queries,
+            operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles, chunks,
+        ),
+        {
+            "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
+            "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
+            "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8,
+        },
+        1,
+        1,
+        dependent=True,
     )  # fmt: skip
 
 
@@ -183,10 +301,13 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     ragged = operands.key_starts is not None or operands.key_lengths is not None
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
     found = schedule_of(
-        desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors
-    )
+        desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
+        can_take_turns(desc, operands),
+    )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
-    return SPECIALISED if many and can_specialise(desc, operands) else found
+    if many and can_specialise(desc, operands):
+        return specialised_schedule((desc.scores.k, int(operands.value.shape[-1])))
+    return found
 
 
 def _sequences(operands: AttentionOperands) -> int:
@@ -194,13 +315,26 @@ def _sequences(operands: AttentionOperands) -> int:
     return int(operands.query.shape[0] if starts is None else starts.shape[0] - 1)
 
 
-def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace) -> list[Call]:
-    """Return the launches of a schedule; `workspace` returns a tensor of fp32 of a shape.
+def calls_of(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
+) -> list[Call]:
+    """Return the launches of a schedule on a GPU with this number of multiprocessors.
 
-    Tensors need their shape, strides and address alone; `visible` has words, as `words_of` returns them.  Raises
+    `workspace` returns a tensor of fp32 of a shape.  Tensors need their shape, strides and address alone.  Raises
     DescriptorError.
     """
     check_operands(desc, operands)
+    if schedule.specialised:
+        return [_specialised_call(desc, operands, schedule, processors)]
+    if schedule.programs:
+        return _turns_calls(desc, operands, schedule, workspace)
+    return _tile_calls(desc, operands, schedule, workspace)
+
+
+def _tile_calls(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace
+) -> list[Call]:  # fmt: skip
+    """Return the launches of a schedule in which a program has one tile of rows."""
     assert desc.chunk is not None
     query, key, value, out, logarithms = (
         operands.query, operands.key, operands.value, operands.out, operands.logarithms
@@ -213,12 +347,9 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
     units = groups if packed else heads
     tiles = -(-queries * (share if packed else 1) // schedule.rows)
     chunks = max(1, -(-keys // desc.chunk))
-    part_top = part_total = part_out = None
+    states: tuple[Any, Any, Any] = None, None, None
     if schedule.split:
-        count = sequences * units * tiles * chunks * schedule.rows
-        part_top, part_total, part_out = (
-            workspace(shape) for shape in ((count,), (count,), (count, power_above(width)))
-        )
+        states = _states(sequences * units * tiles * chunks * schedule.rows, width, workspace)
 
     def steps(tensor: Any, batched: bool) -> tuple[int, int, int]:
         """Return the strides of a sequence, a row and a head, 0 for an axis that the tensor has not."""
@@ -234,86 +365,77 @@ def calls_of(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedul
     page_steps = (key_steps[0], value_steps[0], operands.page_table.stride(0)) if paged else (0, 0, 0)
     if paged:
         key_steps, value_steps = (0, *key_steps[1:]), (0, *value_steps[1:])
-    visible_steps = (0, 0, 0) if operands.visible is None else operands.visible.stride()[:-1]
+    packing, words, visible_steps = [], None, (0, 0, 0)
+    if operands.visible is not None:
+        call, words, visible_steps = mask_call(operands, workspace)
+        packing = [call]
     maps = tensor_maps(desc, operands) if schedule.maps else (None, None, None)
-    lengths = operands.query_starts, operands.key_starts, operands.key_lengths
+    lengths = operands.query_starts, operands.key_starts, operands.key_lengths, operands.first_keys
     numbers = queries, keys, operands.first_position or 0
-    shared = {
-        "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
-        "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
-        "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-    }  # fmt: skip
     forward = Call(
         "chunks",
         "forward",
         (-(-chunks // schedule.span), tiles * units, sequences) if schedule.split else (tiles, units, sequences),
         (
-            query, key, value, out, logarithms, part_top, part_total, part_out, *lengths, operands.page_table,
-            operands.sinks, operands.visible, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
+            query, key, value, out, logarithms, *states, *lengths, operands.page_table,
+            operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
             desc.window or 0, tiles, chunks, schedule.span,
         ),
         {
-            **shared, "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "PACK": packed,
-            "PAGE": int(key.shape[1]) if paged else 0, "CAP": desc.cap_factor is not None,
-            "SPLIT": schedule.split, "SPANS": schedule.span > 1,
+            "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "DV": width,
+            "DVP": power_above(width), "GROUP": share, "PACK": packed, "M": schedule.rows, "N": desc.key_block,
+            "CHUNK": desc.chunk, "PAGE": int(key.shape[1]) if paged else 0, "CAUSAL": desc.masking == "causal",
+            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
+            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SPANS": schedule.span > 1,
+            "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
         },
         schedule.warps,
         schedule.stages,
     )  # fmt: skip
     if not schedule.split:
-        return [forward]
-    merge = Call(
-        "merges",
-        "merge_parts",
-        (queries * share * (power_above(width) // 32), units, sequences),
-        (
-            part_top, part_total, part_out, out, logarithms, *lengths, operands.sinks, *out_steps, *logarithm_steps,
-            *numbers, desc.window or 0, tiles, chunks,
-        ),
-        {**shared, "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8},
-        1,
-        1,
-        dependent=True,
-    )  # fmt: skip
-    return [forward, merge]
+        return [*packing, forward]
+    return [*packing, forward, _merge_call(desc, operands, schedule, states, tiles, chunks)]
 
 
-def words_of(visible: Any) -> Any:
-    """Return a mask of bytes as words of 64 keys, of which bit i is that of key i, for whole blocks of 128 keys.
+def mask_call(operands: AttentionOperands, workspace: Workspace) -> tuple[Call, Any, tuple[int, int, int]]:
+    """Return the launch that packs a mask into words, the memory of the words, and the strides of its rows."""
+    visible, first_keys = operands.visible, operands.first_keys
+    keys = int(visible.shape[3])
+    count = 1 + -(-keys // 128) * 2
+    steps = [int(each) for each in visible.stride()]
+    # Axes without a stride have one mask; the keys of each sequence may begin at another one.
+    kept = steps[0] or first_keys is not None, steps[1], steps[2]
+    batches, heads, queries = (int(size) if step else 1 for size, step in zip(visible.shape, kept, strict=False))
+    words = workspace((batches * heads * queries, 2 * count))
+    arguments = (visible, first_keys, words, *steps, queries, heads, keys, count)
+    call = Call("masks", "words_of_rows", (batches * heads * queries, 1, 1), arguments, {"BLOCK": 16}, 4, 1)
+    rows = heads * queries * count, queries * count, count
+    strides = tuple(row if step else 0 for row, step in zip(rows, kept, strict=True))
+    return call, words, (strides[0], strides[1], strides[2])
 
-    The last axis is contiguous.
+
+def attend(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None
+) -> RepeatedAttention | None:
+    """Compute attention on the current stream of the current device.
+
+    Return a function that does it again, or None.  Raises DescriptorError.
     """
-    import torch
-
-    whole = visible
-    for axis in range(3):
-        if visible.stride(axis) == 0:
-            visible = visible.narrow(axis, 0, 1)
-    keys = visible.shape[-1]
-    padded = torch.nn.functional.pad(visible != 0, (0, -keys % 128)).unflatten(-1, (-1, 8)).to(torch.uint8)
-    places = torch.arange(8, dtype=torch.uint8, device=visible.device)
-    words = (padded << places).sum(-1, dtype=torch.uint8).contiguous().view(torch.int64)
-    return words.expand(*whole.shape[:-1], -1)
-
-
-def attend(desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule | None = None) -> None:
-    """Compute attention on the current stream of the current device.  Raises DescriptorError."""
     query = operands.query
+    if operands.first_keys is not None and operands.visible is None:
+        raise DescriptorError("first_keys are given without a mask: give visible, the mask of the keys")
     if not operands.out.numel():
-        return
-    if operands.visible is not None:
-        operands = replace(operands, visible=words_of(operands.visible))
+        return None
     tensors = (
-        query, operands.key, operands.value, operands.out, operands.logarithms, operands.query_starts,
-        operands.key_starts, operands.key_lengths, operands.page_table, operands.sinks, operands.visible,
+        query, operands.key, operands.value, operands.query_starts, operands.key_starts, operands.key_lengths,
+        operands.page_table, operands.sinks, operands.visible, operands.first_keys, operands.logarithms, operands.out,
     )  # fmt: skip
     numbers = schedule, operands.longest_queries, operands.longest_keys, operands.first_position
 
     def calls(workspace: Workspace) -> list[Call]:
-        chosen = schedule or chosen_schedule(desc, operands, _processors(query.device.index))
-        if chosen.specialised:
-            return [specialised_call(desc, operands, chosen, _processors(query.device.index))]
-        return calls_of(desc, operands, chosen, workspace)
+        processors = _processors(query.device.index)
+        chosen = schedule or chosen_schedule(desc, operands, processors)
+        return calls_of(desc, operands, chosen, processors, workspace)
 
-    launch(desc, numbers, tensors, calls)
+    return launch(desc, numbers, tensors, calls)

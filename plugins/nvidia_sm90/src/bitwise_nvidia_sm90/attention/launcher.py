@@ -8,7 +8,12 @@ import numpy as np
 
 from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc, DescriptorError, Record
 from bitwise_core.numerics import Bits
-from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
+from bitwise_core.plugins.attention_calls import (
+    AttentionForm,
+    AttentionGradientTensors,
+    AttentionOperands,
+    RepeatedAttention,
+)
 from bitwise_nvidia_sm90.attention.tree import attention_descriptor, attention_gradient_descriptor, is_served
 from bitwise_nvidia_sm90.requirements import what_is_missing
 
@@ -37,12 +42,12 @@ class AttentionKernels:
 
         return bool(torch.cuda.get_device_capability(device) == (9, 0))
 
-    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> None:
+    def attend(self, desc: AttentionDesc, operands: AttentionOperands) -> RepeatedAttention | None:
         """See `bitwise_core.plugins.attention_calls.AttentionLauncher`."""
         _check(desc)
         from bitwise_nvidia_sm90.attention.launch import attend
 
-        attend(desc, operands)
+        return attend(desc, operands)
 
     def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
         """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
@@ -50,11 +55,11 @@ class AttentionKernels:
 
     def attend_gradients(
         self, desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
-    ) -> None:
+    ) -> RepeatedAttention | None:
         """See `bitwise_core.plugins.attention_calls.AttentionGradientLauncher`."""
         from bitwise_nvidia_sm90.attention.gradients import attend_gradients
 
-        attend_gradients(desc, operands, gradients)
+        return attend_gradients(desc, operands, gradients)
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """Return the bit patterns of the output of one head, for q (queries, depth), k and v.

@@ -48,11 +48,12 @@ _prepared: dict[tuple[Any, ...], tuple[Record, Callable[..., None]]] = {}
 
 def launch(
     desc: Record, numbers: tuple[Any, ...], tensors: Sequence[Any], calls: Callable[[Workspace], list[Call]]
-) -> None:
+) -> Callable[..., None] | None:
     """Launch the kernels of `calls` on the current stream of the current device.
 
     They follow from `desc`, `numbers`, and the types, shapes, strides and alignments of `tensors`, some of which may be
-    None; `calls` is asked for the first launch of these alone.
+    None; `calls` is asked for the first launch of these alone.  Return the function of the addresses of the tensors
+    that launches them, or None where two of the tensors have one address.
     """
     given = [each for each in tensors if each is not None]
     addresses = [each.data_ptr() for each in given]
@@ -70,6 +71,7 @@ def launch(
             _prepared.clear()
         known = _prepared[key] = desc, _prepare(calls, given)
     known[1](*addresses)
+    return known[1] if len(set(addresses)) == len(addresses) else None
 
 
 def _prepare(calls: Callable[[Workspace], list[Call]], given: Sequence[Any]) -> Callable[..., None]:

@@ -62,10 +62,14 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
     if form.dtype not in DTYPES:
         raise DescriptorError(f"attention of {form.dtype} has no kernel on sm_90: convert the tensors to bf16 or fp16")
     if (form.depth, form.width) not in WIDTHS:
-        listed = ", ".join(str(depth) if depth == width else f"{depth}/{width}" for depth, width in WIDTHS)
+        wider = [pair for pair in WIDTHS if pair[0] >= form.depth and pair[1] >= form.width]
+        nearest = "the widest have 256"
+        if wider:
+            depth, width = min(wider, key=sum)
+            nearest = f"pad them with zeros to {depth}" if depth == width else f"pad them with zeros to {depth}/{width}"
+            nearest += ", and give the scale of the width without padding"
         raise DescriptorError(
-            f"heads of {form.depth} components with values of {form.width} have no kernel on sm_90; pad them with "
-            f"zeros to one of {listed}, and give the scale of the width without padding"
+            f"heads of {form.depth} components with values of {form.width} have no kernel on sm_90: {nearest}"
         )
     if not (math.isfinite(form.scale) and 2.0**-100 < form.scale < 2.0**100):
         raise DescriptorError(f"a scale of {form.scale} has no kernel: give a positive one between 2**-100 and 2**100")

@@ -233,6 +233,19 @@ def normalisation_gradient_of_rows(gradient, x, weight, mean, scale, out, rows, 
         tl.store(out + place + column, (((g - c) - y * d) * factor).to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit(do_not_specialize=["rows"])
+def first_of_rows(x, out, rows, length, ROWS: tl.constexpr, LANES: tl.constexpr, STEPS: tl.constexpr,
+                  HELD: tl.constexpr):  # fmt: skip
+    """out[i] = the place of the first true element of row i, `length` where there is none."""
+    place, exists, row = _place(rows, length, ROWS)
+    first = tl.zeros((ROWS, 1), tl.int32) + length
+    for start in range(0, LANES if HELD else length, LANES):
+        column = (start + tl.arange(0, LANES))[None, :]
+        true = tl.load(x + place + column, mask=exists & (column < length), other=0) != 0
+        first = tl.minimum(first, tl.min(tl.where(true, column, length), axis=1)[:, None])
+    tl.store(out + row, first, mask=exists)
+
+
 @triton.jit(do_not_specialize=["entries", "targets", "alpha"])
 def added_entries(index, order, source, out, entries, targets, length, alpha, LANES: tl.constexpr):
     """out[index[i]] += alpha source[order[i]] for ascending i, in fp32, rounded once for all entries of an index.

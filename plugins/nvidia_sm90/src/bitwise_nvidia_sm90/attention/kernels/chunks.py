@@ -199,7 +199,7 @@ def visit(
 )  # fmt: skip
 def forward(
     query, key, value, output, logarithms, part_top, part_total, part_out,
-    query_starts, key_starts, key_lengths, pages, sinks, visible, key_map, rest_map, value_map,
+    query_starts, key_starts, key_lengths, first_keys, pages, sinks, visible, key_map, rest_map, value_map,
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     key_page, value_page, page_batch, visible_batch, visible_head, visible_step,
@@ -213,7 +213,7 @@ def forward(
 
     With SPLIT a program visits `span` chunks of keys and stores their states, else it visits all and merges them.
     The position of query 0 among the keys is the number of keys less that of queries with ALIGNED, else
-    `first_position`.
+    `first_position`.  `visible` has the words of `masks.words_of_rows` for each row.
     """
     batch = tl.program_id(2)
     if SPLIT:
@@ -251,6 +251,11 @@ def forward(
     else:
         key += wide * key_batch
         value += wide * value_batch
+    if first_keys is not None:
+        row_of_keys = tl.load(first_keys + batch)
+        keys -= row_of_keys
+        key += row_of_keys.to(tl.int64) * key_step
+        value += row_of_keys.to(tl.int64) * value_step
     if key_lengths is not None:
         keys = tl.load(key_lengths + batch)
     if PAGE:
@@ -277,8 +282,15 @@ def forward(
             end = tl.minimum(end, high + first_position + 1)
             plain_end = tl.minimum(plain_end, (low + first_position + 1) // N * N)
             plain_end = tl.where(low + first_position < 0, 0, plain_end)
-        if visible is not None:
-            plain_end = plain_begin
+        seen_rows = None
+        if visible is not None:  # rows beyond the last read the last one's mask
+            seen_rows = visible.to(tl.pointer_type(tl.int64)) + wide * visible_batch + head.to(tl.int64) * visible_head
+            seen_rows += tl.minimum(at, queries - 1).to(tl.int64) * visible_step
+            bounds = tl.load(seen_rows)
+            seen_rows += 1
+            plain_end = tl.minimum(plain_end, tl.min(bounds.to(tl.int32), axis=0) // N * N)
+            if not SPLIT:  # the merge of parts visits them all
+                end = tl.minimum(end, tl.max((bounds >> 32).to(tl.int32), axis=0))
         if WINDOW:
             begin = tl.maximum(0, low + first_position - window + 1) // N * N
             plain_begin = (tl.maximum(0, high + first_position - window + 1) + N - 1) // N * N
@@ -306,10 +318,6 @@ def forward(
             state_total = tl.zeros((M,), tl.float32)
             state_out = tl.zeros((M, DVP), tl.float32)
             top, total, out = state_top, state_total, state_out
-            seen_rows = None
-            if visible is not None:  # rows beyond the last read the last one's mask
-                seen_rows = visible + wide * visible_batch + head.to(tl.int64) * visible_head
-                seen_rows += tl.minimum(at, queries - 1).to(tl.int64) * visible_step
             if WINDOW:
                 state_top, state_total, state_out, top, total, out = visit(
                     begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,

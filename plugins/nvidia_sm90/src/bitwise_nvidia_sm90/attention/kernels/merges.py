@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 NOTHING = gl.constexpr(float("-inf"))
 
@@ -58,28 +58,26 @@ def added(old, fresh, total, out, right_old, right_fresh, right_total, right_out
 
 @gluon.jit
 def states(
-    part_top,
-    part_total,
-    part_out,
-    slot,
-    group,
-    end,
-    lane,
-    M: gl.constexpr,
-    CHUNK: gl.constexpr,
-    GROUPED: gl.constexpr,
-    DVP: gl.constexpr,
-    L: gl.constexpr,
-):
+    part_top, part_total, part_out, slot, group, end, lane,
+    M: gl.constexpr, CHUNK: gl.constexpr, GROUPED: gl.constexpr, DVP: gl.constexpr, L: gl.constexpr, C: gl.constexpr,
+):  # fmt: skip
     """Return the states of GROUPED chunks from `group` on; those that end before they start are empty."""
-    chunk = gl.expand_dims(group + gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1) + gl.expand_dims(lane * 0, 0)
-    real = chunk * CHUNK < end
+    chunk = group + gl.arange(0, GROUPED, C)
     place = slot + chunk.to(gl.int64) * M
-    return (
-        gl.load(part_top + place, mask=real, other=NOTHING),
-        gl.load(part_total + place, mask=real, other=0.0),
-        gl.load(part_out + place * DVP + gl.expand_dims(lane, 0), mask=real, other=0.0),
-    )
+    real = chunk * CHUNK < end
+    tops = gl.load(part_top + place, mask=real, other=NOTHING)
+    totals = gl.load(part_total + place, mask=real, other=0.0)
+    chunk = gl.expand_dims(group + gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1) + gl.expand_dims(lane * 0, 0)
+    place = slot + chunk.to(gl.int64) * M
+    outs = gl.load(part_out + place * DVP + gl.expand_dims(lane, 0), mask=chunk * CHUNK < end, other=0.0)
+    return tops, totals, outs
+
+
+@gluon.jit
+def in_each_thread(x, outs, L: gl.constexpr):
+    """Return the numbers of chunks, one for each lane, as a thread needs them for a component of all chunks."""
+    found, _ = gl.broadcast(gl.expand_dims(gl.convert_layout(x, gl.SliceLayout(1, L)), 1), outs)
+    return found
 
 
 @gluon.jit(
@@ -89,18 +87,20 @@ def states(
     ]
 )  # fmt: skip
 def merge_parts(
-    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, sinks,
+    part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, first_keys, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     queries, keys, first_position, window, tiles, chunks,
     DV: gl.constexpr, DVP: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, LOGARITHMS: gl.constexpr, SINKS: gl.constexpr,
     GROUPED: gl.constexpr,
 ):  # fmt: skip
-    """Merge the chunks of one packed row that `forward` stored with SPLIT, for 32 components, from left to right.
+    """Merge the chunks of one packed row that were stored, for 32 components, from left to right.
 
-    A thread has one component of all chunks of a group, and adds them in order.
+    A thread has one component of all chunks of a group, and adds them in order.  The factors of a chunk are computed by
+    one lane.
     """
     L: gl.constexpr = gl.BlockedLayout([GROUPED, 1], [1, 32], [1, 1], [1, 0])
+    C: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     SLICES: gl.constexpr = DVP // 32
     batch = gl.program_id(2)
     unit = gl.program_id(1)
@@ -119,6 +119,8 @@ def merge_parts(
             logarithms += wide * logarithm_batch
     if key_starts is not None:
         keys = gl.load(key_starts + batch + 1) - gl.load(key_starts + batch)
+    if first_keys is not None:
+        keys -= gl.load(first_keys + batch)
     if key_lengths is not None:
         keys = gl.load(key_lengths + batch)
     if ALIGNED:
@@ -134,28 +136,34 @@ def merge_parts(
         if WINDOW:
             begin = gl.maximum(0, tile * M // GROUP + first_position - window + 1) // N * N
         slot = ((wide * gl.num_programs(1) + unit) * tiles + tile) * chunks * M + row % M
-        top = gl.full([32], NOTHING, gl.float32, gl.SliceLayout(0, L))
+        top = NOTHING
         total = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L))
         out = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L))
         first = begin // CHUNK
         gdc_wait()  # the kernel may start before the states are stored
-        tops, totals, outs = states(part_top, part_total, part_out, slot, first, end, lane, M, CHUNK, GROUPED, DVP, L)
+        gdc_launch_dependents()
+        tops, totals, outs = states(
+            part_top, part_total, part_out, slot, first, end, lane, M, CHUNK, GROUPED, DVP, L, C
+        )
         place = gl.expand_dims(gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1)
         for group in range(first, (end + CHUNK - 1) // CHUNK, GROUPED):
             next_tops, next_totals, next_outs = states(
-                part_top, part_total, part_out, slot, group + GROUPED, end, lane, M, CHUNK, GROUPED, DVP, L
+                part_top, part_total, part_out, slot, group + GROUPED, end, lane, M, CHUNK, GROUPED, DVP, L, C
             )
-            none = gl.full(tops.shape, NOTHING, gl.float32, L)
+            none = gl.full(tops.shape, NOTHING, gl.float32, C)
             highest, before = gl.associative_scan((tops, none), 0, greatest_before)
-            highest = gl.maximum(highest, gl.expand_dims(top, 0))
-            before = gl.maximum(before, gl.expand_dims(top, 0))
+            highest = gl.maximum(highest, top)
+            before = gl.maximum(before, top)
             shift = finite_shift(highest)
-            old, fresh = gl.exp2(before - shift), gl.exp2(tops - shift)
+            old = in_each_thread(gl.exp2(before - shift), outs, L)
+            fresh = in_each_thread(gl.exp2(tops - shift), outs, L)
+            totals = in_each_thread(totals, outs, L)
             totals = gl.where(place == 0, gl.fma(totals, fresh, old * gl.expand_dims(total, 0)), totals)
             outs = gl.where(place == 0, gl.fma(outs, fresh, old * gl.expand_dims(out, 0)), outs)
             _, _, total, out = gl.reduce((old, fresh, totals, outs), 0, added)
             top = gl.maximum(top, gl.max(tops, axis=0))
             tops, totals, outs = next_tops, next_totals, next_outs
+        top = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L)) + top
         if SINKS:
             sink = gl.full([32], 0.0, gl.float32, top.type.layout)
             sink += gl.load(sinks + head).to(gl.float32) * 1.4426950408889634

@@ -1,8 +1,11 @@
 """The Gluon kernel of attention for many queries of dense keys: one warp copies, two warpgroups compute.
 
-It computes the tree of `chunks.forward`.  A program has 128 rows of one head, 64 for each warpgroup, and visits tiles
-of rows in turn, the longest first.  A warpgroup multiplies queries and the next block of keys while it computes the
-exponentials of the block before, whose product with values it then adds.
+It computes the tree of `chunks.forward`.  A program visits tiles of rows of one head in turn, the longest first.  A
+warpgroup has 64 of 128 rows, or with COLUMNS half of the components of all 64 rows, since the states of wide values do
+not fit the registers of one.  It multiplies queries and the next block of keys while it computes the exponentials of
+the block before, whose product with values it then adds.
+
+Components of queries and keys beyond the first D1, a power of 2, have tiles of their own.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -55,10 +58,11 @@ def extent(
 
 @gluon.jit
 def copy_tiles(
-    query_map, key_map, value_map, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty,
+    query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v,
+    q_full, q_empty, k_full, k_empty, v_full, v_empty,
     queries, keys, first_position, window, tiles, units, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries of each tile, and the blocks of keys and values that it visits."""
     count = 0
@@ -70,26 +74,55 @@ def copy_tiles(
         if tile >= 0:
             begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
             mbarrier.wait(q_empty, (turn & 1) ^ 1)
-            mbarrier.expect(q_full, 2 * query_map.block_type.nbytes)
-            for half in gl.static_range(2):
-                tma.async_copy_global_to_shared(
-                    query_map, [sequence, head, tile * M + half * (M // 2), 0], q_full, q.index(half)
-                )
+            size: gl.constexpr = query_map.block_type.nbytes
+            if query_rest_map is not None:
+                mbarrier.expect(q_full, M // 64 * (size + query_rest_map.block_type.nbytes))
+            else:
+                mbarrier.expect(q_full, M // 64 * size)
+            for half in gl.static_range(M // 64):
+                place = [sequence, head, tile * M + half * 64, 0]
+                tma.async_copy_global_to_shared(query_map, place, q_full, q.index(half))
+                if query_rest_map is not None:
+                    place = [sequence, head, tile * M + half * 64, D1]
+                    tma.async_copy_global_to_shared(query_rest_map, place, q_full, q_rest.index(half))
             for start in range(begin, end, N):
                 stage = count % STAGES
                 phase = (count // STAGES & 1) ^ 1
                 mbarrier.wait(k_empty.index(stage), phase)
-                mbarrier.expect(k_full.index(stage), key_map.block_type.nbytes)
-                tma.async_copy_global_to_shared(
-                    key_map, [sequence, head // GROUP, start, 0], k_full.index(stage), k.index(stage)
-                )
+                bar = k_full.index(stage)
+                if key_rest_map is not None:
+                    mbarrier.expect(bar, key_map.block_type.nbytes + key_rest_map.block_type.nbytes)
+                    place = [sequence, head // GROUP, start, D1]
+                    tma.async_copy_global_to_shared(key_rest_map, place, bar, k_rest.index(stage))
+                else:
+                    mbarrier.expect(bar, key_map.block_type.nbytes)
+                tma.async_copy_global_to_shared(key_map, [sequence, head // GROUP, start, 0], bar, k.index(stage))
                 mbarrier.wait(v_empty.index(stage), phase)
-                mbarrier.expect(v_full.index(stage), value_map.block_type.nbytes)
-                tma.async_copy_global_to_shared(
-                    value_map, [sequence, head // GROUP, start, 0], v_full.index(stage), v.index(stage)
-                )
+                bar = v_full.index(stage)
+                mbarrier.expect(bar, (1 + COLUMNS) * value_map.block_type.nbytes)
+                for part in gl.static_range(1 + COLUMNS):
+                    place = [sequence, head // GROUP, start, part * DV]
+                    tma.async_copy_global_to_shared(value_map, place, bar, v.index((1 + COLUMNS) * stage + part))
                 count += 1
         turn += 1
+
+
+@gluon.jit
+def scores_of(q, q_rest, k, k_rest, stage, s):
+    """Start the products of queries and a block of keys, and return them."""
+    keys = k.index(stage).reshape([k.shape[3], k.shape[4]]).permute((1, 0))
+    s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+    if q_rest is not None:
+        keys = k_rest.index(stage).reshape([k_rest.shape[3], k_rest.shape[4]]).permute((1, 0))
+        s = warpgroup_mma(q_rest, keys, s, is_async=True)
+    return s
+
+
+@gluon.jit
+def values_of(v, stage, part: gl.constexpr, COLUMNS: gl.constexpr):
+    """Return the values of a block, with COLUMNS the components of a warpgroup."""
+    found = v.index(2 * stage + part) if COLUMNS else v.index(stage)
+    return found.reshape([v.shape[3], v.shape[4]])
 
 
 @gluon.jit
@@ -105,6 +138,16 @@ def merged(top, total, out, top_part, total_part, out_part):
     factor, _ = gl.broadcast(gl.expand_dims(fresh, 1), out)
     out = gl.fma(out_part, factor, out * gl.expand_dims(old, 1))
     return highest, total, out
+
+
+@gluon.jit
+def finished(top, total, out):
+    """Return the normalised output and the logarithm of each row; see `chunks.finished`."""
+    one = gl.full(total.shape, 1.0, gl.float32, total.type.layout)
+    out = (out + 0.0) * gl.expand_dims(gl.div_rn(one, gl.maximum(total, 1.1754943508222875e-38)), 1)
+    factor = gl.full(top.shape, 0.6931471805599453, gl.float32, top.type.layout)
+    logarithm = gl.fma(top, factor, natural_logarithm(total))
+    return out, gl.where(total == 0.0, NOTHING, logarithm)
 
 
 @gluon.jit
@@ -136,11 +179,11 @@ def softmax_step(s, top, total, scale):
 
 @gluon.jit
 def visit(
-    first, last, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played,
+    first, last, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
     half: gl.constexpr, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
     cap_factor, window,
     N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Visit blocks of keys from `first` to `last`; each adds the product of the block before and its own weights."""
     for start in range(first, last, N):
@@ -149,9 +192,9 @@ def visit(
         mbarrier.wait(k_full.index(stage), count // STAGES & 1)
         mbarrier.wait(turns.index(half), ((count - played) & 1) ^ (1 - half))
         s = gl.zeros([64, N], gl.float32, SCORES)
-        s = warpgroup_mma(q, k.index(stage).reshape([N, k.shape[4]]).permute((1, 0)), s, use_acc=False, is_async=True)
+        s = scores_of(q, q_rest, k, k_rest, stage, s)
         mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-        out = warpgroup_mma(weights, v.index(before).reshape([N, v.shape[4]]), out, is_async=True)
+        out = warpgroup_mma(weights, values_of(v, before, half, COLUMNS), out, is_async=True)
         mbarrier.arrive(turns.index(1 - half))
         s = warpgroup_mma_wait(1, deps=[s])
         mbarrier.arrive(k_empty.index(stage))
@@ -180,19 +223,23 @@ def visit(
 
 @gluon.jit
 def compute_tiles(
-    half: gl.constexpr, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+    half: gl.constexpr, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns,
+    output, logarithms, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-    M: gl.constexpr, N: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Compute 64 of the rows of each tile."""
+    """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
     OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, DV, 16])
     PARTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     STORED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
-    q = q.index(half).reshape([64, q.shape[4]])
+    rows: gl.constexpr = 0 if COLUMNS else half
+    q = q.index(rows).reshape([64, q.shape[4]])
+    if q_rest is not None:
+        q_rest = q_rest.index(rows).reshape([64, q_rest.shape[4]])
     count = 0
     played = 0
     turn = 0
@@ -202,7 +249,7 @@ def compute_tiles(
         tile, head, sequence = tile_of(turn, tiles, units, sequences)
         if tile >= 0:
             begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
-            low = tile * M + half * 64
+            low = tile * M + rows * 64
             positions = low + gl.arange(0, 64, ROWS) + first_position
             plain = keys // N * N
             if CAUSAL:
@@ -219,33 +266,33 @@ def compute_tiles(
             stage = count % STAGES
             mbarrier.wait(k_full.index(stage), count // STAGES & 1)
             s = gl.zeros([64, N], gl.float32, SCORES)
-            s = warpgroup_mma(
-                q, k.index(stage).reshape([N, k.shape[4]]).permute((1, 0)), s, use_acc=False, is_async=True
-            )
+            s = scores_of(q, q_rest, k, k_rest, stage, s)
             s = warpgroup_mma_wait(0, deps=[s])
             mbarrier.arrive(k_empty.index(stage))
             if CAP:
                 s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
             s = visible_scores(s, begin, positions, keys, window, N, CAUSAL, WINDOW)
-            found, top, total, _ = softmax_step(s, top, total, scale)
+            found, top, total, shrink = softmax_step(s, top, total, scale)
+            # A product of zeros, which the tree has; without it the checker would need to know that 2^-inf is zero.
+            out = out * gl.expand_dims(gl.convert_layout(shrink, state_top.type.layout, assert_trivial=True), 1)
             weights = gl.convert_layout(found.to(v.dtype), PARTS)
             count += 1
             played += 1
             border = gl.minimum(gl.maximum(begin + N, plain), end)
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                begin + N, border, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half,
-                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
-                N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS,
+                begin + N, border, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
+                half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor,
+                window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
             )  # fmt: skip
             count, weights, top, total, out, state_top, state_total, state_out = visit(
-                (border + N - 1) // N * N, end, count, q, k, v, k_full, k_empty, v_full, v_empty, turns, played, half,
-                weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor, window,
-                N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS,
+                (border + N - 1) // N * N, end, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
+                played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+                cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
             )  # fmt: skip
             mbarrier.arrive(q_empty)
             before = (count - 1) % STAGES
             mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-            out = warpgroup_mma(weights, v.index(before).reshape([N, v.shape[4]]), out, is_async=True)
+            out = warpgroup_mma(weights, values_of(v, before, half, COLUMNS), out, is_async=True)
             out = warpgroup_mma_wait(0, deps=[out])
             mbarrier.arrive(v_empty.index(before))
             top, total, out = merged(state_top, state_total, state_out, top, total, out)
@@ -256,25 +303,21 @@ def compute_tiles(
                     top, total, out, gl.full([64], 0.0, gl.float32, gl.SliceLayout(1, OUT)) + sink,
                     gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.zeros([64, DV], gl.float32, OUT),
                 )  # fmt: skip
-            inverse = gl.div_rn(
-                gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.maximum(total, 1.1754943508222875e-38)
-            )
-            out = (out + 0.0) * gl.expand_dims(inverse, 1)
-            if LOGARITHMS:
-                found_logarithm = gl.fma(
-                    top, gl.full([64], 0.6931471805599453, gl.float32, gl.SliceLayout(1, OUT)), natural_logarithm(total)
-                )
+            out, logarithm = finished(top, total, out)
+            if LOGARITHMS and (half == 0 or not COLUMNS):
                 place = logarithms + sequence.to(gl.int64) * logarithm_batch + head.to(gl.int64) * logarithm_head
-                gl.store(
-                    place + at.to(gl.int64) * logarithm_step, gl.where(total == 0.0, NOTHING, found_logarithm),
-                    mask=at < queries,
-                )  # fmt: skip
+                gl.store(place + at.to(gl.int64) * logarithm_step, logarithm, mask=at < queries)
             rounded = gl.convert_layout(out.to(output.dtype.element_ty), STORED)
             at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
             place = output + sequence.to(gl.int64) * output_batch + head.to(gl.int64) * output_head
             place = gl.expand_dims(place + at.to(gl.int64) * output_step, 1)
             lane = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, STORED)), 0)
-            gl.store(place + lane, rounded, mask=gl.expand_dims(at < queries, 1))
+            if COLUMNS:
+                lane += half * DV
+            inside = gl.expand_dims(at < queries, 1)
+            if W % DV:
+                inside = inside & (lane < W)
+            gl.store(place + lane, rounded, mask=inside)
         turn += 1
 
 
@@ -283,20 +326,24 @@ def compute_tiles(
                        "logarithm_step", "logarithm_head"]
 )  # fmt: skip
 def forward_specialised(
-    query_map, key_map, value_map, output, logarithms, sinks,
+    query_map, query_rest_map, key_map, key_rest_map, value_map, output, logarithms, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-    D: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
-    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
-    LOGARITHMS: gl.constexpr,
+    D1: gl.constexpr, D2: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
+    N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Compute all tiles of 128 rows of dense sequences in turn; the arguments are those of `chunks.forward`."""
+    """Compute all tiles of M rows of dense sequences in turn; the arguments are those of `chunks.forward`."""
     if ALIGNED:
         first_position = keys - queries
     kind: gl.constexpr = query_map.dtype
-    q = gl.allocate_shared_memory(kind, [2, 1, 1, M // 2, D], query_map.layout)
-    k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, D], key_map.layout)
-    v = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, DV], value_map.layout)
+    q = gl.allocate_shared_memory(kind, [M // 64, 1, 1, 64, D1], query_map.layout)
+    k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, D1], key_map.layout)
+    v = gl.allocate_shared_memory(kind, [(1 + COLUMNS) * STAGES, 1, 1, N, DV], value_map.layout)
+    q_rest, k_rest = None, None
+    if query_rest_map is not None:
+        q_rest = gl.allocate_shared_memory(kind, [M // 64, 1, 1, 64, D2], query_rest_map.layout)
+        k_rest = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, D2], key_rest_map.layout)
     q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -319,27 +366,30 @@ def forward_specialised(
             (
                 compute_tiles,
                 (
-                    0, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+                    0, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns,
+                    output, logarithms, sinks,
                     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
                     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
+                    M, N, W, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, COLUMNS,
                 ),
             ),
             (
                 compute_tiles,
                 (
-                    1, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns, output, logarithms, sinks,
+                    1, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns,
+                    output, logarithms, sinks,
                     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
                     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS,
+                    M, N, W, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, COLUMNS,
                 ),
             ),
             (
                 copy_tiles,
                 (
-                    query_map, key_map, value_map, q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty,
+                    query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v,
+                    q_full, q_empty, k_full, k_empty, v_full, v_empty,
                     queries, keys, first_position, window, tiles, units, sequences,
-                    M, N, GROUP, STAGES, CAUSAL, WINDOW,
+                    M, N, D1, DV, GROUP, STAGES, CAUSAL, WINDOW, COLUMNS,
                 ),
             ),
         ],

@@ -1,7 +1,7 @@
-"""The Gluon kernels of the gradients of attention for dense sequences: one warp copies, two warpgroups compute.
+"""The Gluon kernels of the gradients of attention for dense sequences: one warp copies, warpgroups compute.
 
-They compute the chains of `gradients`: a program has 128 keys, or 128 queries, 64 for each warpgroup, and visits the
-others in blocks of 64 in order.
+They compute the chains of `gradients`: each of the two warpgroups of a program has 64 keys, or each of two or three has
+64 queries, and visits the others in blocks of 64 in order.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -25,6 +25,15 @@ BLOCK = gl.constexpr(64)
 def matrix(x):
     """Return a tile of a tensor map as a matrix."""
     return x.reshape([x.shape[2], x.shape[3]])
+
+
+@gluon.jit
+def left_operand(x, KEPT: gl.constexpr, SCORES: gl.constexpr):
+    """Return a tile of a tensor map as the left operand of products, in registers with KEPT."""
+    found = matrix(x)
+    if KEPT:
+        found = found.load(gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2))
+    return found
 
 
 @gluon.jit
@@ -54,10 +63,10 @@ def copy_queries(
     unit = gl.program_id(0) % (groups * sequences)
     low = gl.program_id(0) // (groups * sequences) * 128
     group, sequence = unit % groups, unit // groups
-    mbarrier.expect(kept, 2 * key_map.block_type.nbytes + 2 * value_map.block_type.nbytes)
-    for half in gl.static_range(2):
-        tma.async_copy_global_to_shared(key_map, [sequence, group, low + half * 64, 0], kept, k.index(half))
-        tma.async_copy_global_to_shared(value_map, [sequence, group, low + half * 64, 0], kept, v.index(half))
+    mbarrier.expect(kept, 2 * (key_map.block_type.nbytes + value_map.block_type.nbytes))
+    for part in gl.static_range(2):
+        tma.async_copy_global_to_shared(key_map, [sequence, group, low + part * 64, 0], kept, k.index(part))
+        tma.async_copy_global_to_shared(value_map, [sequence, group, low + part * 64, 0], kept, v.index(part))
     count = 0
     for share in range(GROUP):
         head = group * GROUP + share
@@ -128,10 +137,11 @@ def store_rows(target, found, low, rows, batch, head, target_batch, target_step,
 
 @gluon.jit
 def compute_keys(
-    half: gl.constexpr, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
+    part: gl.constexpr, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
     value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 64 keys and values."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
@@ -140,7 +150,7 @@ def compute_keys(
     unit = gl.program_id(0) % (groups * sequences)
     tile = gl.program_id(0) // (groups * sequences) * 128
     group, sequence = unit % groups, unit // groups
-    low = tile + half * 64
+    low = tile + part * 64
     places = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
     first = first_query(tile, first_position, CAUSAL)
     border = first
@@ -149,7 +159,7 @@ def compute_keys(
     of_keys, of_values = gl.zeros([64, D], gl.float32, DK), gl.zeros([64, W], gl.float32, DV)
     count = 0
     mbarrier.wait(kept, 0)
-    k, v = matrix(k.index(half)), matrix(v.index(half))
+    k, v = left_operand(k.index(part), KEPT, SCORES), left_operand(v.index(part), KEPT, SCORES)
     for _ in range(GROUP):
         if CAUSAL:
             count, of_keys, of_values = add_queries(
@@ -176,7 +186,7 @@ def key_gradients_specialised(
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
     value_gradient_head, queries, keys, first_position, score_scale, scale, heads, groups, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr,
+    ALIGNED: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 128 keys and values of one head; see `gradients.key_gradients`."""
     if ALIGNED:
@@ -203,7 +213,7 @@ def key_gradients_specialised(
                     0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
                     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
                     value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                    D, W, GROUP, STAGES, CAUSAL,
+                    D, W, GROUP, STAGES, CAUSAL, KEPT,
                 ),
             ),
             (
@@ -212,7 +222,7 @@ def key_gradients_specialised(
                     1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
                     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
                     value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                    D, W, GROUP, STAGES, CAUSAL,
+                    D, W, GROUP, STAGES, CAUSAL, KEPT,
                 ),
             ),
             (
@@ -229,11 +239,11 @@ def key_gradients_specialised(
 
 
 @gluon.jit
-def end_of_keys(low, queries, keys, first_position, CAUSAL: gl.constexpr):
-    """Return the end of the keys that 128 queries from `low` on see."""
+def end_of_keys(low, queries, keys, first_position, CAUSAL: gl.constexpr, PARTS: gl.constexpr):
+    """Return the end of the keys that a program's queries from `low` on see."""
     end = keys
     if CAUSAL:
-        end = gl.minimum(end, gl.minimum(low + 128, queries) + first_position)
+        end = gl.minimum(end, gl.minimum(low + 64 * PARTS, queries) + first_position)
     return end
 
 
@@ -241,17 +251,17 @@ def end_of_keys(low, queries, keys, first_position, CAUSAL: gl.constexpr):
 def copy_keys(
     query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
     queries, keys, first_position, tiles, heads, sequences,
-    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries and gradients of a program, and the keys and values that it visits."""
     unit = gl.program_id(0) % (heads * sequences)
-    low = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * 128
+    low = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
-    mbarrier.expect(kept, 2 * query_map.block_type.nbytes + 2 * slope_map.block_type.nbytes)
-    for half in gl.static_range(2):
-        tma.async_copy_global_to_shared(query_map, [sequence, head, low + half * 64, 0], kept, q.index(half))
-        tma.async_copy_global_to_shared(slope_map, [sequence, head, low + half * 64, 0], kept, d.index(half))
-    for start in range(0, end_of_keys(low, queries, keys, first_position, CAUSAL), BLOCK):
+    mbarrier.expect(kept, PARTS * (query_map.block_type.nbytes + slope_map.block_type.nbytes))
+    for part in gl.static_range(PARTS):
+        tma.async_copy_global_to_shared(query_map, [sequence, head, low + part * 64, 0], kept, q.index(part))
+        tma.async_copy_global_to_shared(slope_map, [sequence, head, low + part * 64, 0], kept, d.index(part))
+    for start in range(0, end_of_keys(low, queries, keys, first_position, CAUSAL, PARTS), BLOCK):
         count = start // BLOCK
         stage = count % STAGES
         mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
@@ -295,29 +305,29 @@ def add_keys(
 
 @gluon.jit
 def compute_queries(
-    half: gl.constexpr, q, k, v, d, kept, full, empty, numbers, query_gradient,
+    part: gl.constexpr, q, k, v, d, kept, full, empty, numbers, query_gradient,
     query_gradient_batch, query_gradient_step, query_gradient_head,
     queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     DQ: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
     unit = gl.program_id(0) % (heads * sequences)
-    tile = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * 128
+    tile = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
-    low = tile + half * 64
+    low = tile + part * 64
     row = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
     place = numbers + (sequence * heads + head).to(gl.int64) * padded + row
     less = gl.expand_dims(gl.load(place, mask=row < queries, other=0.0), 1)
     shift = gl.expand_dims(gl.load(place + (sequences * heads).to(gl.int64) * padded, mask=row < queries, other=0.0), 1)
-    end = end_of_keys(tile, queries, keys, first_position, CAUSAL)
+    end = end_of_keys(tile, queries, keys, first_position, CAUSAL, PARTS)
     border = keys // BLOCK * BLOCK
     if CAUSAL:
         border = gl.minimum(border, gl.maximum(0, low + first_position + 1) // BLOCK * BLOCK)
     found = gl.zeros([64, D], gl.float32, DQ)
     mbarrier.wait(kept, 0)
-    q, d = matrix(q.index(half)), matrix(d.index(half))
+    q, d = matrix(q.index(part)), matrix(d.index(part))
     count, found = add_keys(
         0, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, found, shift, less,
         row + first_position, keys, score_scale, STAGES, False, CAUSAL, SCORES, DQ,
@@ -338,14 +348,14 @@ def query_gradients_specialised(
     query_gradient_batch, query_gradient_step, query_gradient_head,
     queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr,
+    ALIGNED: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of 128 queries of one head; see `gradients.query_gradients`."""
+    """Compute the gradient of 64 queries of one head for each of PARTS; see `gradients.query_gradients`."""
     if ALIGNED:
         first_position = keys - queries
     kind: gl.constexpr = query_map.dtype
-    q = gl.allocate_shared_memory(kind, [2, 1, 1, 64, D], query_map.layout)
-    d = gl.allocate_shared_memory(kind, [2, 1, 1, 64, W], slope_map.layout)
+    q = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, D], query_map.layout)
+    d = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, W], slope_map.layout)
     k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], key_map.layout)
     v = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], value_map.layout)
     kept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
@@ -354,36 +364,78 @@ def query_gradients_specialised(
     mbarrier.init(kept, count=1)
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=2)
+        mbarrier.init(empty.index(stage), count=PARTS)
     fence_async_shared()
-    gl.warp_specialize(
-        [
-            (
-                compute_queries,
+    if PARTS == 3:
+        gl.warp_specialize(
+            [
                 (
-                    0, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                    query_gradient_batch, query_gradient_step, query_gradient_head,
-                    queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                    D, STAGES, CAUSAL,
+                    compute_queries,
+                    (
+                        0, q, k, v, d, kept, full, empty, numbers, query_gradient,
+                        query_gradient_batch, query_gradient_step, query_gradient_head,
+                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
+                        D, STAGES, CAUSAL, PARTS,
+                    ),
                 ),
-            ),
-            (
-                compute_queries,
                 (
-                    1, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                    query_gradient_batch, query_gradient_step, query_gradient_head,
-                    queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                    D, STAGES, CAUSAL,
+                    compute_queries,
+                    (
+                        1, q, k, v, d, kept, full, empty, numbers, query_gradient,
+                        query_gradient_batch, query_gradient_step, query_gradient_head,
+                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
+                        D, STAGES, CAUSAL, PARTS,
+                    ),
                 ),
-            ),
-            (
-                copy_keys,
                 (
-                    query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
-                    queries, keys, first_position, tiles, heads, sequences, GROUP, STAGES, CAUSAL,
+                    compute_queries,
+                    (
+                        2, q, k, v, d, kept, full, empty, numbers, query_gradient,
+                        query_gradient_batch, query_gradient_step, query_gradient_head,
+                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
+                        D, STAGES, CAUSAL, PARTS,
+                    ),
                 ),
-            ),
-        ],
-        [4, 1],
-        [240, 24],
-    )  # fmt: skip
+                (
+                    copy_keys,
+                    (
+                        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
+                        queries, keys, first_position, tiles, heads, sequences, GROUP, STAGES, CAUSAL, PARTS,
+                    ),
+                ),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (
+                    compute_queries,
+                    (
+                        0, q, k, v, d, kept, full, empty, numbers, query_gradient,
+                        query_gradient_batch, query_gradient_step, query_gradient_head,
+                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
+                        D, STAGES, CAUSAL, PARTS,
+                    ),
+                ),
+                (
+                    compute_queries,
+                    (
+                        1, q, k, v, d, kept, full, empty, numbers, query_gradient,
+                        query_gradient_batch, query_gradient_step, query_gradient_head,
+                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
+                        D, STAGES, CAUSAL, PARTS,
+                    ),
+                ),
+                (
+                    copy_keys,
+                    (
+                        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
+                        queries, keys, first_position, tiles, heads, sequences, GROUP, STAGES, CAUSAL, PARTS,
+                    ),
+                ),
+            ],
+            [4, 1],
+            [240, 24],
+        )  # fmt: skip
