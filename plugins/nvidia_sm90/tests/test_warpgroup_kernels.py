@@ -130,6 +130,24 @@ PRODUCTS = {
     "rows of C that no map has": (matrix(72, WGMMA, out="fp32"), 66, 37, consumers(64, 32, 3, 1), "tn", None),
     "one buffer for the output": (matrix(328, WGMMA), 200, 200, consumers(192, 192, 4, 3), "tn", None),
     "168 columns of 256 rows": (matrix(264, WGMMA, dtype="bf16"), 264, 168, consumers(256, 168, 3, 2), "tn", None),
+    "128 k in a stage": (matrix(200, WGMMA), 136, 72, consumers(64, 48, 3, 1, block_k=128, programs=2), "tn", None),
+    "128 k in a stage of columns": (
+        matrix(328, WGMMA, dtype="bf16"), 200, 136, consumers(128, 64, 2, 2, block_k=128, programs=2), "nt", None
+    ),
+    "256 k in a stage": (
+        matrix(584, WGMMA), 24, 136, consumers(64, 8, 3, 1, block_k=256, transposed=True, programs=2), "tn", None
+    ),
+    "128 k in a stage of a cluster": (
+        matrix(520, WGMMA, "k_cuts=[cut(span=256)]"), 136, 136,
+        consumers(64, 32, 3, 1, block_k=128, cluster_m=2, cluster_n=2, programs=4), "tt", None,
+    ),
+    "128 k in a stage that blocks copy in turn": (
+        matrix(456, WGMMA), 40, 264,
+        consumers(64, 24, 3, 1, block_k=128, transposed=True, cluster_m=4, cluster_n=2, programs=8), "tn", None,
+    ),
+    "128 k in a stage, ping-pong": (
+        matrix(328, WGMMA), 200, 136, consumers(64, 32, 3, 2, block_k=128, ping_pong=True, programs=3), "tn", None
+    ),
     "fp8": (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), 136, 72,
             consumers(128, 64, 3, 2, block_k=128), "tn", None),
     "fp8 ping-pong in a cluster": (
@@ -163,14 +181,15 @@ def test_kernels_of_one_descriptor_are_one_equivalence_class() -> None:
     desc, m, n = matrix(200, WGMMA), 128, 64
     schedules = (
         consumers(64, 64, 3, 1), consumers(128, 32, 3, 2), consumers(64, 32, 3, 2, ping_pong=True, programs=1),
-        consumers(64, 48, 4, 1, cluster_m=2, programs=2),
+        consumers(64, 48, 4, 1, cluster_m=2, programs=2), consumers(64, 64, 2, 1, block_k=128),
+        consumers(64, 32, 3, 1, block_k=256, cluster_n=2, programs=2),
     )  # fmt: skip
     sources = [replace(source(*calls(desc, m, n, each, "tt")), name=str(each)) for each in schedules]
     sources.append(captured(desc, m, n, Schedule(64, 64, 64, 8, 4, 3, 132, True)))
     sources.append(captured(desc, m, n, Schedule(64, 32, 64, 8, 4, 3)))
     found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
-    assert [len(each) for each in found.classes] == [6]
+    assert [len(each) for each in found.classes] == [8]
 
 
 def edited(chosen: Schedule, edits: list[tuple[str, str]], layouts: str = "tn") -> Source:

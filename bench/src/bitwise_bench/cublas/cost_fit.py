@@ -29,6 +29,7 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     Correction,
     Numbers,
     Quantities,
+    corrected_seconds,
     correction,
     correction_inputs,
     costs,
@@ -102,9 +103,7 @@ class Gathered:
 
 def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
     seconds = modelled_seconds(known, given)
-    if corrected is None:
-        return seconds
-    return seconds * np.exp(corrected.of(correction_inputs(known, seconds)))
+    return seconds if corrected is None else corrected_seconds(known, seconds, corrected)
 
 
 def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:

@@ -6,23 +6,45 @@ import multiprocessing
 import queue
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
 Work = Callable[[int, int, float, Any], Iterable[list[Any]]]
 """`work(start, step, deadline, given)` yields the rows of one process. It must be a module-level function."""
 
 
+class Parts:
+    """Processes that run `work(part, parts, *given)`, a module-level function; leaving the context ends them."""
+
+    def __init__(self, work: Callable[..., None], given: tuple[Any, ...], processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._workers = [
+            context.Process(target=work, args=(part, processes, *given), daemon=True) for part in range(processes)
+        ]
+
+    def __enter__(self) -> Self:
+        for each in self._workers:
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._workers:
+            each.terminate()
+
+    def alive(self, part: int) -> bool:
+        """Return whether the process of a part runs."""
+        return self._workers[part].is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all processes have ended, at most so many seconds, but a second for each."""
+        deadline = time.time() + seconds
+        for each in self._workers:
+            each.join(max(1.0, deadline - time.time()))
+
+
 def run_parts(work: Callable[..., None], given: tuple[Any, ...], processes: int, seconds: float) -> None:
     """Run `work(part, parts, *given)`, a module-level function, in processes; end those that take longer."""
-    context = multiprocessing.get_context("spawn")
-    deadline = time.time() + seconds
-    workers = [context.Process(target=work, args=(part, processes, *given), daemon=True) for part in range(processes)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join(max(1.0, deadline - time.time()))
-        if each.is_alive():
-            each.terminate()
+    with Parts(work, given, processes) as parts:
+        parts.wait(seconds)
 
 
 def run_workers(work: Work, processes: int, seconds: float, given: Any) -> tuple[list[list[Any]], list[str]]:

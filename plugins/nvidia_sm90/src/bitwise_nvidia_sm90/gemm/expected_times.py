@@ -25,6 +25,8 @@ MULTIPROCESSORS = 132
 CACHED_WIDTH = 0.044
 """The logarithm of the size over which operands stop to stay in the L2 cache between launches."""
 TREE_DEPTH = 4
+_CORRECTED_WITHIN = 1.6
+"""The modelled time over the least up to which times are corrected; a correction takes most of the time of a choice."""
 _WIDTHS = (16, 32, 64, 192)
 """Columns of a tile of a Triton kernel up to which a rate of operations holds."""
 _THREADS, _REGISTERS, _WARPS = 32, 65536, 64
@@ -118,8 +120,15 @@ def expected_seconds(
     dimension is a multiple of a line of the cache.
     """
     given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs, whole_lines, finishing)
-    seconds = modelled_seconds(given, costs())
-    return seconds * np.exp(correction().of(correction_inputs(given, seconds)))
+    return corrected_seconds(given, modelled_seconds(given, costs()), correction())
+
+
+def corrected_seconds(given: Quantities, modelled: Numbers, by: Correction) -> Numbers:
+    """Return modelled seconds with a correction of those that are not far above the least."""
+    near = modelled <= _CORRECTED_WITHIN * modelled.min(initial=np.inf)
+    found = modelled.copy()
+    found[near] *= np.exp(by.of(correction_inputs(given, modelled)[near]))
+    return found
 
 
 def expected_seconds_packed(
@@ -312,6 +321,8 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     waiting = np.where(consumes, cost["wait"], cost["program wait"]) + missing * cost["memory wait"]
     body = _overlapped(cost, at_once * multiply, at_once * read, at_once * copies,
                        waiting / np.maximum(1, given["stages"] - 1))  # fmt: skip
+    # The barriers of a stage take time of their own unless another consumer or block multiplies meanwhile.
+    body = body + np.where(consumes, cost["iteration"] / (given["consumers"] * at_once), 0)
     body = body * np.where(blocks == 2, 1 + cost["pair"], np.where(blocks > 2, 1 + cost["larger cluster"], 1))
     by_elements = consumes & ((given["transposed"] > 0) | (given["out mapped"] == 0))
     stored = given["real rows"] * given["real columns"] * np.where(given["slices"] == 1, 2, 4)

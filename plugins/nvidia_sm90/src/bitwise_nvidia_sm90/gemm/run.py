@@ -92,11 +92,22 @@ def is_faster(plan: Plan, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out:
 
     Where there is no model of the product's time they are.
     """
+    found = expected_seconds_of(plan, fusion, a, b, out)
+    return found is None or found[0] <= found[1]
+
+
+def expected_seconds_of(
+    plan: Plan, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
+) -> tuple[float, float] | None:
+    """Return the expected seconds of kernels with an epilogue, and of a product and PyTorch's operators.
+
+    None where there is no model of the product's time.
+    """
     fused = least_expected(plan, a, b, out, out.element_size(), fusion.matrices)
     product = least_expected(plan, a, b, out, fusion.element_size)
     if fused is None or product is None:
-        return True
-    return fused <= product + sum(operator_seconds(each) for each in fusion.bytes_of_operators(out.numel()))
+        return None
+    return fused, product + sum(operator_seconds(each) for each in fusion.bytes_of_operators(out.numel()))
 
 
 def triton_launch(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:

@@ -119,8 +119,8 @@ def _check_warpgroups(plan: MatrixPlan, chosen: Schedule) -> None:
         raise UnsupportedGEMM(f"{chosen}: consumers need four warps each, and {4 * others} more")
     if chosen.gathering and (chosen.packed or plan.accumulator_k):
         raise UnsupportedGEMM(f"{chosen}: a gathering takes operands of 16 bits that are not packed")
-    if chosen.block_k != (plan.accumulator_k or 64):
-        raise UnsupportedGEMM(f"{chosen}: with consumers, block_k is 64, or 128 for fp8")
+    if chosen.block_k not in ((plan.accumulator_k,) if plan.accumulator_k else (64, 128, 256)):
+        raise UnsupportedGEMM(f"{chosen}: with consumers, block_k is 64, 128 or 256, and 128 for fp8")
 
 
 def _fills_warpgroups(chosen: Schedule) -> bool:

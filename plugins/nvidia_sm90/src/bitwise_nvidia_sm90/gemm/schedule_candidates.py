@@ -8,6 +8,7 @@ from itertools import product
 
 from bitwise_nvidia_sm90.gemm.expected_times import bytes_moved
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    DEPTHS,
     RESERVED_BYTES,
     ROWS,
     SHARED_BYTES,
@@ -58,6 +59,8 @@ _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 _FEWEST_COLUMNS_OF_THREE = 64
 """The fewest columns of a tile of three consumers."""
 _MOST_STAGES = 10
+_LARGEST_DEEP_TILE = {2: 64 * 160, 4: 64 * 40}
+"""By how many times the least k a stage has: the most elements of a tile for which that is a candidate."""
 _ENOUGH_STAGES = 4
 """The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
@@ -238,12 +241,16 @@ def _warpgroup_schedules(
             own = rows if ping_pong else rows // consumers
             accumulators = most_accumulators(consumers) // (2 if plan.starts_accumulators else 1)
             widest = min(256, accumulators * WARPGROUP // own)
-            for columns in range(16, widest + 1, step):
+            for columns in range(step if across <= step else 16, widest + 1, step):
                 narrow = consumers > 2 and columns < _FEWEST_COLUMNS_OF_THREE
                 if narrow or columns != -(-across // (step * -(-across // columns))) * step:
                     continue
                 stage = (rows + columns) * block_k * size
-                rooms = _stages_of_residents(consumers, stage, own * columns // WARPGROUP)
+                rooms = [
+                    (block_k * depth, *room)
+                    for depth in _depths(plan, rows * columns, block_k)
+                    for room in _stages_of_residents(consumers, stage * depth, own * columns // WARPGROUP)
+                ]
                 for cluster_m, cluster_n in _CLUSTERS:
                     jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
                     blocks = cluster_m * cluster_n
@@ -251,9 +258,9 @@ def _warpgroup_schedules(
                     unsuited |= blocks > 2 and min(m, n) > _MOST_ROWS_OF_LARGE_CLUSTERS
                     if unsuited or jobs * blocks * 6 < programs:
                         continue
-                    for resident, stages in rooms:
+                    for stage_k, resident, stages in rooms:
                         chosen = Schedule(
-                            rows, columns, block_k, 8, 4 * (consumers + 1), stages, _slots(programs, blocks), True,
+                            rows, columns, stage_k, 8, 4 * (consumers + 1), stages, _slots(programs, blocks), True,
                             transposed, 1, consumers, ping_pong, cluster_m, cluster_n, resident=resident,
                         )  # fmt: skip
                         if not _allowed(plan, chosen):
@@ -261,6 +268,20 @@ def _warpgroup_schedules(
                         yield chosen
                         if resident > 1 and jobs * blocks > chosen.programs:
                             yield replace(chosen, programs=resident * chosen.programs)
+
+
+def _depths(plan: MatrixPlan, tile: int, block_k: int) -> list[int]:
+    """Return how many times `block_k` values of k a stage may have, for a tile of this number of elements.
+
+    The instructions of a small tile take less time than the barriers of its stages.
+    """
+    if plan.accumulator_k:
+        return [1]
+    return [
+        each
+        for each in DEPTHS
+        if each == 1 or (tile <= _LARGEST_DEEP_TILE[each] and 2 * block_k * each <= plan.slices.span)
+    ]
 
 
 def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[tuple[int, int]]:

@@ -123,8 +123,8 @@ def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
     found = []
     for each in ranked:
         tile = (
-            each.block_m, each.block_n, each.warps, each.transposed, each.consumers, each.ping_pong, each.packed,
-            each.resident, each.overlap, each.gathering,
+            each.block_m, each.block_n, each.block_k, each.warps, each.transposed, each.consumers, each.ping_pong,
+            each.packed, each.resident, each.overlap, each.gathering,
         )  # fmt: skip
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _PER_TILE:

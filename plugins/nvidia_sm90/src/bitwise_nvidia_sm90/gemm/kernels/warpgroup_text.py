@@ -64,7 +64,8 @@ def _name(tiles: WarpgroupTiles) -> str:
     cluster = "x".join(map(str, tiles.cluster))
     types = "_".join((*tiles.operands, tiles.output))
     return (
-        f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_{roles}_{cluster}_"
+        f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_of_{tiles.block_k}_"
+        f"{roles}_{cluster}_"
         f"group_{tiles.group}_{tiles.store}{f'_{tiles.resident}_resident' if tiles.resident > 1 else ''}"
         f"{'' if tiles.overlap else '_alone'}{_gathering_name(tiles)}"
         f"{'_epilogue' if tiles.finish else ''}"

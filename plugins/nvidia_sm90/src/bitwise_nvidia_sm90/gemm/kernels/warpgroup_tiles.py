@@ -14,7 +14,9 @@ from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish, are_e
 WARPGROUP = 128
 """Threads."""
 STAGE_BYTES = 128
-"""The bytes of k in a stage: the width of the widest swizzle."""
+"""The least bytes of k in a stage: the width of the widest swizzle."""
+DEPTHS = (1, 2, 4)
+"""The bytes of k in a stage, in units of STAGE_BYTES."""
 SHARED_BYTES = 227 * 1024
 """The dynamic shared memory of a block."""
 RESERVED_BYTES = 1024
@@ -49,8 +51,9 @@ class TileError(ValueError):
 class OperandTile:
     """The tile of one operand in shared memory: `rows` of the output, `k` values of k, `size` bytes per value.
 
-    With `k_major`, the values of a row are contiguous: the tile is one chunk of rows of 128 bytes.  Otherwise the rows
-    of one k are contiguous: the tile is chunks of `width` rows, each with one line for each k.  Each of `sharers`
+    With `k_major`, the values of a row are contiguous: the tile is chunks of 128 bytes of k, each with one line for
+    each row.  Otherwise the rows of one k are contiguous: the tile is chunks of `width` rows, each with one line for
+    each k.  Each of `sharers`
     blocks copies an equal part of each chunk to all of them; where there are no equal parts, they copy stages in turn.
     """
 
@@ -63,7 +66,7 @@ class OperandTile:
     @property
     def width(self) -> int:
         """The number of elements of a line: of k, or of rows."""
-        return self.k if self.k_major else widest_line(self.rows, self.size)
+        return STAGE_BYTES // self.size if self.k_major else widest_line(self.rows, self.size)
 
     @property
     def swizzle(self) -> int:
@@ -78,7 +81,7 @@ class OperandTile:
     @property
     def chunks(self) -> int:
         """The number of chunks of a tile."""
-        return 1 if self.k_major else self.rows // self.width
+        return (self.k if self.k_major else self.rows) // self.width
 
     @property
     def parts(self) -> int:
@@ -119,7 +122,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class WarpgroupTiles:
-    """A tile of `block_m` rows and `block_n` columns for each block, in `stages` stages of 128 bytes of k.
+    """A tile of `block_m` rows and `block_n` columns for each block, in `stages` stages of `depth` x 128 bytes of k.
 
     `consumers` warpgroups multiply: each a part of the rows of every tile, or with `ping_pong` every second tile alone.
     `cluster` is the number of blocks along m and n that share operands.  `group` is the number of rows
@@ -148,11 +151,12 @@ class WarpgroupTiles:
     resident: int = 1
     overlap: bool = True
     gathering: Gathering | None = None
+    depth: int = 1
 
     @property
     def block_k(self) -> int:
         """The values of k of a stage."""
-        return STAGE_BYTES // OPERAND_BYTES[self.operands[0]]
+        return self.depth * STAGE_BYTES // OPERAND_BYTES[self.operands[0]]
 
     @property
     def a(self) -> OperandTile:
@@ -309,6 +313,10 @@ class WarpgroupTiles:
         )
         _require(self.group >= 1, f"group {self.group}: at least 1")
         _require(self.stages >= 2, f"{self.stages} stages: at least 2")
+        _require(
+            self.depth in DEPTHS and (self.depth == 1 or not (self.gathering or self.starts_accumulators)),
+            f"depth {self.depth}: 1, 2 or 4, and 1 with a gathering or with an accumulator for each stage",
+        )
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
         most = most_accumulators(self.consumers, self.resident, self.gathering.warpgroups if self.gathering else 0)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
