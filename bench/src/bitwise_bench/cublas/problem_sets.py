@@ -1,7 +1,7 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
-Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails` and
-`drawn`.  No model, square or odd size of `held-out` is in another set, and no product of `drawn-held-out`.
+Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
+`drawn` and `small`.  No model, square or odd size of `held-out` is in another set, and no product of `drawn-held-out`.
 """
 
 from __future__ import annotations
@@ -257,6 +257,25 @@ def drawn_products(seed: int) -> list[Problem]:
     ]
 
 
+def small_products(seed: int) -> list[Problem]:
+    """Return drawn products that take few microseconds, in a drawn order: squares and others, odd widths, one row."""
+    dice = random.Random(seed)
+    found: list[tuple[int, int, int, str, str]] = []
+    for number in range(44):
+        size = _drawn(dice, 384, 2000, 8)
+        m, n, k = (size, size, size) if number % 2 else (_drawn(dice, 128, 2600, 8) for _ in range(3))
+        found.append((m, n, k, ("nt", "nn", "tn", "nn")[number // 2 % 4], dice.choice(("bfloat16", "float16"))))
+    for number in range(28):
+        n, k = (2 * _drawn(dice, 200, 2600, 1) + 1 for _ in range(2))
+        m = 1 if number % 2 else _drawn(dice, 4, 400, 1)
+        found.append((m, n, k, ("nn", "nt", "nn")[number % 3], dice.choice(("bfloat16", "float16"))))
+    dice.shuffle(found)
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [
+        Problem(f"small-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -300,5 +319,6 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "between": between,
     "tails": tails,
     "drawn": lambda: drawn_products(_SEED + 6),
+    "small": lambda: small_products(_SEED + 8),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

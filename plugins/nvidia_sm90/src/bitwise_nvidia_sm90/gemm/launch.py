@@ -419,7 +419,8 @@ def _lanes(
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
-            "EVEN_STEPS": even_steps, "UNROLL": unroll, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m,
+            "EVEN_STEPS": even_steps, "UNROLL": unroll, "AHEAD": chosen.stages == 2, "FROM_ZERO": from_zero,
+            "BLOCK": chosen.block_m,
             **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},

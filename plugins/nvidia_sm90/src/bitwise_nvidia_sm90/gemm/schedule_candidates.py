@@ -67,6 +67,9 @@ _THREADS = 32
 """The threads of a warp."""
 _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 """The k of an iteration, at most, where a lane has few k: up to the second number.  The third is many k of a lane."""
+_FEW_LANES = 132 * 16 * _THREADS
+"""The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
+multiprocessor of an H100."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
@@ -76,7 +79,8 @@ _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous: bool = True) -> list[Schedule]:
     """Return schedules of lanes, the best first by measured times.
 
-    A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
+    A program has `block_m` elements and `block_k` k of each lane in an iteration; with 2 `stages`, those of the next
+    iteration are loaded before these are added.  With few accumulators in a thread
     there are many threads, and with many k in an iteration each has many loads under way.  Neighbouring lanes that have
     neighbouring k run fastest in programs of one warp.  Unless the values of k of an element are contiguous, the
     threads of a warp load one k of neighbouring elements: a program should have several warps of them, and the k of a
@@ -96,6 +100,9 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
     elif isinstance(plan, ScalarPlan) and plan.strided and plan.tile == 1:
         unrolls = (16, 8, 4, 32) if own >= _MANY_STEPS else (8, 4, 16, 32)
         warps_of_program = (1, 2, 4)
+    # Few threads have many loads under way only where those of the next iteration are.
+    slices = plan.blocks if isinstance(plan, BlocksPlan) else plan.slices.number
+    depths = (2, 3) if elements * lanes * slices <= _FEW_LANES else (3,)
     found = []
     for accumulators in (1, 2, 4, 8):
         for unroll in unrolls:
@@ -103,7 +110,7 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
-                    found.append(Schedule(block, block_k=unroll, warps=warps))
+                    found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     return list(dict.fromkeys(found))
 
 
