@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.expected_times import operator_seconds
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
-from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT
+from bitwise_nvidia_sm90.gemm.matrix_layouts import ALIGNMENT
 from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates, least_expected
 from bitwise_nvidia_sm90.gemm.plan import Plan, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, prepare, triton_dispatch
