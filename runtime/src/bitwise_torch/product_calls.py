@@ -19,8 +19,9 @@ from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Lock
+from bitwise_torch.product_arguments import ProductError
 from bitwise_torch.product_forms import Form, NotLockable, biased_product, finished_product, form_of
-from bitwise_torch.products import ProductError, matmul
+from bitwise_torch.products import matmul
 from bitwise_torch.tensor_problems import alignment_of, problem_of
 
 if TYPE_CHECKING:
