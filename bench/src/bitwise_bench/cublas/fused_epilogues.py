@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import random
 import sys
 import time
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.model_shapes import MODELS, RANKS
-from bitwise_bench.cublas.worker_processes import run_parts
+from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_core.descriptors import Epilogue, Step
 from bitwise_nvidia_sm90.gemm.graph_times import in_turn
 
@@ -49,6 +50,7 @@ and converted.
 """
 TOKENS = (1, 16, 64, 256, 1024, 4096)
 _ROUNDS = 3
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +167,22 @@ class Operands:
         return None
 
 
-def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case]) -> None:
-    """Run a share of the cases once, to fill the compilers' caches."""
+def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case], ready: Any) -> None:
+    """Run a share of the cases once, in order, to fill the compilers' caches; `ready` holds their places."""
     import torch
 
     from bitwise_torch import matmul
 
     with torch.no_grad():
-        for case in cases[part::parts]:
+        for place in range(part, len(cases), parts):
+            case = cases[place]
             try:
                 given = Operands(case)
                 matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
                 given.fused()
             except Exception as error:
                 print(f"{case}: {error}", file=sys.stderr)
+            ready[place] = True
         for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
             given = Operands(case)
             _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
@@ -201,8 +205,10 @@ def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     return found
 
 
-def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[dict[str, Any]]:
-    """Yield the record of each case; no case starts after the deadline."""
+def rows(
+    cases: Iterable[Case], deadline: float, is_ready: Callable[[Case], bool], *, compiled: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the record of each case once it is ready; no case starts after the deadline."""
     import torch
 
     from bitwise_torch import matmul
@@ -210,10 +216,11 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
 
     sequences: dict[tuple[str, str, bool], Callable[..., Any]] = {}
     for case in cases:
+        while not is_ready(case) and time.time() < deadline:
+            time.sleep(_POLL_SECONDS)
         if time.time() > deadline:
             return
         given = Operands(case)
-
         fused = partial(matmul, given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
         record = asdict(case)
         try:
@@ -317,18 +324,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = {name: make()[:: given.every] for name, make in PARTS.items() if name in given.part}
     every = [case for each in cases.values() for case in each]
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
-    run_parts(_compile, (every, compiled), given.processes, given.seconds)
-    print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
+    places = {case: place for place, case in enumerate(every)}
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0
-    for name, each in cases.items():
-        found = list(rows(each, deadline, compiled=bool(compiled) and name == COMPILED))
-        totals = summary(found)
-        totals["not reached"] = len(each) - len(found)
-        status |= bool(totals["failed"] or totals["other bytes"])
-        result["parts"][name] = {"summary": totals, "rows": found}
-        write(given.out, result)
-        print(name, json.dumps(totals, indent=1))
+    with (
+        multiprocessing.Manager() as manager,
+        Parts(_compile, (every, compiled, ready := manager.dict()), given.processes) as parts,
+    ):
+
+        def is_ready(case: Case) -> bool:
+            place = places[case]
+            return place in ready or not parts.alive(place % given.processes)
+
+        for name, each in cases.items():
+            found = list(rows(each, deadline, is_ready, compiled=bool(compiled) and name == COMPILED))
+            totals = summary(found)
+            totals["not reached"] = len(each) - len(found)
+            status |= bool(totals["failed"] or totals["other bytes"])
+            result["parts"][name] = {"summary": totals, "rows": found}
+            write(given.out, result)
+            print(name, json.dumps(totals, indent=1))
     return int(status)
 
 

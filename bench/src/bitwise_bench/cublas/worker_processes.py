@@ -36,18 +36,6 @@ class Parts:
         """Return whether the process of a part runs."""
         return self._workers[part].is_alive()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until all processes have ended, at most so many seconds, but a second for each."""
-        deadline = time.time() + seconds
-        for each in self._workers:
-            each.join(max(1.0, deadline - time.time()))
-
-
-def run_parts(work: Callable[..., None], given: tuple[Any, ...], processes: int, seconds: float) -> None:
-    """Run `work(part, parts, *given)`, a module-level function, in processes; end those that take longer."""
-    with Parts(work, given, processes) as parts:
-        parts.wait(seconds)
-
 
 def visible_devices() -> list[str]:
     """The GPUs that processes may use, as values of CUDA_VISIBLE_DEVICES; one, unnamed, without PyTorch."""
