@@ -174,6 +174,9 @@ def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Ca
     from bitwise_torch import matmul
 
     with torch.no_grad():
+        for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
+            given = Operands(case)
+            _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
         for place in range(part, len(cases), parts):
             case = cases[place]
             try:
@@ -183,9 +186,6 @@ def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Ca
             except Exception as error:
                 print(f"{case}: {error}", file=sys.stderr)
             ready[place] = True
-        for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
-            given = Operands(case)
-            _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
 
 
 def _kind(case: Case) -> tuple[str, str, bool]:
