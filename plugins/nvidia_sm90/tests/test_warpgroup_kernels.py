@@ -125,6 +125,23 @@ PRODUCTS = {
         None,
     ),
     "a launch alone": (matrix(200, WGMMA), 72, 40, consumers(64, 32, 3, 1, resident=2, overlap=False), "tn", None),
+    "columns through a map": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", None),
+    "columns in several parts": (
+        matrix(200, WGMMA, dtype="bf16"), 104, 264, consumers(128, 104, 3, 1, transposed=True, programs=2), "tn", None
+    ),
+    "columns of two consumers": (
+        matrix(136, WGMMA), 88, 264, consumers(256, 88, 2, 2, transposed=True, programs=1), "tn", None
+    ),
+    "columns, ping-pong": (
+        matrix(200, WGMMA), 136, 200, consumers(64, 72, 3, 2, ping_pong=True, transposed=True, programs=2), "tn", None
+    ),
+    "columns with one buffer": (
+        matrix(328, WGMMA), 200, 200, consumers(192, 192, 4, 3, transposed=True), "tn", None
+    ),
+    "columns of C through a map": (matrix(72, WGMMA), 72, 40, consumers(64, 40, 3, 1), "tn", (1, 72)),
+    "columns at strides that no map has": (
+        matrix(72, WGMMA), 37, 66, consumers(64, 32, 3, 1, transposed=True), "tn", (67, 1)
+    ),
     "transposed": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", (1, 72)),
     "columns of C": (matrix(72, WGMMA), 72, 40, consumers(64, 32, 3, 1), "tn", (1, 72)),
     "rows of C that no map has": (matrix(72, WGMMA, out="fp32"), 66, 37, consumers(64, 32, 3, 1), "tn", None),
@@ -182,14 +199,15 @@ def test_kernels_of_one_descriptor_are_one_equivalence_class() -> None:
     schedules = (
         consumers(64, 64, 3, 1), consumers(128, 32, 3, 2), consumers(64, 32, 3, 2, ping_pong=True, programs=1),
         consumers(64, 48, 4, 1, cluster_m=2, programs=2), consumers(64, 64, 2, 1, block_k=128),
-        consumers(64, 32, 3, 1, block_k=256, cluster_n=2, programs=2),
+        consumers(64, 32, 3, 1, block_k=256, cluster_n=2, programs=2), consumers(64, 72, 3, 1, transposed=True),
+        consumers(128, 40, 3, 2, block_k=128, transposed=True, programs=1),
     )  # fmt: skip
     sources = [replace(source(*calls(desc, m, n, each, "tt")), name=str(each)) for each in schedules]
     sources.append(captured(desc, m, n, Schedule(64, 64, 64, 8, 4, 3, 132, True)))
     sources.append(captured(desc, m, n, Schedule(64, 32, 64, 8, 4, 3)))
     found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
-    assert [len(each) for each in found.classes] == [8]
+    assert [len(each) for each in found.classes] == [10]
 
 
 def edited(chosen: Schedule, edits: list[tuple[str, str]], layouts: str = "tn") -> Source:

@@ -232,12 +232,14 @@ def quantities(
     programs: int = MULTIPROCESSORS,
     whole_lines: tuple[bool, bool] = (True, True),
     finishing: Finishing = PLAIN,
+    maps_columns: bool = True,
 ) -> Quantities:
     """Return the quantities of a product under each schedule, from which its time is modelled.
 
     "down" and "across" are the rows and columns of the computed product, which may be the transposed one.  A line is
     what is contiguous of the copy of a tile, at most 128 bytes.  The lines "outside" of an operand are filled with
-    zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache.
+    zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache.  Without
+    `maps_columns`, kernels store transposed tiles one by one.
     """
     size, slices = (1 if plan.accumulator_k else 2), plan.slices
     moved = bytes_moved(plan, m, n) + finishing.bytes_besides(m, n)
@@ -246,6 +248,7 @@ def quantities(
     for each in schedules:
         (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
         has_lines = not each.consumers or slices.number > 1 or fills_lines(each.block_n, finishing.output_bytes)
+        by_map = maps_columns and slices.number == 1 and finishing.output_bytes == 2 if each.transposed else has_lines
         split = [not whole for whole in (whole_lines[::-1] if each.transposed else whole_lines)]
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         blocks = each.cluster_m * each.cluster_n
@@ -269,7 +272,7 @@ def quantities(
             iterations, clusters, blocks, grid, fitting, each.programs > 0 and not each.consumers, *real, sum(lines),
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
             tiles_across / each.cluster_n, tiles_down / each.cluster_m, moved, out_mapped and has_lines, m, n,
-            plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads,
+            plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads, not (out_mapped and by_map),
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -280,7 +283,7 @@ _QUANTITIES = (
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
-    "split across", "loads",
+    "split across", "loads", "by elements",
 )  # fmt: skip
 
 
@@ -325,7 +328,7 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     # The barriers of a stage take time of their own unless another consumer or block multiplies meanwhile.
     body = body + np.where(consumes, cost["iteration"] / (given["consumers"] * at_once), 0)
     body = body * np.where(blocks == 2, 1 + cost["pair"], np.where(blocks > 2, 1 + cost["larger cluster"], 1))
-    by_elements = consumes & ((given["transposed"] > 0) | (given["out mapped"] == 0))
+    by_elements = consumes & (given["by elements"] > 0)
     stored = given["real rows"] * given["real columns"] * np.where(given["slices"] == 1, 2, 4)
     stored = stored * np.where(given["transposed"] > 0, 1, cost["sums across"])
     # Operands of an epilogue are loaded as the sums are stored.

@@ -14,6 +14,7 @@ from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
 from bitwise_nvidia_sm90.gemm.matrix_layouts import (
+    ALIGNMENT,
     MatrixMap,
     has_map,
     has_pairs,
@@ -269,7 +270,9 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
         lines, pairs = [], [False, False]
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
-    if not fills_lines(chosen.block_n, output_size):
+    if store == "map" and not fills_lines(chosen.block_n, output_size):
+        store = "elements"
+    if store == "columns" and int(common["C"].data_ptr()) % ALIGNMENT:
         store = "elements"
     finish = None
     if fusion:
@@ -287,7 +290,10 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
         )
         given = {**common, "A": a, "B": b}
     target = common["C"]
-    if store == "map":
+    if store == "columns":
+        block = tiles.store_columns, ROWS
+        target = MatrixMap(target, (n, m), (out_strides[1], out_strides[0]), block, tiles.store_swizzle)
+    elif store == "map":
         target = MatrixMap(target, (m, n), out_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
     down, across = chosen.block_m * chosen.cluster_m, chosen.block_n * chosen.cluster_n
     jobs = -(-m // down) * -(-n // across) * number
@@ -307,6 +313,8 @@ def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int]
     if plan.slices.number == 1 and not plan.slices.from_zero:
         if strides[1] == 1 and strides[0] * size % 16 == 0 and strides[0] >= shape[1]:
             return "map"
+        if size == 2 and strides[0] == 1 and strides[1] * size % 16 == 0 and strides[1] >= shape[0]:
+            return "columns"
         return "elements"
     return "pairs" if shape[1] % 2 == 0 and strides == (shape[1], 1) else "elements"  # the memory of the sums of slices
 

@@ -23,10 +23,10 @@ def operand_places(tiles: WarpgroupTiles) -> Lines:
     """
     if not operand_layouts(tiles):
         return
-    if tiles.store == "map":
+    if tiles.stores_through_map:
         yield from thread_places()
     yield "mov.u32 %r_finish_row, %r_thread_row;"
-    if tiles.store == "map" and not tiles.ping_pong:
+    if tiles.stores_through_map and not tiles.ping_pong:
         yield f"mad.lo.u32 %r_finish_row, %r_group, {tiles.consumer_rows}, %r_finish_row;"
     for index, layout in operand_layouts(tiles):
         name, *strides = (each.format(index) for each in OPERAND_PARAMETERS)

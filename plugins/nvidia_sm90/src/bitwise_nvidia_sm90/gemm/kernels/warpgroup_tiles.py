@@ -128,7 +128,8 @@ class WarpgroupTiles:
     `cluster` is the number of blocks along m and n that share operands.  `group` is the number of rows
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
-    tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
+    tensor map, "columns" through one whose lines are parts of columns, "pairs" two neighbours of a row at once, or
+    "elements".  `starts_accumulators`: each stage has its own
     accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
     `resident` blocks fit on a multiprocessor at once.  `overlap`: the next kernel may start before this one ends.
     With a `gathering`, no operand is copied by TMA.
@@ -186,9 +187,16 @@ class WarpgroupTiles:
         return (self.consumers + (self.gathering.warpgroups if self.gathering else 1)) * WARPGROUP
 
     @property
+    def stores_through_map(self) -> bool:
+        """Whether a tile of the output is stored through a tensor map, from shared memory."""
+        return self.store in ("map", "columns")
+
+    @property
     def store_columns(self) -> int:
-        """The columns of the output that are stored at once: 128 bytes if the tile has as many."""
+        """The columns of the output that are stored at once: 128 bytes, or as many lines, if the tile has as many."""
         size = OUTPUT_BYTES[self.output]
+        if self.store == "columns":
+            return min(self.block_n, STORE_BYTES // STAGE_BYTES)
         if self.block_n * size % 32 == 0 and self.block_n * size < STAGE_BYTES:
             return widest_line(self.block_n, size)
         return next(width for width in (STAGE_BYTES, 64, 32) if self.block_n * size >= width) // size
@@ -209,13 +217,13 @@ class WarpgroupTiles:
 
     @property
     def store_swizzle(self) -> int:
-        """The bytes of a row of the output that are stored at once, which is the width of the swizzle."""
-        return self.store_columns * OUTPUT_BYTES[self.output]
+        """The bytes of a row of the output, or of a column, that are stored at once: the width of the swizzle."""
+        return STAGE_BYTES if self.store == "columns" else self.store_columns * OUTPUT_BYTES[self.output]
 
     @property
     def store_buffers(self) -> int:
         """The buffers of a consumer for parts of the output that are being stored: one where more leave no room."""
-        if self.store != "map":
+        if not self.stores_through_map:
             return 0
         return STORE_BUFFERS if self._bytes_with(STORE_BUFFERS) <= shared_bytes_of_block(self.resident) else 1
 
@@ -322,7 +330,11 @@ class WarpgroupTiles:
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
-        _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
+        _require(self.store in ("map", "columns", "pairs", "elements"), f"store {self.store}")
+        _require(
+            self.store != "columns" or OUTPUT_BYTES[self.output] == 2,
+            f"output {self.output}: only columns of 16 bits are stored through a map",
+        )
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
         if self.finish is not None:
             _require(self.output == self.finish.output, f"output {self.output}: the epilogue's is {self.finish.output}")
