@@ -1,6 +1,6 @@
 """The kernel launches of a plan: kernels, grids and arguments.
 
-Of a tensor only `shape`, `stride()`, `dtype`, and with packed operands `data_ptr()` are used.
+Of a tensor only `shape`, `stride()`, `dtype` and `data_ptr()` are used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, WARPGROUP, fills_lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, WARPGROUP, WarpgroupTiles, fills_lines
 from bitwise_nvidia_sm90.gemm.matrix_layouts import (
     ALIGNMENT,
     MatrixMap,
@@ -279,7 +280,8 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
         own_rows = chosen.block_m // (1 if chosen.ping_pong else chosen.consumers)
         sums = own_rows * chosen.block_n // WARPGROUP
         early = not chosen.gathering and are_early(sums, chosen.consumers, len(fusion.operands))
-        finish = fusion.finish(common, store == "map" and output_size == 2 and not early)
+        lines = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
+        finish = fusion.finish(common, lines)
     tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]))
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
@@ -289,23 +291,25 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
             for matrix, shape, each, tile in zip(matrices, shapes, strides, (tiles.a, tiles.b), strict=True)
         )
         given = {**common, "A": a, "B": b}
-    target = common["C"]
-    if store == "columns":
-        block = tiles.store_columns, ROWS
-        target = MatrixMap(target, (n, m), (out_strides[1], out_strides[0]), block, tiles.store_swizzle)
-    elif store == "map":
-        target = MatrixMap(target, (m, n), out_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
+    target = _output_map(tiles, common["C"], (m, n), out_strides) if tiles.stores_through_map else common["C"]
     down, across = chosen.block_m * chosen.cluster_m, chosen.block_n * chosen.cluster_n
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
     given |= {"C": target, "slices": number}
     if tiles.mapped_operand is not None:
-        name = f"O{tiles.mapped_operand}"
-        operand_strides = common[f"o{tiles.mapped_operand}_row"], 1
-        given[name] = MatrixMap(common[name], (m, n), operand_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
+        name, *operand_strides = (each.format(tiles.mapped_operand) for each in OPERAND_PARAMETERS)
+        row, column = (common[each] or 1 for each in operand_strides)
+        given[name] = _output_map(tiles, common[name], (m, n), (row, column))
     kernel = kernel_of(tiles)
     arguments = {name: 0 if given[name] is None else given[name] for name in kernel.parameters}
     return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, {})
+
+
+def _output_map(tiles: WarpgroupTiles, matrix: Any, shape: tuple[int, int], strides: tuple[int, int]) -> MatrixMap:
+    """Return the map through which a tile is stored to a matrix of the shape of the output, or copied from it."""
+    if tiles.store == "columns":
+        shape, strides = shape[::-1], strides[::-1]
+    return MatrixMap(matrix, shape, strides, tiles.store_box, tiles.store_swizzle)
 
 
 def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int], size: int) -> str:

@@ -76,13 +76,18 @@ def copy_operand(tiles: WarpgroupTiles, place: tuple[int, int], buffer: int) -> 
     yield f"add.u32 %r_part_column, %r_column, {column};"
     yield (
         "@%p_issues mbarrier.arrive.expect_tx.shared::cta.b64 _, "
-        f"[%r_operand_barrier+{8 * buffer}], {ROWS * tiles.store_swizzle};"
+        f"[%r_operand_barrier+{8 * buffer}], {tiles.store_box[0] * tiles.store_swizzle};"
     )
     yield (
         "@%p_issues cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[%r_store+{buffer * STORE_BYTES}], [%d_O{tiles.mapped_operand}, {{%r_part_column, %r_part_row}}], "
+        f"[%r_store+{buffer * STORE_BYTES}], [%d_O{tiles.mapped_operand}, {{{place_of_part(tiles)}}}], "
         f"[%r_operand_barrier+{8 * buffer}];"
     )
+
+
+def place_of_part(tiles: WarpgroupTiles) -> str:
+    """Return the registers of the place of a part in the tensor map of the output: in a line, then the line."""
+    return "%r_part_row, %r_part_column" if tiles.store == "columns" else "%r_part_column, %r_part_row"
 
 
 def wait_for_operand(part: int, buffer: int) -> Lines:

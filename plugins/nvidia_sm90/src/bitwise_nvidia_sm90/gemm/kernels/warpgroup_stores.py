@@ -11,6 +11,7 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_operands import (
     load_operands,
     operand_register,
     operands_of_part,
+    place_of_part,
     thread_places,
     wait_for_operand,
 )
@@ -108,9 +109,8 @@ def store_through_map(tiles: WarpgroupTiles) -> Lines:
         yield from _group_barrier(tiles)
         yield f"add.u32 %r_part_row, %r_row, {row};"
         yield f"add.u32 %r_part_column, %r_column, {column};"
-        place_in_map = "%r_part_row, %r_part_column" if tiles.store == "columns" else "%r_part_column, %r_part_row"
         yield (
-            f"@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {{{place_in_map}}}], "
+            f"@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {{{place_of_part(tiles)}}}], "
             f"[%r_store+{buffer}];"
         )
         yield "@%p_issues cp.async.bulk.commit_group;"
@@ -151,12 +151,13 @@ def _write_columns(tiles: WarpgroupTiles, part: int, first: int, buffer: int) ->
     """Write 64 rows of `store_columns` columns to a buffer as `_write_part` does; a line is a part of a column."""
     blocks = tiles.store_columns // 8
     for block in range(0, blocks, 2):
-        count = min(2, blocks - block)
+        count, place = min(2, blocks - block), buffer + block * 8 * STAGE_BYTES
+        pairs, mapped = (", ".join(f"%r_{name}_{index}" for index in range(2 * count)) for name in ("pair", "mapped"))
+        if tiles.mapped_operand is not None:
+            yield f"ldmatrix.sync.aligned.m8n8.x{2 * count}.trans.shared.b16 {{{mapped}}}, [%r_store_lane+{place}];"
         for offset in range(count):
             for half in range(2):
-                yield from _packed(tiles, part, first + block + offset, half, f"%r_pair_{2 * offset + half}")
-        pairs = ", ".join(f"%r_pair_{index}" for index in range(2 * count))
-        place = buffer + block * 8 * STAGE_BYTES
+                yield from _packed(tiles, part, first + block + offset, half, f"%r_pair_{2 * offset + half}", offset)
         yield f"stmatrix.sync.aligned.m8n8.x{2 * count}.trans.shared.b16 [%r_store_lane+{place}], {{{pairs}}};"
 
 

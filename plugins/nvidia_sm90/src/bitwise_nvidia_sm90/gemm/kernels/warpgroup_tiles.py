@@ -221,6 +221,11 @@ class WarpgroupTiles:
         return STAGE_BYTES if self.store == "columns" else self.store_columns * OUTPUT_BYTES[self.output]
 
     @property
+    def store_box(self) -> tuple[int, int]:
+        """The lines and the elements of a line of the part of the output that is stored at once."""
+        return (self.store_columns, ROWS) if self.store == "columns" else (ROWS, self.store_columns)
+
+    @property
     def store_buffers(self) -> int:
         """The buffers of a consumer for parts of the output that are being stored: one where more leave no room."""
         if not self.stores_through_map:
@@ -331,11 +336,11 @@ class WarpgroupTiles:
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
         _require(self.store in ("map", "columns", "pairs", "elements"), f"store {self.store}")
+        _require(self.output in OUTPUT_BYTES, f"output {self.output}")
         _require(
             self.store != "columns" or OUTPUT_BYTES[self.output] == 2,
             f"output {self.output}: only columns of 16 bits are stored through a map",
         )
-        _require(self.output in OUTPUT_BYTES, f"output {self.output}")
         if self.finish is not None:
             _require(self.output == self.finish.output, f"output {self.output}: the epilogue's is {self.finish.output}")
             _require(len(self.finish.layouts) <= MOST_OPERANDS, f"more than {MOST_OPERANDS} operands of an epilogue")
@@ -344,7 +349,7 @@ class WarpgroupTiles:
         mapped = [each for each in (self.finish.layouts if self.finish else ()) if each.columns == "map"]
         _require(
             not mapped
-            or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
+            or (len(mapped) == 1 and self.stores_through_map and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
             "an operand through a tensor map: one, of 16 bits as the output, which is stored through a map",
         )
         _require(
