@@ -240,6 +240,8 @@ def test_bytes_are_those_of_the_epilogue_of_the_product(name: str) -> None:
     found, wanted, kernels = run_fused(*PRODUCTS[name])
     assert isinstance(kernels[0], TextKernel) == bool(chosen.consumers)
     assert (found == wanted).all()
+    if name.startswith("mapped"):
+        assert ("ldmatrix.sync.aligned.m8n8.x4.trans" if chosen.transposed else "x4.shared") in kernels[0].text
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -421,7 +421,7 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
     [
         (matrix(64, WGMMA), replace(ONE, tma=False), "consumers need either tma"),
         (matrix(64, WGMMA), replace(ONE, warps=4), "4 more"),
-        (matrix(64, WGMMA), replace(ONE, block_k=128), "block_k is 64"),
+        (matrix(64, WGMMA), replace(ONE, block_k=96), "block_k is 64"),
         (matrix(64, WGMMA), replace(ONE, stages=20), "bytes of shared memory"),
         (matrix(64, WGMMA), Schedule(64, 64, tma=True, cluster_m=2), "need consumers"),
         (matrix(64, WGMMA), Schedule(64, 64, tma=True, resident=2), "need consumers"),
@@ -429,7 +429,7 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
         (matrix(107, MMA, "k_loop_step=32 short_iteration=first"), ONE, "short iteration runs last"),
         (matrix(520, WGMMA, "k_cuts=[cut(span=96)]"), ONE, "whole iterations"),
         (matrix(68, WGMMA), ONE, "tensor maps need"),
-        (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), ONE, "or 128 for fp8"),
+        (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), ONE, "and 128 for fp8"),
     ],
     ids=str,
 )  # fmt: skip
