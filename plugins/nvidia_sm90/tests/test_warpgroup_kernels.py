@@ -408,7 +408,8 @@ def test_a_kernel_alone_lets_no_other_start_before_it_ends() -> None:
         ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 144, "stages": 2}, "72 accumulators"),
         ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 64, "stages": 7}, "bytes of shared memory"),
         ({"block_n": 24, "b_k_major": False}, "a multiple of 16"), ({"group": 0}, "group"),
-        ({"output": "fp64"}, "output"),
+        ({"output": "fp64"}, "output"), ({"store": "columns", "output": "fp32"}, "only columns of 16 bits"),
+        ({"depth": 3}, "depth 3"), ({"depth": 2, "stages": 2, "starts_accumulators": True}, "depth 2"),
     ],
 )  # fmt: skip
 def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None:
