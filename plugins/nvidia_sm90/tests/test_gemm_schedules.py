@@ -264,6 +264,19 @@ def test_small_tiles_have_stages_of_more_k() -> None:
     assert found == {64, 128}  # a slice is whole stages
 
 
+def test_columns_through_maps_take_no_time_of_their_own() -> None:
+    chosen = Schedule(128, 104, 64, 8, 12, 6, 132, True, True, consumers=2)
+
+    def modelled(slices: Slices = Slices(1, 4096), **given: Any) -> float:
+        found = quantities(MatrixPlan(4096, slices, 0, False, 0), [chosen], 303, 5120, (True, True), True, **given)
+        return float(modelled_seconds(found, costs())[0])
+
+    one_by_one = modelled(maps_columns=False)
+    assert modelled() < one_by_one - 1e-6
+    assert modelled(finishing=Finishing(1)) > modelled()
+    assert modelled(Slices(2, 2048)) == modelled(Slices(2, 2048), maps_columns=False)
+
+
 def test_only_times_near_the_least_are_corrected() -> None:
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
     every = schedules_to_try(made, 96, 5120, most=1 << 20)[:-1]

@@ -331,8 +331,10 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     by_elements = consumes & (given["by elements"] > 0)
     stored = given["real rows"] * given["real columns"] * np.where(given["slices"] == 1, 2, 4)
     stored = stored * np.where(given["transposed"] > 0, 1, cost["sums across"])
-    # Operands of an epilogue are loaded as the sums are stored.
-    store = np.where(by_elements, at_once * stored * (1 + given["loads"]) / cost["stored by elements"], 0)
+    # Operands of an epilogue are loaded as the sums are stored; of those of columns, one comes through a map.
+    columns = np.where(consumes & (given["transposed"] > 0), np.maximum(0, given["loads"] - 1), 0)
+    times = np.where(by_elements, 1 + given["loads"], columns)
+    store = at_once * stored * times / cost["stored by elements"]
     begin = np.where(given["persistent"] > 0, cost["next program"], 1) * cost["program"]
     seconds = rounds * (given["iterations"] * body + np.where(consumes, cost["tile"], begin))
     seconds = seconds + store * np.where(given["ping-pong"] > 0, 1, rounds) + np.where(blocks > 1, cost["cluster"], 0)
