@@ -91,7 +91,11 @@ def drawn(seed: int, count: int = 48) -> list[Case]:
     return found
 
 
-PARTS = {"models": published, "held-out": partial(drawn, 20), "tuning": partial(drawn, 21)}
+PARTS: dict[str, Callable[[], list[Case]]] = {
+    "models": published,
+    "held-out": partial(drawn, 20),
+    "tuning": partial(drawn, 21),
+}
 """The choice between fused and separate kernels is fitted to the part `tuning` alone."""
 _RECORDED = ["models", "held-out"]
 COMPILED = "models"
@@ -111,6 +115,7 @@ class Operands:
             return torch.randn(*shape, device="cuda", generator=generator).to(dtype)
 
         self.epilogue = EPILOGUES[case.epilogue]
+        self.kept: Any = None
         self.a = normal(case.m, case.k)
         self.b = (normal(case.n, case.k) / math.sqrt(case.k)).t()
         self.others = [normal(case.n) if each == "bias" else normal(case.m, case.n) for each in self.epilogue.operands]

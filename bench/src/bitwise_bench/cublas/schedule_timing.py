@@ -100,12 +100,14 @@ class Bench:
             a, b, out, desc, _ = self.problem(given, drawn=False)
         except CublasError:
             return []
-        launches = [(each, partial(run, desc, a, b, out, each)) for each in self.schedules(given, desc, a, b, out)]
-        others: list[tuple[Any, Callable[[], Any]]] = [(None, partial(run, desc, a, b, out))]
+        launches: list[tuple[Any, Callable[[], Any]]] = [
+            (each, partial(run, desc, a, b, out, each)) for each in self.schedules(given, desc, a, b, out)
+        ]
+        launches.append((None, partial(run, desc, a, b, out)))
         if self.plain:
-            others += [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
+            launches += [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
         found = []
-        for name, launch in [*launches, *others]:
+        for name, launch in launches:
             try:
                 launch()
                 self.torch.cuda.synchronize()

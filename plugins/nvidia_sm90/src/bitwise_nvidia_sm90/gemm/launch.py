@@ -280,8 +280,8 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
         own_rows = chosen.block_m // (1 if chosen.ping_pong else chosen.consumers)
         sums = own_rows * chosen.block_n // WARPGROUP
         early = not chosen.gathering and are_early(sums, chosen.consumers, len(fusion.operands))
-        lines = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
-        finish = fusion.finish(common, lines)
+        of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
+        finish = fusion.finish(common, of_map)
     tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]))
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
