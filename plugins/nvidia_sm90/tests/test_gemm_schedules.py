@@ -107,7 +107,7 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     assert (found[0].block_m, found[0].block_k, found[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
     assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
-    assert found[0].stages == 2  # few lanes load ahead
+    assert found[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
     many = schedules_to_try(plan(desc), 1, 26930, k_contiguous=(True, False))
     assert {each.stages for each in many} == {3}
 
