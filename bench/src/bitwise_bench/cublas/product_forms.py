@@ -213,7 +213,7 @@ class Comparison:
         matrix, *places = (sorted({0, length - 1, source.randrange(length)}) for length in (1, *wanted.shape[-2:]))
         if wanted.dim() > 2:
             matrix = [source.randrange(wanted.shape[0])]
-        rows, columns = (torch.tensor(each, device="cuda") for each in places)
+        rows, columns = (torch.tensor(each, device=wanted.device) for each in places)
         batched = wanted.dim() > 2
 
         def part(tensor: Any, down: Any, across: Any) -> Any:
