@@ -14,7 +14,8 @@ from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins import registry
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
-from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
+from bitwise_nvidia_sm90.gemm.matrix_layouts import MatrixMap
 from bitwise_nvidia_sm90.gemm.plan import plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 

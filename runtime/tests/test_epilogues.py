@@ -11,7 +11,7 @@ from bitwise_core.descriptors import Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_epilogue
 from bitwise_core.plugins import registry
 from bitwise_torch import FusionWarning, ProductError, epilogues, matmul
-from bitwise_torch.products import epilogue_operator, gradients_operator
+from bitwise_torch.product_operators import epilogue_operator, gradients_operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -168,7 +168,7 @@ def test_a_trace_contains_one_operator_with_gradients(toy: None) -> None:
     bias, residual = normal(7, seed=2).requires_grad_(), normal(5, 7, seed=3)
     torch.library.opcheck(gradients_operator(), (normal(5, 7), [normal(7), normal(5, 7)], normal(5, 7), TEXT))
     torch.library.opcheck(
-        epilogue_operator(), (a, b, [bias, residual], TEXT, "", "toy", "fp16", "toy"),
+        epilogue_operator(matmul), (a, b, [bias, residual], TEXT, "", "toy", "fp16", "toy"),
         test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
     )  # fmt: skip
 
@@ -268,7 +268,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
     def install(launcher: Fusing) -> None:
         found = replace(registry.default(), launchers=(launcher,))
         monkeypatch.setattr(registry, "default", lambda: found)
-        monkeypatch.setattr("bitwise_torch.products._on_cpu", lambda tensor: False)
+        monkeypatch.setattr("bitwise_torch.product_runs.on_cpu", lambda tensor: False)
         monkeypatch.setattr(epilogues, "_calls", {})
         # Each product is computed anew: what this launcher prepares for products alone does nothing.
         monkeypatch.setattr("bitwise_torch.products._keep_call", lambda *arguments: None)

@@ -42,7 +42,7 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(registry.default(), profiles=(Toy(),))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._warned_libraries", set())
+    monkeypatch.setattr("bitwise_torch.product_runs.warned_libraries", set())
 
 
 def normal(rows: int, columns: int, seed: int = 0) -> Any:
@@ -155,7 +155,7 @@ def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
 
 
 def test_a_trace_contains_one_operator() -> None:
-    from bitwise_torch.products import torch_operator
+    from bitwise_torch.product_operators import torch_operator
 
     a, b = normal(5, 40), normal(40, 7, 1)
     torch.library.opcheck(torch_operator(), (a, b, DESC.to_text(), "", "fp16", "torch"))
@@ -256,7 +256,7 @@ def test_the_profile_is_queried_in_every_call(recorder: Recorder, monkeypatch: p
         matmul(a, b, like="toy")
     matmul(a, b, like="toy")
     assert (len(recorder.ran), recorder.served) == (2, 1)
-    monkeypatch.setattr("bitwise_torch.products._warned_libraries", set())
+    monkeypatch.setattr("bitwise_torch.product_runs.warned_libraries", set())
     with pytest.warns(DroppedWarning):
         matmul(a, b, like="toy")
     other = DESC.model_copy(update={"k_dropped": 0})
@@ -276,7 +276,7 @@ def test_a_cached_call_does_not_skip_the_checks_outside_its_key(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder, "serves", lambda self, desc, device: True)
-    monkeypatch.setattr("bitwise_torch.products._evaluate_on_cpu", None)
+    monkeypatch.setattr("bitwise_torch.product_runs._evaluate_on_cpu", None)
 
     class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
         """A CPU tensor whose device is reported as cuda:0."""
@@ -335,7 +335,7 @@ def test_tune_passes_the_product_to_the_launcher(monkeypatch: pytest.MonkeyPatch
     launcher = TunableToy()
     found = replace(registry.default(), profiles=(Toy(),), launchers=(launcher,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    monkeypatch.setattr("bitwise_torch.product_runs.warned_libraries", {"toy"})
     a, b = normal(5, 40), normal(40, 7, 1)
     assert tune(a, b, like="toy", most=3) == ("configuration 2", 2e-6)
     assert tune(a, b, desc=DESC.to_text()) == ("configuration 2", 2e-6)
@@ -389,7 +389,7 @@ def cached(monkeypatch: pytest.MonkeyPatch, launcher: Any, arguments: dict[str, 
     profile = fields.get("profile")
     found = replace(registry.default(), profiles=(profile,) if profile else (), launchers=(launcher,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    monkeypatch.setattr("bitwise_torch.product_runs.warned_libraries", {"toy"})
     monkeypatch.setattr(dispatch_cache, "_calls", {})
     a, b = placed(normal(5, 40)), placed(normal(40, 7, 1))
     names = ("desc", "like", "lock", "out_dtype", "out")
@@ -507,7 +507,7 @@ def test_a_product_during_which_settings_changed_is_not_cached(
     library._remaining = iter(tokens)
     found = replace(registry.default(), profiles=(library,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._warned_libraries", {"toy"})
+    monkeypatch.setattr("bitwise_torch.product_runs.warned_libraries", {"toy"})
     a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
     matmul(a, b, like="toy")
     assert len(dispatch_cache._calls) == count

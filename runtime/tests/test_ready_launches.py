@@ -142,7 +142,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     made = Stub()
     found = replace(registry.default(), launchers=(made,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_torch.products._on_cpu", lambda tensor: False)
+    monkeypatch.setattr("bitwise_torch.product_runs.on_cpu", lambda tensor: False)
     monkeypatch.setattr(dispatch_cache, "_calls", {})
     return made
 

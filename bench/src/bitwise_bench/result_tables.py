@@ -158,11 +158,14 @@ def fused_epilogues(record: Mapping[str, Any]) -> str:
             cells = ["-" if found is None else f"{found:.2f}" for found in shown]
             rows.append([f"{part}: {name or 'all'}", len(cases), *cells, below])
     environment = record["environment"]
-    head = ("speed over torch.mm and separate operators", "products", "fused", "cuBLASLt's epilogue", "torch.compile",
-            "fused below 1")  # fmt: skip
-    wrong = sum(each["summary"]["other bytes"] for each in record["parts"].values())
+    head = ("speed over torch.mm and separate operators", "products", "`matmul`", "cuBLASLt's epilogue",
+            "torch.compile", "`matmul` below 1")  # fmt: skip
+    wrong, fused, count = (
+        sum(each["summary"][name] for each in record["parts"].values()) for name in ("other bytes", "fused", "cases")
+    )
     return _markdown(head, rows) + (
-        f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. "
+        f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. A fused kernel computes {fused} of "
+        f"{count} products, and the product and the operators the others. "
         "cuBLASLt's epilogue and torch.compile (with dynamic shapes) may return other bytes. "
         f"{environment['gpu']}, cuBLASLt {environment['library']}, PyTorch {environment['torch']}, "
         f"Triton {environment['triton']}."

@@ -160,6 +160,18 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
         matrix(72, WGMMA, **BF16), 136, 272, consumers(128, 144, 2), Epilogue.of("add", "bias")
     ),
     "mapped": (matrix(72, WGMMA, **BF16), 200, 264, consumers(128, 256, 2, programs=1), Epilogue.of("swiglu", "bias")),
+    "mapped by columns": (
+        matrix(72, WGMMA, **BF16), 264, 200, consumers(128, 256, 2, transposed=True, programs=1),
+        Epilogue.of("swiglu", "bias"),
+    ),
+    "mapped by columns, with an odd number of 8 of them": (
+        matrix(72, WGMMA), 40, 264, consumers(256, 40, 2, transposed=True, programs=1),
+        Epilogue.of("add", "multiply", "swiglu"),
+    ),
+    "mapped by columns in ping-pong, with a part that is stored twice": (
+        matrix(72, WGMMA, **BF16), 152, 200,
+        consumers(64, 152, 2, ping_pong=True, transposed=True, programs=1), Epilogue.of("bias", "add", "swiglu"),
+    ),
     "mapped, with a part that is stored twice": (
         matrix(72, WGMMA), 136, 208, consumers(64, 208, programs=2), Epilogue.of("add", "multiply")
     ),
@@ -228,6 +240,8 @@ def test_bytes_are_those_of_the_epilogue_of_the_product(name: str) -> None:
     found, wanted, kernels = run_fused(*PRODUCTS[name])
     assert isinstance(kernels[0], TextKernel) == bool(chosen.consumers)
     assert (found == wanted).all()
+    if name.startswith("mapped"):
+        assert ("ldmatrix.sync.aligned.m8n8.x4.trans" if chosen.transposed else "x4.shared") in kernels[0].text
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

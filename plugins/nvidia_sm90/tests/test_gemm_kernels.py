@@ -116,7 +116,7 @@ def test_products_that_underflow_fp32(k: int, cuts: str, n: int, left: list[int]
     assert start == "first" or len(left) > 1 or not found.any()
 
 
-@pytest.mark.parametrize("right", ["C", "F"])
+@pytest.mark.parametrize(("right", "stages"), [("C", 3), ("F", 3), ("C", 2)])
 @pytest.mark.parametrize(
     ("k", "cuts", "unroll"),
     [
@@ -131,12 +131,12 @@ def test_products_that_underflow_fp32(k: int, cuts: str, n: int, left: list[int]
         (101, "", 16),
     ],
 )  # fmt: skip
-def test_lanes_return_the_bytes_under_any_unrolling(k: int, cuts: str, unroll: int, right: str) -> None:
+def test_lanes_return_the_bytes_under_any_unrolling(k: int, cuts: str, unroll: int, right: str, stages: int) -> None:
     """Steps at equal distances or in several tiles, and k after the last one, in both layouts of the right operand."""
     pytest.importorskip("triton")
     desc, random = scalar(k, cuts, "bf16"), np.random.default_rng(k + unroll)
     a, b = random_patterns((1, k), "bf16", random), random_patterns((k, 5), "bf16", random)
-    found = simulated(desc, a, b, Schedule(4, block_k=unroll, warps=2), right)
+    found = simulated(desc, a, b, Schedule(4, block_k=unroll, warps=2, stages=stages), right)
     assert (found == evaluate(desc, a, b)).all()
 
 

@@ -12,11 +12,20 @@ from bitwise_core.descriptors import Epilogue, GEMMDesc, Step, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
-from bitwise_nvidia_sm90.gemm.expected_times import Finishing, costs, expected_seconds
+from bitwise_nvidia_sm90.gemm.expected_times import (
+    Finishing,
+    corrected_seconds,
+    correction,
+    costs,
+    expected_seconds,
+    modelled_seconds,
+    quantities,
+)
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
 from bitwise_nvidia_sm90.gemm.plan import BlocksPlan, MatrixPlan, Slices, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check, fallback
+from bitwise_nvidia_sm90.gemm.schedule_candidates import mapped_schedules
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
@@ -42,7 +51,9 @@ def test_candidates_fit_and_end_with_the_fallback(desc: GEMMDesc, m: int, n: int
     assert found[-1] == fallback(made, m, n)
     assert not found[-1].tma
     assert 4 <= len(found) == len(set(found)) <= 32
-    ranked = expected_seconds(made, found[:-1], m, n).tolist()
+    every = list(mapped_schedules(made, m, n, 132))
+    expected = dict(zip(every, expected_seconds(made, every, m, n).tolist(), strict=True))
+    ranked = [expected[each] for each in found[:-1]]
     assert ranked == sorted(ranked)
     for each in found:
         check(made, each)
@@ -96,6 +107,9 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     assert (found[0].block_m, found[0].block_k, found[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
     assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
+    assert found[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
+    many = schedules_to_try(plan(desc), 1, 26930, k_contiguous=(True, False))
+    assert {each.stages for each in many} == {3}
 
 
 def test_lanes_that_take_turns_at_k_have_programs_of_one_warp() -> None:
@@ -229,6 +243,51 @@ def test_tiles_of_warpgroups_have_the_fewest_columns_and_large_clusters_few_rows
     assert {each.block_n % 16 for each in consumed(39, (False, True)) if each.transposed} == {0}
     assert max(each.cluster_m * each.cluster_n for each in few) == 8
     assert max(each.cluster_m * each.cluster_n for each in consumed(1025)) == 2
+
+
+def test_small_tiles_have_stages_of_more_k() -> None:
+    def depths(k: int, m: int) -> dict[int, int]:
+        """The largest tile by the k of a stage."""
+        found: dict[int, int] = {}
+        for each in schedules_to_try(MatrixPlan(k, Slices(1, k), 0, False, 0), m, 5120, most=1 << 20):
+            if each.consumers:
+                found[each.block_k] = max(found.get(each.block_k, 0), each.block_m * each.block_n)
+        return found
+
+    few = depths(4096, 8)
+    assert set(few) == {64, 128, 256}
+    many = depths(4096, 4096)
+    assert many[64] > many[128] > many[256] >= 64 * 16
+    assert set(depths(511, 8)) == {64, 128}
+    sliced = MatrixPlan(4096, Slices(3, 1408), 0, False, 0)
+    found = {each.block_k for each in schedules_to_try(sliced, 8, 5120, most=1 << 20) if each.consumers}
+    assert found == {64, 128}  # a slice is whole stages
+
+
+def test_columns_through_maps_take_no_time_of_their_own() -> None:
+    chosen = Schedule(128, 104, 64, 8, 12, 6, 132, True, True, consumers=2)
+
+    def modelled(slices: int = 1, **given: Any) -> float:
+        made = MatrixPlan(4096, Slices(slices, 4096 // slices), 0, False, 0)
+        found = quantities(made, [chosen], 303, 5120, (True, True), True, **given)
+        return float(modelled_seconds(found, costs())[0])
+
+    one_by_one = modelled(maps_columns=False)
+    assert modelled() < one_by_one - 1e-6
+    assert modelled(finishing=Finishing(1)) > modelled()
+    assert modelled(2) == modelled(2, maps_columns=False)
+
+
+def test_only_times_near_the_least_are_corrected() -> None:
+    made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
+    every = schedules_to_try(made, 96, 5120, most=1 << 20)[:-1]
+    given = quantities(made, every, 96, 5120, (True, True), True)
+    modelled = modelled_seconds(given, costs())
+    found = corrected_seconds(given, modelled, correction())
+    far = modelled > 1.5 * modelled.min()
+    assert far.any()
+    assert (found[far] == modelled[far]).all()
+    assert (found != modelled)[~far].any()
 
 
 def test_the_first_result_of_kernels_is_compared_with_the_fallback(

@@ -18,7 +18,8 @@ from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm.driver_launches import Address, DriverError, Image, Number, TensorMap
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
-from bitwise_nvidia_sm90.gemm.launch import KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
+from bitwise_nvidia_sm90.gemm.matrix_layouts import MatrixMap
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 from fake_driver import FakeDriver

@@ -125,11 +125,46 @@ PRODUCTS = {
         None,
     ),
     "a launch alone": (matrix(200, WGMMA), 72, 40, consumers(64, 32, 3, 1, resident=2, overlap=False), "tn", None),
+    "columns through a map": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", None),
+    "columns in several parts": (
+        matrix(200, WGMMA, dtype="bf16"), 104, 264, consumers(128, 104, 3, 1, transposed=True, programs=2), "tn", None
+    ),
+    "columns of two consumers": (
+        matrix(136, WGMMA), 88, 264, consumers(256, 88, 2, 2, transposed=True, programs=1), "tn", None
+    ),
+    "columns, ping-pong": (
+        matrix(200, WGMMA), 136, 200, consumers(64, 72, 3, 2, ping_pong=True, transposed=True, programs=2), "tn", None
+    ),
+    "columns with one buffer": (
+        matrix(328, WGMMA), 200, 200, consumers(192, 192, 4, 3, transposed=True), "tn", None
+    ),
+    "columns of C through a map": (matrix(72, WGMMA), 72, 40, consumers(64, 40, 3, 1), "tn", (1, 72)),
+    "columns at strides that no map has": (
+        matrix(72, WGMMA), 37, 66, consumers(64, 32, 3, 1, transposed=True), "tn", (67, 1)
+    ),
     "transposed": (matrix(200, WGMMA), 72, 136, consumers(64, 48, 3, 1, transposed=True), "tn", (1, 72)),
     "columns of C": (matrix(72, WGMMA), 72, 40, consumers(64, 32, 3, 1), "tn", (1, 72)),
     "rows of C that no map has": (matrix(72, WGMMA, out="fp32"), 66, 37, consumers(64, 32, 3, 1), "tn", None),
     "one buffer for the output": (matrix(328, WGMMA), 200, 200, consumers(192, 192, 4, 3), "tn", None),
     "168 columns of 256 rows": (matrix(264, WGMMA, dtype="bf16"), 264, 168, consumers(256, 168, 3, 2), "tn", None),
+    "128 k in a stage": (matrix(200, WGMMA), 136, 72, consumers(64, 48, 3, 1, block_k=128, programs=2), "tn", None),
+    "128 k in a stage of columns": (
+        matrix(328, WGMMA, dtype="bf16"), 200, 136, consumers(128, 64, 2, 2, block_k=128, programs=2), "nt", None
+    ),
+    "256 k in a stage": (
+        matrix(584, WGMMA), 24, 136, consumers(64, 8, 3, 1, block_k=256, transposed=True, programs=2), "tn", None
+    ),
+    "128 k in a stage of a cluster": (
+        matrix(520, WGMMA, "k_cuts=[cut(span=256)]"), 136, 136,
+        consumers(64, 32, 3, 1, block_k=128, cluster_m=2, cluster_n=2, programs=4), "tt", None,
+    ),
+    "128 k in a stage that blocks copy in turn": (
+        matrix(456, WGMMA), 40, 264,
+        consumers(64, 24, 3, 1, block_k=128, transposed=True, cluster_m=4, cluster_n=2, programs=8), "tn", None,
+    ),
+    "128 k in a stage, ping-pong": (
+        matrix(328, WGMMA), 200, 136, consumers(64, 32, 3, 2, block_k=128, ping_pong=True, programs=3), "tn", None
+    ),
     "fp8": (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), 136, 72,
             consumers(128, 64, 3, 2, block_k=128), "tn", None),
     "fp8 ping-pong in a cluster": (
@@ -163,14 +198,16 @@ def test_kernels_of_one_descriptor_are_one_equivalence_class() -> None:
     desc, m, n = matrix(200, WGMMA), 128, 64
     schedules = (
         consumers(64, 64, 3, 1), consumers(128, 32, 3, 2), consumers(64, 32, 3, 2, ping_pong=True, programs=1),
-        consumers(64, 48, 4, 1, cluster_m=2, programs=2),
+        consumers(64, 48, 4, 1, cluster_m=2, programs=2), consumers(64, 64, 2, 1, block_k=128),
+        consumers(64, 32, 3, 1, block_k=256, cluster_n=2, programs=2), consumers(64, 72, 3, 1, transposed=True),
+        consumers(128, 40, 3, 2, block_k=128, transposed=True, programs=1),
     )  # fmt: skip
     sources = [replace(source(*calls(desc, m, n, each, "tt")), name=str(each)) for each in schedules]
     sources.append(captured(desc, m, n, Schedule(64, 64, 64, 8, 4, 3, 132, True)))
     sources.append(captured(desc, m, n, Schedule(64, 32, 64, 8, 4, 3)))
     found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
-    assert [len(each) for each in found.classes] == [6]
+    assert [len(each) for each in found.classes] == [10]
 
 
 def edited(chosen: Schedule, edits: list[tuple[str, str]], layouts: str = "tn") -> Source:
@@ -371,7 +408,8 @@ def test_a_kernel_alone_lets_no_other_start_before_it_ends() -> None:
         ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 144, "stages": 2}, "72 accumulators"),
         ({"resident": 2, "consumers": 1, "block_m": 64, "block_n": 64, "stages": 7}, "bytes of shared memory"),
         ({"block_n": 24, "b_k_major": False}, "a multiple of 16"), ({"group": 0}, "group"),
-        ({"output": "fp64"}, "output"),
+        ({"output": "fp64"}, "output"), ({"store": "columns", "output": "fp32"}, "only columns of 16 bits"),
+        ({"depth": 3}, "depth 3"), ({"depth": 2, "stages": 2, "starts_accumulators": True}, "depth 2"),
     ],
 )  # fmt: skip
 def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None:
@@ -384,7 +422,7 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
     [
         (matrix(64, WGMMA), replace(ONE, tma=False), "consumers need either tma"),
         (matrix(64, WGMMA), replace(ONE, warps=4), "4 more"),
-        (matrix(64, WGMMA), replace(ONE, block_k=128), "block_k is 64"),
+        (matrix(64, WGMMA), replace(ONE, block_k=96), "block_k is 64"),
         (matrix(64, WGMMA), replace(ONE, stages=20), "bytes of shared memory"),
         (matrix(64, WGMMA), Schedule(64, 64, tma=True, cluster_m=2), "need consumers"),
         (matrix(64, WGMMA), Schedule(64, 64, tma=True, resident=2), "need consumers"),
@@ -392,7 +430,7 @@ def test_tiles_without_a_kernel_raise(changed: dict[str, Any], why: str) -> None
         (matrix(107, MMA, "k_loop_step=32 short_iteration=first"), ONE, "short iteration runs last"),
         (matrix(520, WGMMA, "k_cuts=[cut(span=96)]"), ONE, "whole iterations"),
         (matrix(68, WGMMA), ONE, "tensor maps need"),
-        (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), ONE, "or 128 for fp8"),
+        (matrix(400, FP8, "k_cuts=[cut(span=128)]", "e4m3", "bf16"), ONE, "and 128 for fp8"),
     ],
     ids=str,
 )  # fmt: skip

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     )
     from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant
     from bitwise_torch.epilogues import FusionWarning
+    from bitwise_torch.product_arguments import NotCovered, ProductError
     from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
-    from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
+    from bitwise_torch.product_runs import DroppedWarning
+    from bitwise_torch.products import describe, matmul
     from bitwise_torch.program_products import locked_products, recorded_products
     from bitwise_torch.transformers_attention import register_attention
     from bitwise_torch.tuning import tune
@@ -59,8 +61,10 @@ _MODULES = {
     ),
     "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
     "epilogues": ("FusionWarning",),
+    "product_arguments": ("NotCovered", "ProductError"),
     "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
-    "products": ("DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"),
+    "product_runs": ("DroppedWarning",),
+    "products": ("describe", "matmul"),
     "program_products": ("locked_products", "recorded_products"),
     "transformers_attention": ("register_attention",),
     "tuning": ("tune",),

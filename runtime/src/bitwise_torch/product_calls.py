@@ -10,7 +10,7 @@ them runs under `locked_products`.  All raise ProductError, NotCovered and LockE
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc, Record
@@ -19,8 +19,9 @@ from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Lock
+from bitwise_torch.product_arguments import ProductError
 from bitwise_torch.product_forms import Form, NotLockable, biased_product, finished_product, form_of
-from bitwise_torch.products import ProductError, matmul
+from bitwise_torch.products import matmul
 from bitwise_torch.tensor_problems import alignment_of, problem_of
 
 if TYPE_CHECKING:
@@ -65,11 +66,42 @@ def scaled_mm(
     return _called("_scaled_mm", (a, b, scale_a, scale_b), options, like, lock)
 
 
+def described_call(
+    name: str, arguments: Sequence[Any], options: dict[str, Any], like: str
+) -> tuple[Form, GEMMDesc | FinishedGEMM]:
+    """Return a call of addmm, baddbmm, _addmm_activation or _scaled_mm as a form, and what a library computes for it.
+
+    Raises ProductError and NotCovered.
+    """
+    form = _checked_form(name, arguments, options)
+    return form, _described(like, form)
+
+
 def _called(
     name: str, arguments: tuple[Any, ...], options: dict[str, Any], like: str | None, lock: Lock | None
 ) -> torch.Tensor:
     if (like is None) == (lock is None):
         raise ProductError("give exactly one of like, the name of a library, and lock, the result of read_lock")
+    form = _checked_form(name, arguments, options)
+    return product_of_form(_locked(lock, form.problem) if lock is not None else _described(like or "", form), form)
+
+
+def product_of_form(desc: GEMMDesc | FinishedGEMM, form: Form) -> torch.Tensor:
+    """Return the result of a form by its description, for each matrix of a batch.
+
+    Raises ProductError and DescriptorError.
+    """
+    if isinstance(desc, FinishedGEMM):
+        return finished_product(desc, form)
+    if form.problem.batch is not None:
+        import torch
+
+        return torch.stack([matmul(x, y, desc=desc) for x, y in zip(form.a, form.b, strict=True)])
+    return matmul(form.a, form.b, desc=desc)
+
+
+def _checked_form(name: str, arguments: Sequence[Any], options: dict[str, Any]) -> Form:
+    """Return the form of a call whose arguments fit.  Raises ProductError and NotCovered."""
     for position, each in enumerate(arguments):
         if not hasattr(each, "data_ptr"):
             raise ProductError(f"argument {position} is a {type(each).__name__}; give a PyTorch tensor")
@@ -81,21 +113,11 @@ def _called(
         raise NotCovered(f"torch.{name}: {reason}") from None
     if form is None:
         addend, a, b = arguments
-        problem = problem_of(a, b, a.dtype, "bias")
-        form = Form(a, b, (addend.expand(a.shape[0], b.shape[1]),), problem)
-    desc = _locked(lock, form.problem) if lock is not None else _described(like or "", form)
-    if isinstance(desc, FinishedGEMM):
-        return finished_product(desc, form)
-    if isinstance(desc, BiasedGEMM):
-        return finished_product(biased_product(desc.product, desc.rounded_first), form)
-    if form.problem.batch is not None:
-        import torch
-
-        return torch.stack([matmul(x, y, desc=desc) for x, y in zip(form.a, form.b, strict=True)])
-    return matmul(form.a, form.b, desc=desc)
+        form = Form(a, b, (addend.expand(a.shape[0], b.shape[1]),), problem_of(a, b, a.dtype, "bias"))
+    return form
 
 
-def _check_shapes(name: str, arguments: tuple[Any, ...]) -> None:
+def _check_shapes(name: str, arguments: Sequence[Any]) -> None:
     a, b = arguments[:2] if name == "_scaled_mm" else arguments[1:3]
     axes = 3 if name == "baddbmm" else 2
     if a.dim() != axes or b.dim() != axes or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
@@ -114,19 +136,17 @@ def _check_gradients(tensor: Any) -> None:
         )
 
 
-def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
+def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | FinishedGEMM:
     entry = lock.entry(problem)
     if entry.finished is not None:
         return entry.finished
-    if problem.epilogue == "bias":
-        return BiasedGEMM(product=entry.desc, rounded_first=entry.rounded_first)
-    return entry.desc
+    return biased_product(entry.desc, entry.rounded_first) if problem.epilogue == "bias" else entry.desc
 
 
 _known: dict[Any, GEMMDesc | FinishedGEMM] = {}
 
 
-def _described(like: str, form: Form) -> GEMMDesc | BiasedGEMM | FinishedGEMM:
+def _described(like: str, form: Form) -> GEMMDesc | FinishedGEMM:
     """Return what a library computes for a form, cached.  Raises NotCovered and ProductError."""
     profile = lockable_profile(like, ProductError)
     alignment = alignment_of(form.a), alignment_of(form.b), 256

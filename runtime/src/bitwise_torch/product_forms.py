@@ -17,7 +17,8 @@ from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMP
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
 from bitwise_torch.library_profiles import no_launcher
-from bitwise_torch.products import ProductError, product_into
+from bitwise_torch.product_arguments import ProductError
+from bitwise_torch.products import product_into
 from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:

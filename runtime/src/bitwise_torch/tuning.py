@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import TunableLauncher
-from bitwise_torch import dispatch_cache, epilogues, products
+from bitwise_torch import dispatch_cache, epilogues
+from bitwise_torch.product_arguments import ProductError
+from bitwise_torch.product_runs import descriptor_of, parse_descriptor
+from bitwise_torch.products import matmul
 
 if TYPE_CHECKING:
     import torch
@@ -25,18 +28,18 @@ def tune(
     two configurations return different bytes.
     """
     if (desc is None) == (like is None):
-        raise products.ProductError("give exactly one of desc, a descriptor, and like, the name of a library")
+        raise ProductError("give exactly one of desc, a descriptor, and like, the name of a library")
     if isinstance(desc, str):
-        desc = products.parse_descriptor(desc)
+        desc = parse_descriptor(desc)
     # Run the product once: matmul checks the operands.
-    out = products.matmul(a.detach(), b.detach(), desc=desc, like=like, out_dtype=out_dtype)
+    out = matmul(a.detach(), b.detach(), desc=desc, like=like, out_dtype=out_dtype)
     if desc is None:
         assert like is not None
-        desc = products.descriptor_of(a, b, out, like)
+        desc = descriptor_of(a, b, out, like)
     for launcher in registry.default().launchers:
         if isinstance(launcher, TunableLauncher) and launcher.serves(desc, a.device):
             chosen = launcher.tune(desc, a.detach(), b.detach(), out, path, most)
             epilogues.clear()
             dispatch_cache.clear()  # prepared products have the configuration of before
             return chosen
-    raise products.ProductError(f"no installed plugin can tune products on {a.device}")
+    raise ProductError(f"no installed plugin can tune products on {a.device}")

@@ -29,6 +29,7 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     Correction,
     Numbers,
     Quantities,
+    corrected_seconds,
     correction,
     correction_inputs,
     costs,
@@ -102,9 +103,7 @@ class Gathered:
 
 def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
     seconds = modelled_seconds(known, given)
-    if corrected is None:
-        return seconds
-    return seconds * np.exp(corrected.of(correction_inputs(known, seconds)))
+    return seconds if corrected is None else corrected_seconds(known, seconds, corrected)
 
 
 def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
@@ -114,11 +113,14 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     """
     times: dict[tuple[Any, ...], dict[Schedule, float]] = {}
     groups: dict[tuple[Any, ...], str] = {}
+    by_map: set[tuple[Any, ...]] = set()  # rows of kernels that stored transposed tiles through maps
     for row in rows:
         if len(row.get("times", ())) < 2:
             continue
         key = (row["m"], row["n"], row["layout"], row["descriptor"])
         groups.setdefault(key, row["group"])
+        if row.get("maps columns"):
+            by_map.add(key)
         known = times.setdefault(key, {})
         for fields, time in row["times"]:
             schedule = Schedule(**fields)
@@ -131,7 +133,10 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
             k_contiguous = (layout[0] == "n", layout[1] == "t")
             leading = planned.k if k_contiguous[0] else m, planned.k if k_contiguous[1] else n
             whole_lines = leading[0] % _LINE == 0, leading[1] % _LINE == 0
-            given = quantities(planned, list(known), m, n, k_contiguous, not n % 8, whole_lines=whole_lines)
+            given = quantities(
+                planned, list(known), m, n, k_contiguous, not n % 8, whole_lines=whole_lines,
+                maps_columns=(m, n, layout, text) in by_map,
+            )  # fmt: skip
             seconds = tuple(known.values())
             group = groups[m, n, layout, text]
             found.append(Measured(group, m, n, planned, k_contiguous, tuple(known), seconds, given))

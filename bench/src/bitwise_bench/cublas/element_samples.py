@@ -4,8 +4,9 @@
     python -m bitwise_bench.cublas.element_samples check fp32.json
 
 For every shape the heuristic's first result runs on flat and on wide operands, and nine output elements are stored.
-Their operands are hashed from counters, so that the check needs neither a GPU nor PyTorch. One shape in sixteen has a k
-of at most 4. `torch.mm equal` counts the shapes for which `torch.mm` returned the same bytes of the whole output.
+Their operands are hashed from counters, so that the check needs neither a GPU nor PyTorch; with --check the processes
+that measure also check. One shape in sixteen has a k of at most 4. `torch.mm equal` counts the shapes for which
+`torch.mm` returned the same bytes of the whole output.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from bitwise_cublas_profiles.profile import RowNotCovered, profile
 from bitwise_cublas_profiles.query import Configuration, GemmQuery
 
 CONFIGURATION = tuple(each.name for each in fields(Configuration))
+_ELEMENTS = 5 + len(CONFIGURATION) + 2
+"""The place of the elements in a row, after the workspace and whether torch.mm is equal."""
 
 
 def query_of_number(seed: int, number: int, dtype: str) -> GemmQuery | None:
@@ -93,6 +96,7 @@ def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -
 
     torch.backends.cuda.matmul.allow_tf32 = given.dtype == "tf32"
     library, operands = Library(given.library), Operands(given.seed)
+    about = _about(given) if given.check else None
     number = start
     while time.time() < deadline and number < given.count:
         query = query_of_number(given.seed, number, given.dtype)
@@ -106,8 +110,9 @@ def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -
                 run(library, query, result, a, b, out)
                 same &= bool(torch.equal(torch.mm(a, b).view(torch.int32), out.view(torch.int32)))
                 values += out[rows][:, columns].contiguous().view(torch.int32).flatten().tolist()
-            yield [number, query.m, query.n, query.k, query.transposes, *result.configuration.record().values(),
+            row = [number, query.m, query.n, query.k, query.transposes, *result.configuration.record().values(),
                    result.workspace, int(same), values]  # fmt: skip
+            yield row if about is None else [*row, *outcome(row, about)]
         number += step
 
 
@@ -122,26 +127,43 @@ def descriptor_of_row(row: Sequence[Any], about: dict[str, Any]) -> tuple[GemmQu
     return query, descriptor_of(query, configuration, known, workspace=row[end])
 
 
+def outcome(row: Sequence[Any], about: dict[str, Any]) -> tuple[str, str]:
+    """Whether the elements of a measured shape are those of its descriptor, and why it is declined."""
+    try:
+        query, desc = descriptor_of_row(row, about)
+    except RowNotCovered as error:
+        return "declined", str(error).split(" is not described: ")[-1].split(" (algorithm")[0]
+    rows, columns = sampled(about["seed"], row[0], query)
+    got = np.concatenate(
+        [evaluate(desc, *operands_of(about["seed"], row[0], query, draw, rows, columns)).ravel() for draw in DRAWS]
+    )
+    equal = got.astype(np.int64).tolist() == [each & 0xFFFFFFFF for each in row[_ELEMENTS]]
+    return ("equal", "") if equal else ("different", f"{query.description}: {row[5:_ELEMENTS]}")
+
+
 def check(path: Path, most: int) -> Counter[str]:
     """Evaluate the descriptors of at most `most` shapes; return the counts of outcomes."""
     about = json.loads(read_text(path))
+    return _counted(outcome(row, about) for row in about["rows"][:most])
+
+
+def _counted(outcomes: Iterable[tuple[str, str]]) -> Counter[str]:
+    """The counts of outcomes, and of reasons why shapes are declined; shapes that differ are printed."""
     counts: Counter[str] = Counter()
-    for row in about["rows"][:most]:
-        try:
-            query, desc = descriptor_of_row(row, about)
-        except RowNotCovered as error:
-            counts["declined"] += 1
-            counts[str(error).split(" is not described: ")[-1].split(" (algorithm")[0]] += 1
-            continue
-        rows, columns = sampled(about["seed"], row[0], query)
-        got = np.concatenate(
-            [evaluate(desc, *operands_of(about["seed"], row[0], query, draw, rows, columns)).ravel() for draw in DRAWS]
-        )
-        equal = got.astype(np.int64).tolist() == [each & 0xFFFFFFFF for each in row[-1]]
-        counts["equal" if equal else "different"] += 1
-        if not equal:
-            print(f"{query.description}: {row[5:-1]}", file=sys.stderr)
+    for found, why in outcomes:
+        counts[found] += 1
+        if found == "declined":
+            counts[why] += 1
+        elif found == "different":
+            print(why, file=sys.stderr)
     return counts
+
+
+def _about(given: argparse.Namespace) -> dict[str, Any]:
+    """The library, the device, and the seed and type of the shapes."""
+    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+
+    return {**PYTORCH_LIBRARY.provenance(given.library), "seed": given.seed, "dtype": given.dtype}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -156,7 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measuring.add_argument("--seed", type=int, default=51)
     measuring.add_argument("--count", type=int, default=20_000, help="number of candidate shapes (default 20,000)")
     measuring.add_argument("--seconds", type=float, default=60.0)
-    measuring.add_argument("--processes", type=int, default=8)
+    measuring.add_argument("--processes", type=int, default=8, help="processes for each GPU (default 8)")
+    measuring.add_argument("--check", action="store_true", help="evaluate the descriptors while shapes are measured")
     measuring.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     checking = commands.add_parser("check", help="evaluate the descriptors of a file")
     checking.add_argument("file", type=Path)
@@ -166,19 +189,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counts = check(given.file, given.count)
         print(json.dumps(dict(counts), indent=1))
         return 1 if counts["different"] else 0
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
-
     rows, died = run_workers(rows_of, given.processes, given.seconds, given)
     rows.sort(key=lambda row: int(row[0]))
     about = {
-        **PYTORCH_LIBRARY.provenance(given.library), "seed": given.seed, "dtype": given.dtype, "shapes": len(rows),
-        "torch.mm equal": sum(int(row[-2]) for row in rows), "died": died,
+        **_about(given), "shapes": len(rows), "torch.mm equal": sum(int(row[_ELEMENTS - 1]) for row in rows),
+        "died": died,
         "columns": ["number", "m", "n", "k", "transposes", *CONFIGURATION, "workspace", "torch.mm", "elements"],
     }  # fmt: skip
-    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    if given.check:
+        about["checked"] = dict(_counted((row[-2], row[-1]) for row in rows))
+    lines = ",\n".join(json.dumps(row[: _ELEMENTS + 1], separators=(",", ":")) for row in rows)
     given.out.write_text(f'{json.dumps(about)[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
-    print(json.dumps({name: about[name] for name in ("shapes", "torch.mm equal", "died")}))
-    return 1 if died else 0
+    print(json.dumps({name: about[name] for name in ("shapes", "torch.mm equal", "checked", "died") if name in about}))
+    return 1 if died or about.get("checked", {}).get("different") else 0
 
 
 if __name__ == "__main__":

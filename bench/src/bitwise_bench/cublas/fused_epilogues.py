@@ -3,10 +3,11 @@
     python -m bitwise_bench.cublas.fused_epilogues --out records/cublas-epilogues-sm90-h100.json
     python -m bitwise_bench.cublas.fused_epilogues --part held-out --out held-out.json
 
-The baseline is torch.mm and PyTorch's operators.  `library` is the epilogue of cuBLASLt that PyTorch reaches (addmm,
-_addmm_activation), and `compiled` is torch.compile with dynamic shapes; both may return other bytes, since they round
-less often.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn.  The shapes are those of
-`model_shapes`, 16 models by six epilogues; those of the held-out part are drawn.
+The baseline is torch.mm and PyTorch's operators.  `kernel` is a fused kernel, `separate` a product with the same bits
+and PyTorch's operators, and `ours` the one of both that matmul chooses.  `library` is the epilogue of cuBLASLt that
+PyTorch reaches (addmm, _addmm_activation), and `compiled` is torch.compile with dynamic shapes; both may return other
+bytes, since they round less often.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn.
+The shapes are those of `model_shapes`, 16 models by six epilogues; those of the other parts are drawn.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import random
 import sys
 import time
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.model_shapes import MODELS, RANKS
-from bitwise_bench.cublas.worker_processes import run_parts
+from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_core.descriptors import Epilogue, Step
 from bitwise_nvidia_sm90.gemm.graph_times import in_turn
 
@@ -48,6 +50,7 @@ and converted.
 """
 TOKENS = (1, 16, 64, 256, 1024, 4096)
 _ROUNDS = 3
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,9 @@ def published() -> list[Case]:
     return found
 
 
-def held_out(count: int = 48) -> list[Case]:
+def drawn(seed: int, count: int = 48) -> list[Case]:
     """Return cases with drawn widths and token counts, in both types of 16 bits."""
-    dice = random.Random(20)
+    dice = random.Random(seed)
     found = []
     for place in range(count):
         epilogue = list(EPILOGUES)[place % len(EPILOGUES)]
@@ -88,7 +91,13 @@ def held_out(count: int = 48) -> list[Case]:
     return found
 
 
-PARTS = {"models": published, "held-out": held_out}
+PARTS: dict[str, Callable[[], list[Case]]] = {
+    "models": published,
+    "held-out": partial(drawn, 20),
+    "tuning": partial(drawn, 21),
+}
+"""The choice between fused and separate kernels is fitted to the part `tuning` alone."""
+_RECORDED = ["models", "held-out"]
 COMPILED = "models"
 """The part whose sequences torch.compile compiles."""
 
@@ -106,6 +115,7 @@ class Operands:
             return torch.randn(*shape, device="cuda", generator=generator).to(dtype)
 
         self.epilogue = EPILOGUES[case.epilogue]
+        self.kept: Any = None
         self.a = normal(case.m, case.k)
         self.b = (normal(case.n, case.k) / math.sqrt(case.k)).t()
         self.others = [normal(case.n) if each == "bias" else normal(case.m, case.n) for each in self.epilogue.operands]
@@ -117,6 +127,38 @@ class Operands:
         from bitwise_torch.epilogues import eager
 
         return eager(self.epilogue, torch.mm(self.a, self.b), self.others)
+
+    def separate(self) -> Any:
+        """Return the result of a product with the same bits and PyTorch's operators."""
+        from bitwise_torch import matmul
+        from bitwise_torch.epilogues import eager
+
+        return eager(self.epilogue, matmul(self.a, self.b, like="cublas"), self.others)
+
+    def fused(self) -> tuple[Callable[[], Any], tuple[float, float] | None] | None:
+        """Return a kernel with the epilogue, chosen or not, with the expected seconds of it and of separate kernels.
+
+        None where no kernel has it.
+        """
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.fusions import Fusion
+        from bitwise_nvidia_sm90.gemm.measured_schedules import candidates
+        from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
+        from bitwise_nvidia_sm90.gemm.run import expected_seconds_of, planned, run_fused
+        from bitwise_torch import describe
+
+        desc = describe(self.a, self.b, like="cublas")
+        fusion, out = Fusion(self.epilogue, desc.output_dtype, tuple(self.others)), torch.empty_like(self.sequence())
+        for each in candidates(desc, planned(desc), self.a, self.b, out, 4, fusion.matrices):
+            try:
+                launch = run_fused(desc, fusion, self.a, self.b, out, each).launch
+            except UnsupportedGEMM:
+                continue
+            self.kept = out  # a launch has its address only
+            places = [tensor.data_ptr() for tensor in (self.a, self.b, out, *self.others)]
+            return partial(launch, *places), expected_seconds_of(planned(desc), fusion, self.a, self.b, out)
+        return None
 
     def library(self, name: str) -> Callable[[], Any] | None:
         """Return the product with cuBLASLt's own epilogue, None where PyTorch reaches none."""
@@ -130,22 +172,25 @@ class Operands:
         return None
 
 
-def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case]) -> None:
-    """Run a share of the cases once, to fill the compilers' caches."""
+def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case], ready: Any) -> None:
+    """Run a share of the cases once, in order, to fill the compilers' caches; `ready` holds their places."""
     import torch
 
     from bitwise_torch import matmul
 
     with torch.no_grad():
-        for case in cases[part::parts]:
-            try:
-                given = Operands(case)
-                matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
-            except Exception as error:
-                print(f"{case}: {error}", file=sys.stderr)
         for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
             given = Operands(case)
             _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
+        for place in range(part, len(cases), parts):
+            case = cases[place]
+            try:
+                given = Operands(case)
+                matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
+                given.fused()
+            except Exception as error:
+                print(f"{case}: {error}", file=sys.stderr)
+            ready[place] = True
 
 
 def _kind(case: Case) -> tuple[str, str, bool]:
@@ -165,8 +210,10 @@ def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     return found
 
 
-def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[dict[str, Any]]:
-    """Yield the record of each case; no case starts after the deadline."""
+def rows(
+    cases: Iterable[Case], deadline: float, is_ready: Callable[[Case], bool], *, compiled: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the record of each case once it is ready; no case starts after the deadline."""
     import torch
 
     from bitwise_torch import matmul
@@ -174,10 +221,11 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
 
     sequences: dict[tuple[str, str, bool], Callable[..., Any]] = {}
     for case in cases:
+        while not is_ready(case) and time.time() < deadline:
+            time.sleep(_POLL_SECONDS)
         if time.time() > deadline:
             return
         given = Operands(case)
-
         fused = partial(matmul, given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
         record = asdict(case)
         try:
@@ -190,7 +238,13 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
         bits = {1: torch.uint8, 2: torch.int16}[found.element_size()]
         record["equal"] = bool(torch.equal(found.view(bits), wanted.view(bits)))
         record["fused"] = fuses(given.a, given.b, given.epilogue, given.others, like="cublas")
-        launches: dict[str, Callable[[], Any]] = {"sequence": given.sequence, "ours": fused}
+        launches: dict[str, Callable[[], Any]] = {
+            "sequence": given.sequence, "ours": fused, "separate": given.separate,
+        }  # fmt: skip
+        kernel = given.fused()
+        if kernel is not None:
+            launches["kernel"] = kernel[0]
+            record["expected"] = kernel[1] and [round(1e6 * each, 2) for each in kernel[1]]
         library = given.library(case.epilogue)
         if library is not None:
             launches["library"] = library
@@ -263,28 +317,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_bench.cublas.fused_epilogues", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--part", choices=(*PARTS, "all"), default="all", help="the cases (default all)")
+    parser.add_argument(
+        "--part", choices=[*PARTS], default=_RECORDED, nargs="+", help=f"the cases (default {' '.join(_RECORDED)})"
+    )
     parser.add_argument("--every", type=int, default=1, help="take every so many cases (default 1)")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args(arguments)
     deadline = time.time() + given.seconds
-    cases = {name: make()[:: given.every] for name, make in PARTS.items() if given.part in (name, "all")}
+    cases = {name: make()[:: given.every] for name, make in PARTS.items() if name in given.part}
     every = [case for each in cases.values() for case in each]
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
-    run_parts(_compile, (every, compiled), given.processes, given.seconds)
-    print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
+    places = {case: place for place, case in enumerate(every)}
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0
-    for name, each in cases.items():
-        found = list(rows(each, deadline, compiled=bool(compiled) and name == COMPILED))
-        totals = summary(found)
-        totals["not reached"] = len(each) - len(found)
-        status |= bool(totals["failed"] or totals["other bytes"])
-        result["parts"][name] = {"summary": totals, "rows": found}
-        write(given.out, result)
-        print(name, json.dumps(totals, indent=1))
+    with (
+        multiprocessing.Manager() as manager,
+        Parts(_compile, (every, compiled, ready := manager.dict()), given.processes) as parts,
+    ):
+
+        def is_ready(case: Case) -> bool:
+            place = places[case]
+            return place in ready or not parts.alive(place % given.processes)
+
+        for name, each in cases.items():
+            found = list(rows(each, deadline, is_ready, compiled=bool(compiled) and name == COMPILED))
+            totals = summary(found)
+            totals["not reached"] = len(each) - len(found)
+            status |= bool(totals["failed"] or totals["other bytes"])
+            result["parts"][name] = {"summary": totals, "rows": found}
+            write(given.out, result)
+            print(name, json.dumps(totals, indent=1))
     return int(status)
 
 

@@ -1,7 +1,7 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
-Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between` and `tails`.
-No model, square or odd size of `held-out` is in another set.
+Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
+`drawn` and `small`.  No model, square or odd size of `held-out` is in another set, and no product of `drawn-held-out`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ SECOND_HELD_OUT = (
 )
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
+_MOST_MULTIPLICATIONS = 4e11
+"""Those of the largest drawn product, which takes about a millisecond."""
 _HELD_OUT_ROWS = (1, 8, 32, 96, 384, 1536, 6144)
 _FITTED_ROWS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _FITTED_MODELS = ("DeepSeek-V4-Pro", "GLM-5.2", "GLM-4.7-Flash", "gpt-oss-20b", "Qwen3.8-27B", "granite-4.1-8b")
@@ -230,6 +232,50 @@ def tails() -> list[Problem]:
     ]
 
 
+def drawn_products(seed: int) -> list[Problem]:
+    """Return drawn products of many kinds, in a drawn order: layers of few and of many rows, small ones, odd widths."""
+    dice = random.Random(seed)
+    found: list[tuple[int, int, int, str, str]] = []
+    for number in range(96):
+        first, last = ((65, 600), (65, 600), (2, 64), (1024, 8192))[number % 4]
+        m, n, k = _drawn(dice, first, last, 1), *(_drawn(dice, 1536, 18000, 128) for _ in range(2))
+        while m * n * k > _MOST_MULTIPLICATIONS:
+            n, k = (_drawn(dice, 1536, 18000, 128) for _ in range(2))
+        found.append((m, n, k, "nt", "bfloat16"))
+    for number in range(16):
+        size = _drawn(dice, 640, 2000, 8)
+        m, n, k = (size, size, size) if number % 2 else (_drawn(dice, 512, 2000, 8) for _ in range(3))
+        found.append((m, n, k, ("nt", "nn")[number // 2 % 2], dice.choice(("bfloat16", "float16"))))
+    for number in range(16):
+        n, k = (2 * _drawn(dice, 200, 3000, 1) + 1 for _ in range(2))
+        m = 1 if number % 4 == 3 else _drawn(dice, 4, 600, 1)
+        found.append((m, n, k, ("nt", "nn")[number // 2 % 2], dice.choice(("bfloat16", "float16"))))
+    dice.shuffle(found)
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [
+        Problem(f"drawn-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
+def small_products(seed: int) -> list[Problem]:
+    """Return drawn products that take few microseconds, in a drawn order: squares and others, odd widths, one row."""
+    dice = random.Random(seed)
+    found: list[tuple[int, int, int, str, str]] = []
+    for number in range(44):
+        size = _drawn(dice, 384, 2000, 8)
+        m, n, k = (size, size, size) if number % 2 else (_drawn(dice, 128, 2600, 8) for _ in range(3))
+        found.append((m, n, k, ("nt", "nn", "tn", "nn")[number // 2 % 4], dice.choice(("bfloat16", "float16"))))
+    for number in range(28):
+        n, k = (2 * _drawn(dice, 200, 2600, 1) + 1 for _ in range(2))
+        m = 1 if number % 2 else _drawn(dice, 4, 400, 1)
+        found.append((m, n, k, ("nn", "nt", "nn")[number % 3], dice.choice(("bfloat16", "float16"))))
+    dice.shuffle(found)
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [
+        Problem(f"small-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -272,4 +318,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "few-rows": few_rows,
     "between": between,
     "tails": tails,
+    "drawn": lambda: drawn_products(_SEED + 6),
+    "small": lambda: small_products(_SEED + 8),
+    "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -3,8 +3,9 @@
     python -m bitwise_bench.cublas.product_forms --out forms.json --seconds 60
 
 Random shapes, layouts, types, alpha and beta. An addend is random, or cancels the product, so that the result consists
-of the roundings of both. The exit status is 1 if bytes differ, or if more than the share `--declined` of the calls of a
-kind and type is declined.
+of the roundings of both. With --elements no kernel of ours runs: nine elements of each result are compared with the
+call's description, evaluated on the CPU, and groups are left out. The exit status is 1 if bytes differ, or if more than
+the share `--declined` of the calls of a kind and type is declined.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ KINDS = (("matrix", 34), ("vector", 12), ("batch", 14), ("relu", 8), ("tensor", 
 _TYPES = {"matrix", "vector", "batch", "relu"}
 _LARGEST = 1 << 22
 """Elements of a matrix."""
+_DEEPEST = 1 << 15
+"""Values of k of the sums that are evaluated on the CPU."""
 _FP8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", **_FP8}
 
@@ -40,10 +44,10 @@ _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 class Comparison:
     """State of one process: a generator of operands, and the reasons of declined calls."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, elements: bool = False) -> None:
         import torch
 
-        self.torch, self.seed = torch, seed
+        self.torch, self.seed, self.elements = torch, seed, elements
         self.generator = torch.Generator(device="cuda")
 
     def matrix(self, rows: int, columns: int, dtype: str, transposed: bool, source: random.Random) -> Any:
@@ -67,6 +71,7 @@ class Comparison:
         if (
             query.m * query.n * query.k > 1 << 31
             or max(query.m * query.k, query.k * query.n, query.m * query.n) > _LARGEST
+            or (self.elements and query.k > _DEEPEST)
         ):
             return None
         self.torch.backends.cuda.matmul.allow_tf32 = tf32
@@ -75,8 +80,6 @@ class Comparison:
 
     def added(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
         """A call with an addend."""
-        import bitwise_torch as ours
-
         torch = self.torch
         query = replace(
             query, transpose_a=query.m > 1 and source.random() < 0.3, transpose_b=query.n > 1 and source.random() < 0.5
@@ -100,15 +103,9 @@ class Comparison:
         if kind == "relu":
             if query.n == 1:
                 return None
-            return self.compared(
-                number, kind, dtype, about, lambda: torch._addmm_activation(addend, a, b, alpha=alpha),
-                lambda: ours.addmm_activation(addend, a, b, alpha=alpha, like="cublas"),
-            )  # fmt: skip
-        theirs, mine = (torch.baddbmm, ours.baddbmm) if kind == "batch" else (torch.addmm, ours.addmm)
-        return self.compared(
-            number, kind, dtype, about, lambda: theirs(addend, a, b, alpha=alpha, beta=beta),
-            lambda: mine(addend, a, b, alpha=alpha, beta=beta, like="cublas"),
-        )  # fmt: skip
+            return self.called(number, kind, dtype, about, "_addmm_activation", (addend, a, b), {"alpha": alpha})
+        name = "baddbmm" if kind == "batch" else "addmm"
+        return self.called(number, kind, dtype, about, name, (addend, a, b), {"alpha": alpha, "beta": beta})
 
     def stacked(self, matrices: Sequence[Any], transposed: bool) -> Any:
         """The matrices as one batch, each stored as it is."""
@@ -117,8 +114,6 @@ class Comparison:
 
     def scaled(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any]:
         """A call with scales of fp8 operands."""
-        import bitwise_torch as ours
-
         torch = self.torch
         left, right = source.choice([("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")])
         fast, output = source.random() < 0.5, source.choice(["bf16", "bf16", "fp16", "fp32"])
@@ -136,10 +131,7 @@ class Comparison:
             bias = bias.to(target)
         about = [query.m, query.n, query.k, 1, "NT", left, right, output, fast, bias is not None]
         options = {"bias": bias, "out_dtype": target, "use_fast_accum": fast}
-        return self.compared(
-            number, kind, output, about, lambda: torch._scaled_mm(a, b, scale_a, scale_b, **options),
-            lambda: ours.scaled_mm(a, b, scale_a, scale_b, like="cublas", **options),
-        )  # fmt: skip
+        return self.called(number, kind, output, about, "_scaled_mm", (a, b, scale_a, scale_b), options)
 
     def grouped(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any]:
         """A call on groups: of bf16, or of e4m3 with scales."""
@@ -186,6 +178,60 @@ class Comparison:
             ),
         )  # fmt: skip
 
+    def called(
+        self, number: int, kind: str, dtype: str, about: list[Any], name: str, arguments: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> list[Any]:  # fmt: skip
+        """The row of a call of PyTorch's function of a name: whole results, or elements, compared."""
+        import bitwise_torch as ours
+
+        theirs = partial(getattr(self.torch, name), *arguments, **options)
+        if self.elements:
+            return self.evaluated(number, [number, kind, dtype], about, name, arguments, options, theirs)
+        mine = partial(getattr(ours, name.removeprefix("_")), *arguments, like="cublas", **options)
+        return self.compared(number, kind, dtype, about, theirs, mine)
+
+    def evaluated(
+        self, number: int, head: list[Any], about: list[Any], name: str, arguments: tuple[Any, ...],
+        options: dict[str, Any], theirs: Callable[[], Any],
+    ) -> list[Any]:  # fmt: skip
+        """The row of a call of which elements are compared with its description, evaluated on the CPU."""
+        from bitwise_torch import NotCovered
+        from bitwise_torch.product_calls import described_call, product_of_form
+        from bitwise_torch.product_forms import Form
+
+        torch = self.torch
+        try:
+            wanted = theirs()
+        except (RuntimeError, ValueError) as error:
+            return [*head, "refused by PyTorch", about, str(error).splitlines()[0][:200]]
+        try:
+            form, desc = described_call(name, arguments, options, "cublas")
+        except NotCovered as error:
+            return [*head, "declined", about, str(error).split(" is not described: ")[-1][:200]]
+        source = random.Random(f"{self.seed}:{number}:places")
+        matrix, *places = (sorted({0, length - 1, source.randrange(length)}) for length in (1, *wanted.shape[-2:]))
+        if wanted.dim() > 2:
+            matrix = [source.randrange(wanted.shape[0])]
+        rows, columns = (torch.tensor(each, device=wanted.device) for each in places)
+        batched = wanted.dim() > 2
+
+        def part(tensor: Any, down: Any, across: Any) -> Any:
+            """The sampled rows and columns of a matrix, or of the sampled matrix of a batch, on the CPU."""
+            each = tensor[matrix[0]] if batched else tensor
+            each = each if down is None else each[down]
+            each = each if across is None else each.t()[across].t()
+            each = each.cpu()
+            return each[None] if batched else each
+
+        operands = tuple(part(each, rows, columns) for each in form.operands)
+        found = product_of_form(
+            desc, Form(part(form.a, rows, None), part(form.b, None, columns), operands, form.problem)
+        )
+        bits = torch.int32 if wanted.element_size() == 4 else torch.int16
+        equal = torch.equal(found.contiguous().view(bits), part(wanted, rows, columns).contiguous().view(bits))
+        return [*head, "equal" if equal else "different", about, None]
+
     def compared(self, number: int, kind: str, dtype: str, about: list[Any], theirs: Any, ours: Any) -> list[Any]:
         """The row of a call, with the library's result and ours compared."""
         from bitwise_torch import NotCovered
@@ -206,10 +252,12 @@ class Comparison:
         return [*head, "equal" if equal else "different", about, None]
 
 
-def work(start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]]]) -> Iterable[list[Any]]:
+def work(
+    start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]], bool]
+) -> Iterable[list[Any]]:
     """The rows of one process."""
-    seed, kinds = given
-    comparison, number = Comparison(seed), start
+    seed, kinds, elements = given
+    comparison, number = Comparison(seed, elements=elements), start
     while time.time() < deadline:
         number += step
         try:
@@ -236,18 +284,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="where to write the outcomes (JSON)")
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds (default 60)")
     parser.add_argument("--seed", type=int, default=61, help="seed of the calls (default 61)")
-    parser.add_argument("--processes", type=int, default=8, help="processes on the GPU (default 8)")
+    parser.add_argument("--processes", type=int, default=8, help="processes for each GPU (default 8)")
+    parser.add_argument("--elements", action="store_true", help="compare nine elements of each result on the CPU")
     parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
     parser.add_argument(
         "--declined", type=float, default=0.0005, help="largest share of declined calls (default 0.0005)"
     )
     given = parser.parse_args(arguments)
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
-    rows, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds))
+    if given.elements:
+        kinds = [each for each in kinds if each[0] != "grouped"]
+    rows, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds, given.elements))
     counts = summary(rows)
     unequal = [row for row in rows if row[3] in ("different", "failed")]
     reasons = Counter(row[5] for row in rows if row[3] in ("declined", "refused by PyTorch"))
-    record = {"environment": _environment(given.seed), "outcomes": counts, "different": sorted(unequal)[:50],
+    record = {"environment": _environment(given.seed), "compared": "elements" if given.elements else "outputs",
+              "outcomes": counts, "different": sorted(unequal)[:50],
               "reasons": dict(reasons.most_common(40)), "died": died}  # fmt: skip
     if given.out is not None:
         given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

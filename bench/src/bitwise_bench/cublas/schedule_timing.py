@@ -12,7 +12,6 @@ return other bytes.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import math
 import multiprocessing
@@ -20,27 +19,29 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.problem_sets import SETS, Problem
-from bitwise_bench.cublas.worker_processes import run_parts
+from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_nvidia_sm90.gemm.graph_times import LaunchGraph, in_turn, launch_graph
+from bitwise_nvidia_sm90.gemm.measured_schedules import candidates
+from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 _ROUNDS = 5
 _QUICK_ROUNDS = 3
 _KEPT = 10
 """Problems after which the record is written again."""
-_DRAWN_FROM = 200
-"""The candidates, in their order, of which some are drawn."""
-_EVERY = 1 << 20
-"""More candidates than a product has."""
+_DRAWN_FROM = 120
+"""The candidates after the first ones, in their order, of which some are drawn."""
+_POLL_SECONDS = 0.02
 
 
 class Bench:
-    """One GPU: its library and profile, and the launcher with its schedules."""
+    """One GPU: its library and profile, and how many schedules of a problem are tried."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         import torch
@@ -52,11 +53,7 @@ class Bench:
         self.library = Library(given.library)
         properties = torch.cuda.get_device_properties(0)
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
-        products = importlib.import_module(given.launcher)
-        self.run, self.planned = products.run, products.planned
-        self.candidates = importlib.import_module(given.schedules).candidates
-        self.most, self.drawn, self.rounds = given.most, given.drawn, given.rounds
-        self.excluded: frozenset[Any] = frozenset()
+        self.most, self.drawn, self.rounds, self.plain = given.most, given.drawn, given.rounds, given.plain
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
         """Return A, B, an output, the descriptor of what cuBLAS runs, and the heuristic result.
@@ -82,59 +79,46 @@ class Bench:
         result = self.library.heuristic(query)[0]
         return a, b, out, descriptor_of(query, result.configuration, self.profile), result
 
-    def schedules(self, desc: Any, a: Any, b: Any, out: Any) -> list[Any]:
-        """Return the schedules to try, without duplicates: the first candidates, and others drawn by the shape."""
-        plan = self.planned(desc)
-        found = list(dict.fromkeys(self.candidates(desc, plan, a, b, out, max(self.most, 2))))
-        if self.drawn:
-            every = dict.fromkeys(self.candidates(desc, plan, a, b, out, _EVERY))
-            others = [each for each in every if each not in found][:_DRAWN_FROM]
-            dice = random.Random(f"{tuple(a.shape)} {tuple(b.shape)}")
-            found[self.most :] = dice.sample(others, min(self.drawn, len(others)))
-        return [each for each in found if each not in self.excluded]
+    def schedules(self, given: Problem, desc: Any, a: Any, b: Any, out: Any) -> list[Schedule]:
+        """Return the schedules to try, without duplicates: the first candidates, and others drawn by the problem."""
+        if not self.most and not self.drawn:
+            return []
+        ranked = list(dict.fromkeys(candidates(desc, planned(desc), a, b, out, self.most + _DRAWN_FROM)))
+        others = ranked[self.most : -1]
+        drawn = random.Random(str(given)).sample(others, min(self.drawn, len(others)))
+        return ranked[: self.most] + drawn
 
-    def compile(self, problems: Sequence[Problem], part: int, parts: int, failed: Any, *, plain: bool) -> None:
-        """Run a share of all schedules once, to fill the compiler's cache.
+    def compiled(self, given: Problem, failed: Any) -> list[Schedule]:
+        """Run a problem once under each schedule to try and by default, to fill the compilers' caches.
 
-        A schedule that makes the device unusable is added to `failed`, and ends the share.
+        Return the schedules that ran.  A schedule that makes the device unusable is added to `failed`.
         """
         from bitwise_bench.cublas.kernels import gemm_baseline
         from bitwise_cublas_profiles.query import CublasError
 
-        known: set[Any] = set()
-        for given in problems:
+        try:
+            a, b, out, desc, _ = self.problem(given, drawn=False)
+        except CublasError:
+            return []
+        launches: list[tuple[Any, Callable[[], Any]]] = [
+            (each, partial(run, desc, a, b, out, each)) for each in self.schedules(given, desc, a, b, out)
+        ]
+        launches.append((None, partial(run, desc, a, b, out)))
+        if self.plain:
+            launches += [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
+        found = []
+        for name, launch in launches:
             try:
-                a, b, out, desc, _ = self.problem(given, drawn=False)
-            except CublasError:
-                continue
-            plan = self.planned(desc)
-            # Without schedules of its own to try, a problem runs under the first four of which one fits its operands.
-            own = self.schedules(desc, a, b, out)[: max(self.most, 2) + self.drawn]
-            tiles = [(None, each) for each in gemm_baseline.CONFIGURATIONS] if plain else []
-            for planned, schedule in [*((plan, each) for each in own), *tiles]:
-                # These values specialise the kernel, apart from the schedule.
-                marks = [number % 16 == 0 for number in (given.m, given.n, given.k)]
-                slices = getattr(planned, "slices", None)
-                names = ("short_first", "instruction_k8", "accumulator_k", "lanes", "lane_sum")
-                fields = [getattr(planned, name, None) for name in names]
-                span = 0 if slices is None else slices.span // getattr(schedule, "block_k", 1)
-                sliced = slices is not None and slices.number > 1
-                key = (schedule, given.layout, given.dtype, sliced, *fields, *marks, given.m == 1, span < 2)
-                if key in known:
-                    continue
-                known.add(key)
-                if len(known) % parts == part:
-                    try:
-                        if planned is None:
-                            gemm_baseline.run(schedule, a, b, out)
-                        else:
-                            self.run(desc, a, b, out, schedule)
-                        self.torch.cuda.synchronize()
-                    except Exception as error:
-                        if "CUDA" in str(error):
-                            failed.append(schedule)
-                            print(f"{given}, {schedule}: {error}"[:600], file=sys.stderr, flush=True)
-                            raise
+                launch()
+                self.torch.cuda.synchronize()
+            except Exception as error:
+                if "CUDA" in str(error):
+                    failed.append(name)
+                    print(f"{given}, {name}: {error}"[:600], file=sys.stderr, flush=True)
+                    raise
+            else:
+                found += [name] if isinstance(name, Schedule) else []
+        return found
 
     def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
         """Time every launch quickly in turn, and the three fastest longer; those that fail the check do not count."""
@@ -164,8 +148,8 @@ class Bench:
         place = min(order, key=lambda each: again[str(each)])
         return Best(graphs[place][1], graphs[place][0], wrong, ran, quick)
 
-    def row(self, given: Problem, *, times: bool, plain: bool) -> dict[str, Any]:
-        """Return the record of one problem; with `times`, the time of every schedule that ran."""
+    def row(self, given: Problem, own: Sequence[Schedule], *, times: bool) -> dict[str, Any]:
+        """Return the record of one problem under schedules; with `times`, the time of each that ran."""
         from bitwise_bench.cublas.kernels import gemm_baseline
         from bitwise_cublas_profiles.query import CublasError
 
@@ -185,21 +169,21 @@ class Bench:
             return equal
 
         out.fill_(-7.0)
-        own = [(each, partial(self.run, desc, a, b, out, each)) for each in self.schedules(desc, a, b, out)]
-        tuned = self.best(own[: self.most + self.drawn], same)
-        self.run(desc, a, b, out)
+        tuned = self.best([(each, partial(run, desc, a, b, out, each)) for each in own], same)
+        chosen = run_prepared(desc, a, b, out).chosen
         wrong = [*tuned.wrong, *([] if same() else ["default"])]
         tiles = [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
-        simple = self.best(tiles, lambda: True) if plain else Best(None, None, [], 0, [])
+        simple = self.best(tiles, lambda: True) if self.plain else Best(None, None, [], 0, [])
         launches = {
-            "cublas": partial(torch.mm, a, b, out=out), "default": partial(self.run, desc, a, b, out),
+            "cublas": partial(torch.mm, a, b, out=out), "default": partial(run, desc, a, b, out),
             "tuned": tuned.launch, "plain": simple.launch,
         }  # fmt: skip
         found = in_turn({name: each for name, each in launches.items() if each is not None}, self.rounds)
         record |= {name: round(each, 2) for name, each in found.items()}
+        record |= {"default schedule": _fields(chosen)}
         record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
-        record |= {"times": tuned.times} if times else {}
+        record |= {"maps columns": True, "times": tuned.times} if times else {}
         return {**record, "descriptor": desc.to_text(), "wrong": wrong, "ran": tuned.ran + 1}
 
 
@@ -215,11 +199,20 @@ class Best:
 
 
 def _fields(schedule: Any) -> Any:
-    return asdict(schedule) if is_dataclass(schedule) and not isinstance(schedule, type) else str(schedule)
+    """Return the fields of a schedule that are not the usual ones, or the text of another name."""
+    if not isinstance(schedule, Schedule):
+        return str(schedule)
+    usual = asdict(Schedule(0))
+    return {name: each for name, each in asdict(schedule).items() if each != usual[name]}
 
 
-def _compile(part: int, parts: int, given: argparse.Namespace, problems: list[Problem], failed: Any) -> None:
-    Bench(given).compile(problems, part, parts, failed, plain=given.plain)
+def _compile(
+    part: int, parts: int, given: argparse.Namespace, problems: list[Problem], ready: Any, failed: Any
+) -> None:
+    """Compile a share of the problems, in order; `ready` holds the schedules of each by its place."""
+    bench = Bench(given)
+    for place in range(part, len(problems), parts):
+        ready[place] = bench.compiled(problems[place], failed)
 
 
 def row_class(m: int) -> str:
@@ -282,6 +275,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--set", choices=sorted(SETS), default=["layers"], nargs="+", help="the sets of problems (default layers)"
     )
+    parser.add_argument("--every", type=int, default=1, help="take every so many problems (default 1)")
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many problems before (default 0)")
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
@@ -291,47 +286,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="start no new problem after this many seconds (default 120)"
     )
-    parser.add_argument(
-        "--compiling", type=float, default=0.5, help="the part of these seconds for compilation alone (default 0.5)"
-    )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
-    parser.add_argument("--launcher", default="bitwise_nvidia_sm90.gemm.run", help="module with run and planned")
-    parser.add_argument(
-        "--schedules", default="bitwise_nvidia_sm90.gemm.measured_schedules", help="module with candidates"
-    )
     given = parser.parse_args(arguments)
     import torch
     import triton
 
-    problems = [problem for name in given.set for problem in SETS[name]()]
+    problems = [problem for name in given.set for problem in SETS[name]()][given.skip :: given.every]
     deadline = time.time() + given.seconds
-    with multiprocessing.Manager() as manager:
-        failed = manager.list()
-        run_parts(_compile, (given, problems, failed), given.processes, given.seconds * given.compiling)
-        excluded = frozenset(failed)
-    print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
     bench = Bench(given)
-    bench.excluded = excluded
     rows: list[dict[str, Any]] = []
     found = {
         "environment": {
             "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
             "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
         },
-        "set": " ".join(given.set), "rounds": given.rounds, "schedules that fail": [_fields(each) for each in excluded],
+        "set": " ".join(given.set), "rounds": given.rounds,
     }  # fmt: skip
-    for number, problem in enumerate(problems):
-        if time.time() > deadline:
-            break
-        try:
-            rows.append(bench.row(problem, times=given.times, plain=given.plain))
-        except Exception as error:  # the CUDA context may be unusable: keep the rows so far
-            print(f"{problem}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            rows.append({**asdict(problem), "failed": f"{type(error).__name__}: {error}"[:300]})
-            if "CUDA" in str(error):
+    with (
+        multiprocessing.Manager() as manager,
+        Parts(_compile, (given, problems, ready := manager.dict(), failed := manager.list()), given.processes) as parts,
+    ):
+        for place, problem in enumerate(problems):
+            while place not in ready and time.time() < deadline and parts.alive(place % given.processes):
+                time.sleep(_POLL_SECONDS)
+            if time.time() > deadline:
                 break
-        if number % _KEPT == 0:
-            _write(given.out, found, rows, len(problems))
+            try:
+                rows.append(bench.row(problem, ready.get(place, ()), times=given.times))
+            except Exception as error:  # the CUDA context may be unusable: keep the rows so far
+                print(f"{problem}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                rows.append({**asdict(problem), "failed": f"{type(error).__name__}: {error}"[:300]})
+                if "CUDA" in str(error):
+                    break
+            if place % _KEPT == 0:
+                _write(given.out, found, rows, len(problems))
+        excluded = [_fields(each) for each in failed]
+    found["schedules that fail"] = excluded
     result = _write(given.out, found, rows, len(problems))
     print(json.dumps(result, indent=1))
     return 1 if result["schedules whose bytes differ"] or result["failed"] or excluded else 0

@@ -24,6 +24,7 @@ from typing import Any
 
 from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.sweep_operands import Pools
+from bitwise_bench.cublas.worker_processes import visible_devices
 from bitwise_cublas_profiles.query import CublasError, GemmQuery
 from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
@@ -71,8 +72,11 @@ def query_of_number(seed: int, number: int) -> tuple[str, GemmQuery] | None:
     return kind, replace(query, epilogue="bias", workspace=BIAS_WORKSPACE)
 
 
-def measure(setting: dict[str, Any], seed: int, seconds: float) -> dict[str, Any]:
-    """The counts of one setting, whose environment variables are set, and the first products that differ."""
+def measure(setting: dict[str, Any], seed: int, seconds: float, start: int = 0, step: int = 1) -> dict[str, Any]:
+    """The counts of one setting, whose environment variables are set, and the first products that differ.
+
+    The products have the numbers after `start`, by `step`.
+    """
     import torch
 
     from bitwise_cublas_profiles.library import Library
@@ -86,9 +90,9 @@ def measure(setting: dict[str, Any], seed: int, seconds: float) -> dict[str, Any
     library, settings, pools = Library(), current_settings(), Pools(seed, elements=1 << 24)
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     different: list[Any] = []
-    deadline, number = time.time() + seconds, 0
+    deadline, number = time.time() + seconds, start
     while time.time() < deadline:
-        number += 1
+        number += step
         found = query_of_number(seed, number)
         if found is None:
             continue
@@ -114,6 +118,34 @@ def measure(setting: dict[str, Any], seed: int, seconds: float) -> dict[str, Any
             "library": library.version, "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}  # fmt: skip
 
 
+def _only(device: str) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": device} if device else {}
+
+
+def _result(process: subprocess.Popen[str], seconds: float) -> dict[str, Any]:
+    """What a process printed, or why it failed."""
+    try:
+        text, _ = process.communicate(timeout=seconds + 90)
+        found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        process.kill()
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return found
+
+
+def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The counts of the processes of one setting together, and the first products that differ."""
+    failed = next((each for each in parts if "failed" in each), None)
+    if failed is not None:
+        return failed
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    for each in parts:
+        for kind in KINDS:
+            counts[kind].update(each["counts"][kind])
+    different = [row for each in parts for row in each["different"]]
+    return {**parts[0], "counts": {kind: dict(found) for kind, found in counts.items()}, "different": different[:20]}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure every setting. The exit status is 1 if bytes differ or a process failed."""
     parser = argparse.ArgumentParser(
@@ -123,27 +155,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds for each setting (default 20)")
     parser.add_argument("--seed", type=int, default=41, help="seed of the shapes (default 41)")
     parser.add_argument("--only", action="append", metavar="SETTING", help="measure this setting; may be repeated")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--processes", type=int, default=1, help="processes for each setting and GPU (default 1)")
+    parser.add_argument("--one", nargs=3, metavar=("SETTING", "START", "STEP"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one is not None:
-        print(json.dumps(measure(SETTINGS[given.one], given.seed, given.seconds)))
+        name, start, step = given.one
+        print(json.dumps(measure(SETTINGS[name], given.seed, given.seconds, int(start), int(step))))
         return 0
     command = [sys.executable, "-m", "bitwise_bench.cublas.settings_parity", "--seconds", str(given.seconds),
                "--seed", str(given.seed), "--one"]  # fmt: skip
+    devices = visible_devices()
+    count = given.processes * len(devices)
     started = {
-        name: subprocess.Popen(
-            [*command, name], env={**os.environ, **setting.get("environment", {})}, stdout=subprocess.PIPE, text=True
-        )
+        name: [
+            subprocess.Popen(
+                [*command, name, str(start), str(count)], stdout=subprocess.PIPE, text=True,
+                env={**os.environ, **setting.get("environment", {}), **_only(devices[start % len(devices)])},
+            )
+            for start in range(count)
+        ]
         for name, setting in SETTINGS.items() if given.only is None or name in given.only
     }  # fmt: skip
-    found: dict[str, Any] = {}
-    for name, process in started.items():
-        try:
-            text, _ = process.communicate(timeout=given.seconds + 90)
-            found[name] = json.loads(text.splitlines()[-1])
-        except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
-            process.kill()
-            found[name] = {"failed": f"{type(error).__name__}: {error}"}
+    found = {name: merged([_result(each, given.seconds) for each in each_one]) for name, each_one in started.items()}
     about: dict[str, Any] = next((each for each in found.values() if "counts" in each), {})
     head = {name: about.get(name) for name in ("gpu", "library", "torch")}
     record = {"environment": {**head, "seed": given.seed}, "settings": {

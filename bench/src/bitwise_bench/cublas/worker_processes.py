@@ -1,39 +1,71 @@
-"""Work of several processes on one GPU, to overlap compilation."""
+"""Work of several processes on each GPU, to overlap compilation and evaluation."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import queue
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 Work = Callable[[int, int, float, Any], Iterable[list[Any]]]
 """`work(start, step, deadline, given)` yields the rows of one process. It must be a module-level function."""
 
 
-def run_parts(work: Callable[..., None], given: tuple[Any, ...], processes: int, seconds: float) -> None:
-    """Run `work(part, parts, *given)`, a module-level function, in processes; end those that take longer."""
-    context = multiprocessing.get_context("spawn")
-    deadline = time.time() + seconds
-    workers = [context.Process(target=work, args=(part, processes, *given), daemon=True) for part in range(processes)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join(max(1.0, deadline - time.time()))
-        if each.is_alive():
+class Parts:
+    """Processes that run `work(part, parts, *given)`, a module-level function; leaving the context ends them."""
+
+    def __init__(self, work: Callable[..., None], given: tuple[Any, ...], processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._workers = [
+            context.Process(target=work, args=(part, processes, *given), daemon=True) for part in range(processes)
+        ]
+
+    def __enter__(self) -> Self:
+        for each in self._workers:
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._workers:
             each.terminate()
+
+    def alive(self, part: int) -> bool:
+        """Return whether the process of a part runs."""
+        return self._workers[part].is_alive()
+
+
+def visible_devices() -> list[str]:
+    """The GPUs that processes may use, as values of CUDA_VISIBLE_DEVICES; one, unnamed, without PyTorch."""
+    named = os.environ.get(_VISIBLE)
+    if named is not None:
+        return named.split(",")
+    try:
+        import torch
+    except ImportError:
+        return [""]
+    return [str(each) for each in range(torch.cuda.device_count())] or [""]
 
 
 def run_workers(work: Work, processes: int, seconds: float, given: Any) -> tuple[list[list[Any]], list[str]]:
-    """All rows in arbitrary order, and why processes ended early. Waits at most half a minute after the deadline."""
+    """All rows in arbitrary order, and why processes ended early, of `processes` for each GPU.
+
+    Waits at most half a minute after the deadline.
+    """
     context = multiprocessing.get_context("spawn")
     results: Any = context.Queue()
     deadline = time.time() + seconds
+    devices = visible_devices()
+    count = processes * len(devices)
     workers = [
-        context.Process(target=_work, args=(work, start, processes, deadline, given, results), daemon=True)
-        for start in range(processes)
-    ]
+        context.Process(
+            target=_work, args=(work, start, count, deadline, given, results, devices[start % len(devices)]),
+            daemon=True,
+        )
+        for start in range(count)
+    ]  # fmt: skip
     for each in workers:
         each.start()
     rows: list[list[Any]] = []
@@ -58,7 +90,9 @@ def run_workers(work: Work, processes: int, seconds: float, given: Any) -> tuple
     return rows, died
 
 
-def _work(work: Work, start: int, step: int, deadline: float, given: Any, results: Any) -> None:
+def _work(work: Work, start: int, step: int, deadline: float, given: Any, results: Any, device: str) -> None:
+    if device:
+        os.environ[_VISIBLE] = device  # read when CUDA is initialised in this process
     try:
         for row in work(start, step, deadline, given):
             results.put(row)

@@ -15,11 +15,6 @@ from bitwise_core.plugins.launchers import EpilogueLaunch, ProductLaunch
 from bitwise_nvidia_sm90.activations import FORMULAS
 from bitwise_nvidia_sm90.requirements import what_is_missing
 
-_TORCH_NAMES = {
-    "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
-}  # fmt: skip
-_FORMATS = {name: each for each, name in _TORCH_NAMES.items()}
-
 _REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
 """The distributions that a launch needs, each with a module of it."""
 
@@ -123,8 +118,9 @@ class GEMMLauncher:
 
         from bitwise_nvidia_sm90.gemm.fusions import Fusion
         from bitwise_nvidia_sm90.gemm.kernels.epilogues import apply
+        from bitwise_nvidia_sm90.gemm.matrix_layouts import type_of
 
-        fusion = Fusion(epilogue, _FORMATS[str(x.dtype).removeprefix("torch.")], tuple(operands))
+        fusion = Fusion(epilogue, type_of(x), tuple(operands))
         fusion.check()
         block, count = 512, x.numel()
         with torch.cuda.device(x.device):
@@ -154,11 +150,12 @@ class GEMMLauncher:
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
 
+        from bitwise_nvidia_sm90.gemm.matrix_layouts import TORCH_NAMES
         from bitwise_nvidia_sm90.gemm.run import run
 
         a, b = (_on_device(*each) for each in zip(operands, (desc.left_dtype, desc.right_dtype), strict=True))
         out = torch.empty(
-            (a.shape[0], b.shape[1]), dtype=getattr(torch, _TORCH_NAMES[desc.output_dtype]), device=a.device
+            (a.shape[0], b.shape[1]), dtype=getattr(torch, TORCH_NAMES[desc.output_dtype]), device=a.device
         )
         run(desc, a, b, out)
         bits = FLOAT_FORMATS[desc.output_dtype].bits
@@ -168,7 +165,9 @@ class GEMMLauncher:
 def _on_device(patterns: Bits, dtype: str) -> Any:
     import torch
 
-    if dtype not in _TORCH_NAMES:
-        raise DescriptorError(f"operands of {dtype}: torch has no such type; use one of {', '.join(_TORCH_NAMES)}")
+    from bitwise_nvidia_sm90.gemm.matrix_layouts import TORCH_NAMES
+
+    if dtype not in TORCH_NAMES:
+        raise DescriptorError(f"operands of {dtype}: torch has no such type; use one of {', '.join(TORCH_NAMES)}")
     signed = np.ascontiguousarray(patterns).view(f"i{patterns.dtype.itemsize}")
-    return torch.from_numpy(signed).cuda().view(getattr(torch, _TORCH_NAMES[dtype]))
+    return torch.from_numpy(signed).cuda().view(getattr(torch, TORCH_NAMES[dtype]))

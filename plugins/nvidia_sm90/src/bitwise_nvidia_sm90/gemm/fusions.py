@@ -90,10 +90,11 @@ class Fusion:
             "PRODUCT": self.dtype,
         }  # fmt: skip
 
-    def finish(self, given: Mapping[str, Any], mapped: bool) -> Finish:
+    def finish(self, given: Mapping[str, Any], lines: str | None) -> Finish:
         """Return the finish of a kernel of warpgroups with these arguments, N among them.
 
-        `mapped` allows it to copy the first operand of which there is one through a tensor map.
+        `lines` allows it to copy the first operand of which there is one through a tensor map whose lines are "rows" or
+        "columns".
         """
         layouts: list[OperandLayout] = []
         for index, each in enumerate(self.operands):
@@ -101,18 +102,17 @@ class Fusion:
             size = int(each.element_size())
             aligned = int(each.data_ptr()) % (_PAIR_ALIGNMENT * size) == 0
             columns: Columns = "elements"
+            line, step = (row, column) if lines == "rows" else (column, row)
+            has_map = (
+                lines is not None and size == _MAPPED_BYTES and step == 1 and line > 0
+                and line * size % MAP_ALIGNMENT == 0 and int(each.data_ptr()) % MAP_ALIGNMENT == 0
+            )  # fmt: skip
             if column == 0:
                 columns = "same"
+            elif has_map:
+                columns, lines = "map", None
             elif column == 1 and row % _PAIR_ALIGNMENT == 0 and given["N"] % _PAIR_ALIGNMENT == 0 and aligned:
                 columns = "pairs"
-                if (
-                    mapped
-                    and size == _MAPPED_BYTES
-                    and row * size % MAP_ALIGNMENT == 0
-                    and row
-                    and each.data_ptr() % MAP_ALIGNMENT == 0
-                ):
-                    columns, mapped = "map", False
             layouts.append(OperandLayout(size, columns, row != 0))
         return Finish(self.epilogue, self.dtype, tuple(layouts))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound
 from bitwise_nvidia_sm90.gemm.driver_launches import Address, DriverError, Image, Number, Parameter, TensorMap
-from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT, KernelCall, MatrixMap
+from bitwise_nvidia_sm90.gemm.launch import KernelCall
+from bitwise_nvidia_sm90.gemm.matrix_layouts import ALIGNMENT, MatrixMap
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}

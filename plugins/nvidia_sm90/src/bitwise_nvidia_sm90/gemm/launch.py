@@ -1,6 +1,6 @@
 """The kernel launches of a plan: kernels, grids and arguments.
 
-Of a tensor only `shape`, `stride()`, `dtype`, and with packed operands `data_ptr()` are used.
+Of a tensor only `shape`, `stride()`, `dtype` and `data_ptr()` are used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ from typing import Any
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, STAGE_BYTES, WARPGROUP, fills_lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, WARPGROUP, WarpgroupTiles, fills_lines
+from bitwise_nvidia_sm90.gemm.matrix_layouts import (
+    ALIGNMENT,
+    MatrixMap,
+    has_map,
+    has_pairs,
+    is_k_major,
+    is_transposed,
+    matrix_map,
+    type_of,
+)
 from bitwise_nvidia_sm90.gemm.packed_operands import STAGE, packed_plan, packed_slices
 from bitwise_nvidia_sm90.gemm.plan import (
     BlocksPlan,
@@ -26,8 +37,6 @@ from bitwise_nvidia_sm90.gemm.plan import (
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
 from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tiles
 
-ALIGNMENT = 16
-"""Bytes.  Triton specialises a kernel on whether an address is a multiple of this, and tensor maps need it."""
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
 UNROLLED_SLICES = 16
@@ -39,11 +48,6 @@ _TRANSPOSED = {
        for one, other in (("row", "column"), ("column", "row"))},
 }  # fmt: skip
 """For each argument of the transposed product, the argument of the product that it takes."""
-TORCH_NAMES = {
-    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
-}  # fmt: skip
-"""PyTorch's name of a format."""
-_FORMATS = {name: each for each, name in TORCH_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +63,6 @@ class KernelCall:
     arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixMap:
-    """A tensor map over a matrix with dense rows: `shape`, `strides` and the `block` of one copy, in elements.
-
-    `swizzle` is the width of the swizzle in bytes, 0 for none; for a Triton function its compiler chooses it.
-    """
-
-    matrix: Any
-    shape: tuple[int, int]
-    strides: tuple[int, int]
-    block: tuple[int, int]
-    swizzle: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,23 +129,6 @@ def _constants(fusion: Fusion | None) -> dict[str, Any]:
     return fusion.constants() if fusion else {}
 
 
-def has_map(matrix: Any) -> bool:
-    """Return whether there is a tensor map of a matrix: whether its strides and its address allow one."""
-    rows, columns = (int(each) for each in matrix.shape)
-    size = 1 if _type_of(matrix) in ("e4m3", "e5m2") else 2
-    try:
-        _is_transposed((rows, columns), tuple(matrix.stride()), size)
-    except UnsupportedGEMM:
-        return False
-    return int(matrix.data_ptr()) % ALIGNMENT == 0
-
-
-def has_whole_lines(matrix: Any) -> bool:
-    """Return whether the leading dimension of a matrix is a multiple of a line of the cache."""
-    size = 1 if _type_of(matrix) in ("e4m3", "e5m2") else 2
-    return max(int(each) for each in matrix.stride()) * size % STAGE_BYTES == 0
-
-
 def _packing(
     plan: MatrixPlan, operands: tuple[_Operand, _Operand], workspace: Callable[[tuple[int, ...], str], Any]
 ) -> tuple[list[KernelCall], tuple[_Operand, ...]]:
@@ -173,7 +146,7 @@ def _packing(
             found.append(each)
             continue
         sources.append(each)
-        targets.append(workspace((each.rows, packed_k), _type_of(each.matrix)))
+        targets.append(workspace((each.rows, packed_k), type_of(each.matrix)))
         found.append(_Operand(targets[-1], each.rows, packed_k, 1))
     if not sources:
         return [], tuple(found)
@@ -241,8 +214,8 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
     size = 1 if plan.accumulator_k else 2
     block_k, m, n, number = chosen.block_k, common["M"], common["N"], plan.slices.number
     a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bk"], common["stride_bn"])
-    a, a_transposed = _matrix_map(common["A"], (m, plan.k), a_strides, (chosen.block_m, block_k), size)
-    b, b_transposed = _matrix_map(common["B"], (plan.k, n), b_strides, (block_k, chosen.block_n), size)
+    a, a_transposed = matrix_map(common["A"], (m, plan.k), a_strides, (chosen.block_m, block_k), size)
+    b, b_transposed = matrix_map(common["B"], (plan.k, n), b_strides, (block_k, chosen.block_n), size)
     if plan.accumulator_k and (a_transposed or not b_transposed):
         raise UnsupportedGEMM("fp8 with tensor maps: k must be contiguous in both operands")
     target, c_tma, c_transposed = common["C"], False, False
@@ -253,8 +226,8 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
         )
         try:
             # Strides that are aligned for 16 bits are aligned for 32.
-            bits = min(2, OUTPUT_BYTES[_type_of(target)])
-            target, c_transposed = _matrix_map(target, (m, n), strides, part, bits)
+            bits = min(2, OUTPUT_BYTES[type_of(target)])
+            target, c_transposed = matrix_map(target, (m, n), strides, part, bits)
             c_tma = True
         except UnsupportedGEMM:
             pass
@@ -281,59 +254,62 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
 
 def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None) -> KernelCall:
     m, n, number = common["M"], common["N"], plan.slices.number
-    types = _type_of(common["A"]), _type_of(common["B"]), _type_of(common["C"])
+    types = type_of(common["A"]), type_of(common["B"]), type_of(common["C"])
     size, output_size = (1 if plan.accumulator_k else 2), OUTPUT_BYTES[types[2]]
     shapes = (m, plan.k), (n, plan.k)
     strides = (common["stride_am"], common["stride_ak"]), (common["stride_bn"], common["stride_bk"])
     matrices = common["A"], common["B"]
     if chosen.gathering:
-        k_major = _is_k_major(shapes[0], strides[0]), _is_k_major(shapes[1], strides[1])
+        k_major = is_k_major(shapes[0], strides[0]), is_k_major(shapes[1], strides[1])
         lines = [each[0] if whole else each[1] for each, whole in zip(strides, k_major, strict=True)]
         pairs = [
-            _has_pairs(plan, matrix, rows, line, whole)
+            has_pairs(plan, matrix, rows, line, whole)
             for matrix, (rows, _), line, whole in zip(matrices, shapes, lines, k_major, strict=True)
         ]
     else:
-        k_major = not _is_transposed(shapes[0], strides[0], size), not _is_transposed(shapes[1], strides[1], size)
+        k_major = not is_transposed(shapes[0], strides[0], size), not is_transposed(shapes[1], strides[1], size)
         lines, pairs = [], [False, False]
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
-    if not fills_lines(chosen.block_n, output_size):
+    if store == "map" and not fills_lines(chosen.block_n, output_size):
+        store = "elements"
+    if store == "columns" and int(common["C"].data_ptr()) % ALIGNMENT:
         store = "elements"
     finish = None
     if fusion:
         own_rows = chosen.block_m // (1 if chosen.ping_pong else chosen.consumers)
         sums = own_rows * chosen.block_n // WARPGROUP
         early = not chosen.gathering and are_early(sums, chosen.consumers, len(fusion.operands))
-        finish = fusion.finish(common, store == "map" and output_size == 2 and not early)
+        of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
+        finish = fusion.finish(common, of_map)
     tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]))
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
     else:
         a, b = (
-            _matrix_map(matrix, shape, each, tile.box, size, tile.swizzle)[0]
+            matrix_map(matrix, shape, each, tile.box, size, tile.swizzle)[0]
             for matrix, shape, each, tile in zip(matrices, shapes, strides, (tiles.a, tiles.b), strict=True)
         )
         given = {**common, "A": a, "B": b}
-    target = common["C"]
-    if store == "map":
-        target = MatrixMap(target, (m, n), out_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
+    target = _output_map(tiles, common["C"], (m, n), out_strides) if tiles.stores_through_map else common["C"]
     down, across = chosen.block_m * chosen.cluster_m, chosen.block_n * chosen.cluster_n
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
     given |= {"C": target, "slices": number}
     if tiles.mapped_operand is not None:
-        name = f"O{tiles.mapped_operand}"
-        operand_strides = common[f"o{tiles.mapped_operand}_row"], 1
-        given[name] = MatrixMap(common[name], (m, n), operand_strides, (ROWS, tiles.store_columns), tiles.store_swizzle)
+        name, *operand_strides = (each.format(tiles.mapped_operand) for each in OPERAND_PARAMETERS)
+        row, column = (common[each] or 1 for each in operand_strides)
+        given[name] = _output_map(tiles, common[name], (m, n), (row, column))
     kernel = kernel_of(tiles)
     arguments = {name: 0 if given[name] is None else given[name] for name in kernel.parameters}
     return KernelCall(kernel, (clusters * tiles.blocks,), arguments, {}, {})
 
 
-def _type_of(matrix: Any) -> str:
-    name = str(matrix.dtype).removeprefix("torch.")
-    return _FORMATS.get(name, name)
+def _output_map(tiles: WarpgroupTiles, matrix: Any, shape: tuple[int, int], strides: tuple[int, int]) -> MatrixMap:
+    """Return the map through which a tile is stored to a matrix of the shape of the output, or copied from it."""
+    if tiles.store == "columns":
+        shape, strides = shape[::-1], strides[::-1]
+    return MatrixMap(matrix, shape, strides, tiles.store_box, tiles.store_swizzle)
 
 
 def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int], size: int) -> str:
@@ -341,57 +317,10 @@ def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int]
     if plan.slices.number == 1 and not plan.slices.from_zero:
         if strides[1] == 1 and strides[0] * size % 16 == 0 and strides[0] >= shape[1]:
             return "map"
+        if size == 2 and strides[0] == 1 and strides[1] * size % 16 == 0 and strides[1] >= shape[0]:
+            return "columns"
         return "elements"
     return "pairs" if shape[1] % 2 == 0 and strides == (shape[1], 1) else "elements"  # the memory of the sums of slices
-
-
-def _matrix_map(
-    matrix: Any,
-    shape: tuple[int, int],
-    strides: tuple[int, int],
-    block: tuple[int, int],
-    size: int,
-    swizzle: int = 0,
-) -> tuple[MatrixMap, bool]:
-    """Return the map of a matrix, and whether it maps the transposed matrix.
-
-    `block` is a block of the matrix, or with a swizzle, of what is mapped.  Raises UnsupportedGEMM for other strides.
-    """
-    transposed = _is_transposed(shape, strides, size)
-    i, j = (1, 0) if transposed else (0, 1)
-    box = block if swizzle else (block[i], block[j])
-    return MatrixMap(matrix, (shape[i], shape[j]), (strides[i], 1), box, swizzle), transposed
-
-
-def _is_transposed(shape: tuple[int, int], strides: tuple[int, int], size: int) -> bool:
-    """Return whether the columns of a matrix are contiguous, and not its rows.
-
-    Raises UnsupportedGEMM if no tensor map has these strides.
-    """
-    for transposed, (i, j) in ((False, (0, 1)), (True, (1, 0))):
-        if strides[j] == 1 and strides[i] * size % 16 == 0 and strides[i] >= shape[j]:
-            return transposed
-    raise UnsupportedGEMM(f"strides {strides}: tensor maps need contiguous rows or columns at a stride of 16 n bytes")
-
-
-def _is_k_major(shape: tuple[int, int], strides: tuple[int, int]) -> bool:
-    """Return whether the values of k of a row are contiguous, otherwise the rows of one k.  Raises UnsupportedGEMM."""
-    rows, k = shape
-    if strides[1] == 1 or k == 1:
-        return True
-    if strides[0] == 1 or rows == 1:
-        return False
-    raise UnsupportedGEMM(f"strides {strides}: to gather an operand needs contiguous rows or columns")
-
-
-def _has_pairs(plan: MatrixPlan, matrix: Any, rows: int, line: int, k_major: bool) -> bool:
-    """Return whether an operand can be gathered two neighbours at once.
-
-    `line` is the number of elements between lines, of values of k or of rows.  Groups of k start at even places, apart
-    from their slices and from what follows a short first iteration.
-    """
-    lengths = [plan.k, plan.slices.span] if k_major else [rows]
-    return all(each % 2 == 0 for each in (line, *lengths)) and int(matrix.data_ptr()) % ALIGNMENT == 0
 
 
 def _lanes(
@@ -419,7 +348,8 @@ def _lanes(
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
-            "EVEN_STEPS": even_steps, "UNROLL": unroll, "FROM_ZERO": from_zero, "BLOCK": chosen.block_m,
+            "EVEN_STEPS": even_steps, "UNROLL": unroll, "AHEAD": chosen.stages == 2, "FROM_ZERO": from_zero,
+            "BLOCK": chosen.block_m,
             **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},

@@ -16,7 +16,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_nvidia_sm90.gemm.expected_times import Finishing
-from bitwise_nvidia_sm90.gemm.launch import has_map, has_whole_lines
+from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map, has_whole_lines
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import least_seconds, schedules_to_try

@@ -19,7 +19,8 @@ from bitwise_nvidia_sm90.gemm.kernel_images import (
     triton_parameters,
 )
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
-from bitwise_nvidia_sm90.gemm.launch import TORCH_NAMES, KernelCall, MatrixMap, kernel_calls
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
+from bitwise_nvidia_sm90.gemm.matrix_layouts import TORCH_NAMES, MatrixMap
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 

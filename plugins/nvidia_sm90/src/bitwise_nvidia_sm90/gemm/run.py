@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.expected_times import operator_seconds
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
-from bitwise_nvidia_sm90.gemm.launch import ALIGNMENT
+from bitwise_nvidia_sm90.gemm.matrix_layouts import ALIGNMENT
 from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, candidates, least_expected
 from bitwise_nvidia_sm90.gemm.plan import Plan, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct, prepare, triton_dispatch
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CACHE_SIZE = 4096
 """The number of prepared products in the cache; it is cleared when full."""
+FUSED_GAIN = 1.03
+"""The expected gain of kernels with an epilogue from which on they run: about the error of an expected time."""
 LARGEST_COMPARED = 1 << 26
 """Elements of the largest output that is compared with the fallback schedule's."""
 _prepared: dict[tuple[Any, ...], PreparedProduct] = {}
@@ -88,15 +90,27 @@ def run_fused(
 
 
 def is_faster(plan: Plan, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
-    """Return whether kernels with an epilogue are expected to be as fast as those of a product and of its steps.
+    """Return whether kernels with an epilogue are expected to be faster than those of a product and of its steps.
 
-    Where there is no model of the product's time they are.
+    By FUSED_GAIN, since separate kernels are as fast as a library's.  Where there is no model of the product's time
+    they are.
+    """
+    found = expected_seconds_of(plan, fusion, a, b, out)
+    return found is None or found[0] * FUSED_GAIN <= found[1]
+
+
+def expected_seconds_of(
+    plan: Plan, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
+) -> tuple[float, float] | None:
+    """Return the expected seconds of kernels with an epilogue, and of a product and PyTorch's operators.
+
+    None where there is no model of the product's time.
     """
     fused = least_expected(plan, a, b, out, out.element_size(), fusion.matrices)
     product = least_expected(plan, a, b, out, fusion.element_size)
     if fused is None or product is None:
-        return True
-    return fused <= product + sum(operator_seconds(each) for each in fusion.bytes_of_operators(out.numel()))
+        return None
+    return fused, product + sum(operator_seconds(each) for each in fusion.bytes_of_operators(out.numel()))
 
 
 def triton_launch(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:

@@ -15,7 +15,7 @@ class Schedule:
     `transposed`: compute the transposed product, so that rows of tiles run along n.  `tma`: load the operands by TMA.
     With `tma`, `programs` is the number of persistent programs (0: one program per tile), and a tile is stored in
     `store_parts` parts, 1 or 2.  For products by lanes, `block_m` is the number of output elements of a program and
-    `block_k` the unroll factor of k.
+    `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one first.
 
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
@@ -119,8 +119,8 @@ def _check_warpgroups(plan: MatrixPlan, chosen: Schedule) -> None:
         raise UnsupportedGEMM(f"{chosen}: consumers need four warps each, and {4 * others} more")
     if chosen.gathering and (chosen.packed or plan.accumulator_k):
         raise UnsupportedGEMM(f"{chosen}: a gathering takes operands of 16 bits that are not packed")
-    if chosen.block_k != (plan.accumulator_k or 64):
-        raise UnsupportedGEMM(f"{chosen}: with consumers, block_k is 64, or 128 for fp8")
+    if chosen.block_k not in ((plan.accumulator_k,) if plan.accumulator_k else (64, 128, 256)):
+        raise UnsupportedGEMM(f"{chosen}: with consumers, block_k is 64, 128 or 256, and 128 for fp8")
 
 
 def _fills_warpgroups(chosen: Schedule) -> bool:

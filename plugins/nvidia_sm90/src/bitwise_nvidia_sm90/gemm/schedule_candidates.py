@@ -8,6 +8,7 @@ from itertools import product
 
 from bitwise_nvidia_sm90.gemm.expected_times import bytes_moved
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    DEPTHS,
     RESERVED_BYTES,
     ROWS,
     SHARED_BYTES,
@@ -58,12 +59,17 @@ _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 _FEWEST_COLUMNS_OF_THREE = 64
 """The fewest columns of a tile of three consumers."""
 _MOST_STAGES = 10
+_LARGEST_DEEP_TILE = {2: 64 * 160, 4: 64 * 40}
+"""By how many times the least k a stage has: the most elements of a tile for which that is a candidate."""
 _ENOUGH_STAGES = 4
 """The stages above which a second buffer for the output is worth more: one is multiplied and one is released late."""
 _THREADS = 32
 """The threads of a warp."""
 _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 """The k of an iteration, at most, where a lane has few k: up to the second number.  The third is many k of a lane."""
+_FEW_LANES = 132 * 16 * _THREADS
+"""The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
+multiprocessor of an H100."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
@@ -73,7 +79,8 @@ _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous: bool = True) -> list[Schedule]:
     """Return schedules of lanes, the best first by measured times.
 
-    A program has `block_m` elements and `block_k` k of each lane in an iteration.  With few accumulators in a thread
+    A program has `block_m` elements and `block_k` k of each lane in an iteration; with 2 `stages`, those of the next
+    iteration are loaded before these are added.  With few accumulators in a thread
     there are many threads, and with many k in an iteration each has many loads under way.  Neighbouring lanes that have
     neighbouring k run fastest in programs of one warp.  Unless the values of k of an element are contiguous, the
     threads of a warp load one k of neighbouring elements: a program should have several warps of them, and the k of a
@@ -93,6 +100,9 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
     elif isinstance(plan, ScalarPlan) and plan.strided and plan.tile == 1:
         unrolls = (16, 8, 4, 32) if own >= _MANY_STEPS else (8, 4, 16, 32)
         warps_of_program = (1, 2, 4)
+    # Few threads have many loads under way only where those of the next iteration are.
+    slices = plan.blocks if isinstance(plan, BlocksPlan) else plan.slices.number
+    depths = (2, 3) if elements * lanes * slices <= _FEW_LANES else (3,)
     found = []
     for accumulators in (1, 2, 4, 8):
         for unroll in unrolls:
@@ -100,7 +110,7 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
-                    found.append(Schedule(block, block_k=unroll, warps=warps))
+                    found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     return list(dict.fromkeys(found))
 
 
@@ -238,12 +248,16 @@ def _warpgroup_schedules(
             own = rows if ping_pong else rows // consumers
             accumulators = most_accumulators(consumers) // (2 if plan.starts_accumulators else 1)
             widest = min(256, accumulators * WARPGROUP // own)
-            for columns in range(16, widest + 1, step):
+            for columns in range(step if across <= step else 16, widest + 1, step):
                 narrow = consumers > 2 and columns < _FEWEST_COLUMNS_OF_THREE
                 if narrow or columns != -(-across // (step * -(-across // columns))) * step:
                     continue
                 stage = (rows + columns) * block_k * size
-                rooms = _stages_of_residents(consumers, stage, own * columns // WARPGROUP)
+                rooms = [
+                    (block_k * depth, *room)
+                    for depth in _depths(plan, rows * columns, block_k)
+                    for room in _stages_of_residents(consumers, stage * depth, own * columns // WARPGROUP)
+                ]
                 for cluster_m, cluster_n in _CLUSTERS:
                     jobs = -(-down // (rows * cluster_m)) * -(-across // (columns * cluster_n)) * plan.slices.number
                     blocks = cluster_m * cluster_n
@@ -251,9 +265,9 @@ def _warpgroup_schedules(
                     unsuited |= blocks > 2 and min(m, n) > _MOST_ROWS_OF_LARGE_CLUSTERS
                     if unsuited or jobs * blocks * 6 < programs:
                         continue
-                    for resident, stages in rooms:
+                    for stage_k, resident, stages in rooms:
                         chosen = Schedule(
-                            rows, columns, block_k, 8, 4 * (consumers + 1), stages, _slots(programs, blocks), True,
+                            rows, columns, stage_k, 8, 4 * (consumers + 1), stages, _slots(programs, blocks), True,
                             transposed, 1, consumers, ping_pong, cluster_m, cluster_n, resident=resident,
                         )  # fmt: skip
                         if not _allowed(plan, chosen):
@@ -261,6 +275,20 @@ def _warpgroup_schedules(
                         yield chosen
                         if resident > 1 and jobs * blocks > chosen.programs:
                             yield replace(chosen, programs=resident * chosen.programs)
+
+
+def _depths(plan: MatrixPlan, tile: int, block_k: int) -> list[int]:
+    """Return how many times `block_k` values of k a stage may have, for a tile of this number of elements.
+
+    The instructions of a small tile take less time than the barriers of its stages.
+    """
+    if plan.accumulator_k:
+        return [1]
+    return [
+        each
+        for each in DEPTHS
+        if each == 1 or (tile <= _LARGEST_DEEP_TILE[each] and 2 * block_k * each <= plan.slices.span)
+    ]
 
 
 def _stages_of_residents(consumers: int, stage: int, accumulators: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from bitwise_nvidia_sm90.gemm.schedule_candidates import (
     pointer_schedules,
 )
 
+_KEPT = 4
+"""The products whose candidates are kept: a call with an epilogue compares those of two."""
 _PER_TILE = 5
 """The largest number of candidates with one tile shape."""
 
@@ -74,11 +77,12 @@ def least_seconds(
     return float(seconds.min()) if len(seconds) else None
 
 
+@lru_cache(maxsize=_KEPT)
 def _timed(
     plan: MatrixPlan, m: int, n: int, programs: int, k_contiguous: tuple[bool, bool], mapped: tuple[bool, bool, bool],
     whole_lines: tuple[bool, bool], finishing: Finishing,
 ) -> tuple[list[Schedule], Numbers]:  # fmt: skip
-    """Return the candidates whose times are modelled, except the fallback, and their expected seconds."""
+    """Return the candidates whose times are modelled, except the fallback, and their expected seconds; cached."""
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
         every = list(mapped_schedules(plan, m, n, programs, k_contiguous))
         return every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs, whole_lines, finishing)
@@ -123,8 +127,8 @@ def _few_per_tile(ranked: list[Schedule]) -> list[Schedule]:
     found = []
     for each in ranked:
         tile = (
-            each.block_m, each.block_n, each.warps, each.transposed, each.consumers, each.ping_pong, each.packed,
-            each.resident, each.overlap, each.gathering,
+            each.block_m, each.block_n, each.block_k, each.warps, each.transposed, each.consumers, each.ping_pong,
+            each.packed, each.resident, each.overlap, each.gathering,
         )  # fmt: skip
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _PER_TILE:

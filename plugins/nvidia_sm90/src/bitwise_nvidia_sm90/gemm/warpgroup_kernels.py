@@ -7,7 +7,13 @@ from functools import lru_cache
 from bitwise_nvidia_sm90.gemm.kernels.finish import Finish
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import Gathering, TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    OPERAND_BYTES,
+    STAGE_BYTES,
+    Gathering,
+    TileError,
+    WarpgroupTiles,
+)
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
@@ -30,7 +36,7 @@ def warpgroup_tiles(
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,
         (operands[0], operands[1]), output, *k_major, store, plan.starts_accumulators, finish, chosen.resident,
-        chosen.overlap, gathering,
+        chosen.overlap, gathering, chosen.block_k * OPERAND_BYTES[operands[0]] // STAGE_BYTES,
     )  # fmt: skip
     try:
         found.check()

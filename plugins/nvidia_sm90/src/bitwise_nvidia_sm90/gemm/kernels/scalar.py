@@ -66,6 +66,52 @@ def _lane_k(
 
 
 @triton.jit
+def _load_steps(
+    A, B, step, length, start, tile, slice_index, blocks, stride_ak, stride_bk, LANES: tl.constexpr,
+    ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr, UNROLL: tl.constexpr, MASKED: tl.constexpr,
+    own,
+):  # fmt: skip
+    """Load UNROLL pairs of factors of each lane, those of the lanes' own k from `step`, at equal distances.
+
+    With MASKED, a lane has the first `own` of them.
+    """
+    lane = tl.arange(0, LANES)[None, :]
+    active = lane < ACTIVE
+    first = _lane_k(step, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
+    distance = blocks * LANES if CYCLIC_SLICES else ACTIVE if TILE == 1 else 1
+    # Pointers that move on take fewer instructions than those of each k: the loads of many k should be under way.
+    place_a = A + (start + first).to(tl.int64) * stride_ak
+    place_b = B + (start + first).to(tl.int64) * stride_bk
+    step_a = tl.full((), distance, tl.int64) * stride_ak
+    step_b = tl.full((), distance, tl.int64) * stride_bk
+    loaded = tl.tuple(())
+    for offset in tl.static_range(UNROLL):
+        if MASKED:
+            exists = (offset < own) & active
+            a = tl.load(place_a, mask=exists, other=0.0)
+            b = tl.load(place_b, mask=exists, other=0.0)
+        elif ACTIVE < LANES:
+            a = tl.load(place_a, mask=active, other=0.0)
+            b = tl.load(place_b, mask=active, other=0.0)
+        else:
+            a = tl.load(place_a)
+            b = tl.load(place_b)
+        loaded += ((a, b),)
+        place_a += step_a
+        place_b += step_b
+    return loaded
+
+
+@triton.jit
+def _sum_steps(accumulator, loaded, UNROLL: tl.constexpr):
+    """Add the products of UNROLL pairs of factors to each lane, in order."""
+    for offset in tl.static_range(UNROLL):
+        a, b = loaded[offset][0].to(tl.float32), loaded[offset][1].to(tl.float32)
+        accumulator = tl.fma(a, b, accumulator)
+    return accumulator
+
+
+@triton.jit
 def _add_steps(
     accumulator, A, B, step, end, length, start, tile, slice_index, blocks, stride_ak, stride_bk,
     LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
@@ -81,31 +127,17 @@ def _add_steps(
     if EVEN_STEPS:
         first = _lane_k(step, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
         distance = blocks * LANES if CYCLIC_SLICES else ACTIVE if TILE == 1 else 1
-        # Pointers that move on take fewer instructions than those of each k: the loads of many k should be under way.
-        place_a = A + (start + first).to(tl.int64) * stride_ak
-        place_b = B + (start + first).to(tl.int64) * stride_bk
-        step_a = tl.full((), distance, tl.int64) * stride_ak
-        step_b = tl.full((), distance, tl.int64) * stride_bk
         own = tl.minimum((length - first + (distance - 1)) // distance, end - step)
-        # All loads come before the sums: the assembler keeps this order, so that all are under way at once.
-        loaded = tl.tuple(())
-        for offset in tl.static_range(UNROLL):
-            if MASKED:
-                exists = (offset < own) & active
-                a = tl.load(place_a, mask=exists, other=0.0)
-                b = tl.load(place_b, mask=exists, other=0.0)
-            elif ACTIVE < LANES:
-                a = tl.load(place_a, mask=active, other=0.0)
-                b = tl.load(place_b, mask=active, other=0.0)
-            else:
-                a = tl.load(place_a)
-                b = tl.load(place_b)
-            loaded += ((a, b),)
-            place_a += step_a
-            place_b += step_b
-        for offset in tl.static_range(UNROLL):
-            found = tl.fma(loaded[offset][0].to(tl.float32), loaded[offset][1].to(tl.float32), accumulator)
-            accumulator = tl.where((offset < own) & active, found, accumulator) if MASKED else found
+        loaded = _load_steps(
+            A, B, step, length, start, tile, slice_index, blocks, stride_ak, stride_bk, LANES, ACTIVE, TILE,
+            CYCLIC_SLICES, UNROLL, MASKED, own,
+        )  # fmt: skip
+        if MASKED:
+            for offset in tl.static_range(UNROLL):
+                found = tl.fma(loaded[offset][0].to(tl.float32), loaded[offset][1].to(tl.float32), accumulator)
+                accumulator = tl.where((offset < own) & active, found, accumulator)
+        else:
+            accumulator = _sum_steps(accumulator, loaded, UNROLL)
     else:
         for offset in tl.static_range(UNROLL):
             k = _lane_k(step + offset, lane, tile, slice_index, blocks, LANES, ACTIVE, TILE, CYCLIC_SLICES)
@@ -123,7 +155,7 @@ def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
-    EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, AHEAD: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
     EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
@@ -134,7 +166,8 @@ def lanes(
     With CYCLIC_SLICES, a slice is not a range of k but every `blocks`-th tile of LANES k.  SEQUENCE and ROUNDS are
     those of `_sum_lanes`.  With FROM_ZERO, the sum of the lanes starts from +0.  ONE_ROW and ONE_COLUMN: C has one row,
     one column, whose operand all elements share.  With EVEN_STEPS, UNROLL consecutive k of a lane, counted
-    from the start of an accumulator, are in one tile, or tiles have one k.
+    from the start of an accumulator, are in one tile, or tiles have one k; with AHEAD, those of an iteration are then
+    loaded before the sums of the iteration before.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -172,11 +205,28 @@ def lanes(
         end = min(begin + chunk, lane_k)
         whole = begin + max(min(common, end) - begin, 0) // UNROLL * UNROLL
         accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
-        for step in range(begin, whole, UNROLL):
-            accumulator = _add_steps(
-                accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
-                stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, EVEN_STEPS, False,
-            )  # fmt: skip
+        if AHEAD and EVEN_STEPS:
+            # An assembler moves the sums between the loads of one iteration, which then wait for each other; those of
+            # the next iteration it cannot delay.
+            if begin < whole:
+                loaded = _load_steps(
+                    left, right, begin, length, start, tile, slice_index, blocks, stride_ak, stride_bk, LANES, ACTIVE,
+                    TILE, CYCLIC_SLICES, UNROLL, False, 0,
+                )  # fmt: skip
+                for step in range(begin + UNROLL, whole, UNROLL):
+                    ahead = _load_steps(
+                        left, right, step, length, start, tile, slice_index, blocks, stride_ak, stride_bk, LANES,
+                        ACTIVE, TILE, CYCLIC_SLICES, UNROLL, False, 0,
+                    )  # fmt: skip
+                    accumulator = _sum_steps(accumulator, loaded, UNROLL)
+                    loaded = ahead
+                accumulator = _sum_steps(accumulator, loaded, UNROLL)
+        else:
+            for step in range(begin, whole, UNROLL):
+                accumulator = _add_steps(
+                    accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,
+                    stride_bk, LANES, ACTIVE, TILE, CYCLIC_SLICES, UNROLL, EVEN_STEPS, False,
+                )  # fmt: skip
         for step in range(whole, end, UNROLL):
             accumulator = _add_steps(
                 accumulator, left, right, step, end, length, start, tile, slice_index, blocks, stride_ak,

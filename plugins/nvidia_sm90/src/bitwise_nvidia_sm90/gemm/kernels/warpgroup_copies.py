@@ -86,6 +86,6 @@ def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> 
         offset = f"+{chunk * tile.lines * tile.swizzle}" if chunk else ""
         inner = "%r_k" if tile.k_major else place
         if chunk:
+            yield f"add.u32 %r_chunk_{chunk}, {inner}, {chunk * tile.width};"
             inner = f"%r_chunk_{chunk}"
-            yield f"add.u32 {inner}, {place}, {chunk * tile.width};"
         yield f"{guard}{form} [%r_target{offset}], [%d_{name}, {{{inner}, {first}}}], [%r_at]{mask};"

@@ -34,7 +34,10 @@ def _row_offset(tile: OperandTile, rows: int) -> int:
 def _k_offset(tile: OperandTile, instruction: int) -> int:
     """Return the bytes from the first k of a tile to that of one of its instructions."""
     k = instruction * _INSTRUCTION_BYTES // tile.size
-    return k * tile.size if tile.k_major else k * tile.swizzle
+    if not tile.k_major:
+        return k * tile.swizzle
+    chunk, inside = divmod(k, tile.width)
+    return chunk * tile.lines * tile.swizzle + inside * tile.size
 
 
 def _descriptor(tile: OperandTile) -> int:

@@ -23,10 +23,10 @@ def operand_places(tiles: WarpgroupTiles) -> Lines:
     """
     if not operand_layouts(tiles):
         return
-    if tiles.store == "map":
+    if tiles.stores_through_map:
         yield from thread_places()
     yield "mov.u32 %r_finish_row, %r_thread_row;"
-    if tiles.store == "map" and not tiles.ping_pong:
+    if tiles.stores_through_map and not tiles.ping_pong:
         yield f"mad.lo.u32 %r_finish_row, %r_group, {tiles.consumer_rows}, %r_finish_row;"
     for index, layout in operand_layouts(tiles):
         name, *strides = (each.format(index) for each in OPERAND_PARAMETERS)
@@ -76,13 +76,18 @@ def copy_operand(tiles: WarpgroupTiles, place: tuple[int, int], buffer: int) -> 
     yield f"add.u32 %r_part_column, %r_column, {column};"
     yield (
         "@%p_issues mbarrier.arrive.expect_tx.shared::cta.b64 _, "
-        f"[%r_operand_barrier+{8 * buffer}], {ROWS * tiles.store_swizzle};"
+        f"[%r_operand_barrier+{8 * buffer}], {tiles.store_box[0] * tiles.store_swizzle};"
     )
     yield (
         "@%p_issues cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[%r_store+{buffer * STORE_BYTES}], [%d_O{tiles.mapped_operand}, {{%r_part_column, %r_part_row}}], "
+        f"[%r_store+{buffer * STORE_BYTES}], [%d_O{tiles.mapped_operand}, {{{place_of_part(tiles)}}}], "
         f"[%r_operand_barrier+{8 * buffer}];"
     )
+
+
+def place_of_part(tiles: WarpgroupTiles) -> str:
+    """Return the registers of the place of a part in the tensor map of the output: in a line, then the line."""
+    return "%r_part_row, %r_part_column" if tiles.store == "columns" else "%r_part_column, %r_part_row"
 
 
 def wait_for_operand(part: int, buffer: int) -> Lines:

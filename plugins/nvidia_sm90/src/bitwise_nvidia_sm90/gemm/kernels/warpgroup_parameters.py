@@ -33,7 +33,7 @@ def declared_parameters(tiles: WarpgroupTiles) -> Lines:
     for index, each in enumerate(PARAMETERS):
         if index < MAPS and tiles.gathering:
             yield f".param .u64 .ptr .global .align 2 {each}"
-        elif index < MAPS or (each == "C" and tiles.store == "map"):
+        elif index < MAPS or (each == "C" and tiles.stores_through_map):
             yield f".param .align 64 .b8 {each}[128]"
         elif each == "C":
             alignment = OUTPUT_BYTES[tiles.output] * (2 if tiles.store == "pairs" else 1)

@@ -11,11 +11,19 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_operands import (
     load_operands,
     operand_register,
     operands_of_part,
+    place_of_part,
     thread_places,
     wait_for_operand,
 )
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import ELEMENT_TYPES, PARAMETERS, operand_layouts
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, ROWS, STORE_BYTES, WARPGROUP, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    OUTPUT_BYTES,
+    ROWS,
+    STAGE_BYTES,
+    STORE_BYTES,
+    WARPGROUP,
+    WarpgroupTiles,
+)
 
 _BATCH = 8
 """Blocks of 8 columns whose operands are loaded at once, where a tile is stored to pointers."""
@@ -29,6 +37,9 @@ def matrix_store_places(tiles: WarpgroupTiles) -> Lines:
     yield f"mul.lo.u32 %r_store, %r_group, {tiles.store_buffers * STORE_BYTES};"
     yield "add.u32 %r_store, %r_store, %r_shared;"
     yield f"add.u32 %r_store, %r_store, {tiles.store_place};"
+    if tiles.store == "columns":
+        yield from _column_places()
+        return
     if size == 2:  # stmatrix: the address of a row of 8 columns; the upper lanes have the next 8 columns
         yield "and.b32 %r_store_row, %r_lane, 15;"
         yield "shr.u32 %r_store_unit, %r_lane, 4;"
@@ -44,6 +55,22 @@ def matrix_store_places(tiles: WarpgroupTiles) -> Lines:
     yield "shl.b32 %r_store_unit, %r_store_unit, 4;"
     yield "xor.b32 %r_store_lane, %r_store_lane, %r_store_unit;"
     yield "add.u32 %r_store_lane, %r_store_lane, %r_store;"
+
+
+def _column_places() -> Lines:
+    """Compute %r_store_lane where lines are columns: the address of 8 rows of a column, for `stmatrix.trans`.
+
+    Of four matrices of 8 by 8, the second and the fourth are the next 8 rows, and the last two the next 8 columns.  The
+    rows of a warp are 32 bytes of a line.
+    """
+    yield "and.b32 %r_store_unit, %r_lane, 7;"
+    yield "shr.u32 %r_store_row, %r_lane, 4;"
+    yield "mad.lo.u32 %r_store_row, %r_store_row, 8, %r_store_unit;"
+    yield f"mad.lo.u32 %r_store_lane, %r_store_row, {STAGE_BYTES}, %r_store;"
+    yield "bfe.u32 %r_store_row, %r_lane, 3, 1;"
+    yield "mad.lo.u32 %r_store_row, %r_warp, 2, %r_store_row;"
+    yield "xor.b32 %r_store_row, %r_store_row, %r_store_unit;"
+    yield "mad.lo.u32 %r_store_lane, %r_store_row, 16, %r_store_lane;"
 
 
 def pointer_places(tiles: WarpgroupTiles) -> Lines:
@@ -76,13 +103,14 @@ def store_through_map(tiles: WarpgroupTiles) -> Lines:
             yield f"@%p_issues cp.async.bulk.wait_group.read {pending};"
             yield from _group_barrier(tiles)
         yield from operands_of_part(tiles, places, part + 1)
-        yield from _write_part(tiles, row // ROWS, column // 8, buffer)
+        write = _write_columns if tiles.store == "columns" else _write_part
+        yield from write(tiles, row // ROWS, column // 8, buffer)
         yield "fence.proxy.async.shared::cta;"
         yield from _group_barrier(tiles)
         yield f"add.u32 %r_part_row, %r_row, {row};"
         yield f"add.u32 %r_part_column, %r_column, {column};"
         yield (
-            "@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {%r_part_column, %r_part_row}], "
+            f"@%p_issues cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d_C, {{{place_of_part(tiles)}}}], "
             f"[%r_store+{buffer}];"
         )
         yield "@%p_issues cp.async.bulk.commit_group;"
@@ -117,6 +145,20 @@ def _write_part(tiles: WarpgroupTiles, part: int, first: int, buffer: int) -> Li
                 target = f"%r_pair_{2 * offset + half}"
                 yield from _packed(tiles, part, first + block + offset, half, target, offset)
         yield f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r_store_at+{buffer}], {{{pairs}}};"
+
+
+def _write_columns(tiles: WarpgroupTiles, part: int, first: int, buffer: int) -> Lines:
+    """Write 64 rows of `store_columns` columns to a buffer as `_write_part` does; a line is a part of a column."""
+    blocks = tiles.store_columns // 8
+    for block in range(0, blocks, 2):
+        count, place = min(2, blocks - block), buffer + block * 8 * STAGE_BYTES
+        pairs, mapped = (", ".join(f"%r_{name}_{index}" for index in range(2 * count)) for name in ("pair", "mapped"))
+        if tiles.mapped_operand is not None:
+            yield f"ldmatrix.sync.aligned.m8n8.x{2 * count}.trans.shared.b16 {{{mapped}}}, [%r_store_lane+{place}];"
+        for offset in range(count):
+            for half in range(2):
+                yield from _packed(tiles, part, first + block + offset, half, f"%r_pair_{2 * offset + half}", offset)
+        yield f"stmatrix.sync.aligned.m8n8.x{2 * count}.trans.shared.b16 [%r_store_lane+{place}], {{{pairs}}};"
 
 
 def store_to_pointers(tiles: WarpgroupTiles) -> Lines:

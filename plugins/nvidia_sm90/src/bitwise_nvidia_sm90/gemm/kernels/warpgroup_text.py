@@ -47,8 +47,8 @@ def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
 
     A and B map operands over K values of k, padded with zeros.  Each slice except the last is `slice_k` values of k, a
     whole number of stages.  With a gathering, A and B are pointers, slices may have any length, and `kernels.gathering`
-    loads the operands.  With the store "map", C is a tensor map and there is one slice; otherwise C is a pointer,
-    with strides in elements.  Raises TileError.
+    loads the operands.  With the stores "map" and "columns", C is a tensor map and there is one slice; otherwise C is
+    a pointer, with strides in elements.  Raises TileError.
     """
     tiles.check()
     name = _name(tiles)
@@ -64,7 +64,8 @@ def _name(tiles: WarpgroupTiles) -> str:
     cluster = "x".join(map(str, tiles.cluster))
     types = "_".join((*tiles.operands, tiles.output))
     return (
-        f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_{roles}_{cluster}_"
+        f"product_{types}_{layouts}_{tiles.block_m}x{tiles.block_n}_{tiles.stages}_stages_of_{tiles.block_k}_"
+        f"{roles}_{cluster}_"
         f"group_{tiles.group}_{tiles.store}{f'_{tiles.resident}_resident' if tiles.resident > 1 else ''}"
         f"{'' if tiles.overlap else '_alone'}{_gathering_name(tiles)}"
         f"{'_epilogue' if tiles.finish else ''}"
@@ -105,7 +106,7 @@ def _start(tiles: WarpgroupTiles) -> Lines:
             yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
         else:
             yield from map_address(each)
-    yield from map_address("C") if tiles.store == "map" else ("ld.param.u64 %d_C, [C];",)
+    yield from map_address("C") if tiles.stores_through_map else ("ld.param.u64 %d_C, [C];",)
     for each in PARAMETERS[MAPS + 1 : MAPS + 1 + INTEGERS]:
         yield f"ld.param.u32 %r_{each}, [{each}];"
     yield from job_places(tiles)
@@ -122,7 +123,7 @@ def _start(tiles: WarpgroupTiles) -> Lines:
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], 1;"
     if has_lines_of_zeros(tiles):
         yield from zeros(tiles)
-    for each in PARAMETERS[MAPS if tiles.gathering else 0 : MAPS + (tiles.store == "map")]:
+    for each in PARAMETERS[MAPS if tiles.gathering else 0 : MAPS + tiles.stores_through_map]:
         yield f"@%p_first prefetch.tensormap [%d_{each}];"
     yield "fence.mbarrier_init.release.cluster;"
     if tiles.blocks > 1:
@@ -162,13 +163,13 @@ def _consumer(tiles: WarpgroupTiles) -> Lines:
     yield from place_of_job(tiles)
     yield from early_operands(tiles)
     yield from (promoted_stages if tiles.starts_accumulators else multiplied_stages)(tiles)
-    yield from (store_through_map if tiles.store == "map" else store_to_pointers)(tiles)
+    yield from (store_through_map if tiles.stores_through_map else store_to_pointers)(tiles)
     if tiles.ping_pong:
         yield from _skip(tiles)
     yield f"add.u32 %r_job, %r_job, {step};"
     yield "bra CONSUMER_JOB;"
     yield "CONSUMER_END:"
-    if tiles.store == "map":
+    if tiles.stores_through_map:
         yield "@%p_issues cp.async.bulk.wait_group.read 0;"
 
 
@@ -197,7 +198,7 @@ def _consumer_places(tiles: WarpgroupTiles) -> Lines:
     yield "shr.u32 %r_warp, %r_in_group_thread, 5;"
     for consumer in range(tiles.consumers):
         yield f"setp.eq.u32 %p_is_{consumer}, %r_group, {consumer};"
-    yield from (matrix_store_places if tiles.store == "map" else pointer_places)(tiles)
+    yield from (matrix_store_places if tiles.stores_through_map else pointer_places)(tiles)
     yield from operand_places(tiles)
 
 

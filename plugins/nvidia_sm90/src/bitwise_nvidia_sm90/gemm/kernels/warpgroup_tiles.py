@@ -14,7 +14,9 @@ from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish, are_e
 WARPGROUP = 128
 """Threads."""
 STAGE_BYTES = 128
-"""The bytes of k in a stage: the width of the widest swizzle."""
+"""The least bytes of k in a stage: the width of the widest swizzle."""
+DEPTHS = (1, 2, 4)
+"""The bytes of k in a stage, in units of STAGE_BYTES."""
 SHARED_BYTES = 227 * 1024
 """The dynamic shared memory of a block."""
 RESERVED_BYTES = 1024
@@ -49,8 +51,9 @@ class TileError(ValueError):
 class OperandTile:
     """The tile of one operand in shared memory: `rows` of the output, `k` values of k, `size` bytes per value.
 
-    With `k_major`, the values of a row are contiguous: the tile is one chunk of rows of 128 bytes.  Otherwise the rows
-    of one k are contiguous: the tile is chunks of `width` rows, each with one line for each k.  Each of `sharers`
+    With `k_major`, the values of a row are contiguous: the tile is chunks of 128 bytes of k, each with one line for
+    each row.  Otherwise the rows of one k are contiguous: the tile is chunks of `width` rows, each with one line for
+    each k.  Each of `sharers`
     blocks copies an equal part of each chunk to all of them; where there are no equal parts, they copy stages in turn.
     """
 
@@ -63,7 +66,7 @@ class OperandTile:
     @property
     def width(self) -> int:
         """The number of elements of a line: of k, or of rows."""
-        return self.k if self.k_major else widest_line(self.rows, self.size)
+        return STAGE_BYTES // self.size if self.k_major else widest_line(self.rows, self.size)
 
     @property
     def swizzle(self) -> int:
@@ -78,7 +81,7 @@ class OperandTile:
     @property
     def chunks(self) -> int:
         """The number of chunks of a tile."""
-        return 1 if self.k_major else self.rows // self.width
+        return (self.k if self.k_major else self.rows) // self.width
 
     @property
     def parts(self) -> int:
@@ -119,13 +122,14 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class WarpgroupTiles:
-    """A tile of `block_m` rows and `block_n` columns for each block, in `stages` stages of 128 bytes of k.
+    """A tile of `block_m` rows and `block_n` columns for each block, in `stages` stages of `depth` x 128 bytes of k.
 
     `consumers` warpgroups multiply: each a part of the rows of every tile, or with `ping_pong` every second tile alone.
     `cluster` is the number of blocks along m and n that share operands.  `group` is the number of rows
     of tiles of a group, which is computed column by column.  `a_k_major` and `b_k_major` say that the values of k of a
     row of A, and of a column of B, are contiguous.  `store` says how a tile of the output is stored: "map" through a
-    tensor map, "pairs" two neighbours of a row at once, or "elements".  `starts_accumulators`: each stage has its own
+    tensor map, "columns" through one whose lines are parts of columns, "pairs" two neighbours of a row at once, or
+    "elements".  `starts_accumulators`: each stage has its own
     accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
     `resident` blocks fit on a multiprocessor at once.  `overlap`: the next kernel may start before this one ends.
     With a `gathering`, no operand is copied by TMA.
@@ -148,11 +152,12 @@ class WarpgroupTiles:
     resident: int = 1
     overlap: bool = True
     gathering: Gathering | None = None
+    depth: int = 1
 
     @property
     def block_k(self) -> int:
         """The values of k of a stage."""
-        return STAGE_BYTES // OPERAND_BYTES[self.operands[0]]
+        return self.depth * STAGE_BYTES // OPERAND_BYTES[self.operands[0]]
 
     @property
     def a(self) -> OperandTile:
@@ -182,9 +187,16 @@ class WarpgroupTiles:
         return (self.consumers + (self.gathering.warpgroups if self.gathering else 1)) * WARPGROUP
 
     @property
+    def stores_through_map(self) -> bool:
+        """Whether a tile of the output is stored through a tensor map, from shared memory."""
+        return self.store in ("map", "columns")
+
+    @property
     def store_columns(self) -> int:
-        """The columns of the output that are stored at once: 128 bytes if the tile has as many."""
+        """The columns of the output that are stored at once: 128 bytes, or as many lines, if the tile has as many."""
         size = OUTPUT_BYTES[self.output]
+        if self.store == "columns":
+            return min(self.block_n, STORE_BYTES // STAGE_BYTES)
         if self.block_n * size % 32 == 0 and self.block_n * size < STAGE_BYTES:
             return widest_line(self.block_n, size)
         return next(width for width in (STAGE_BYTES, 64, 32) if self.block_n * size >= width) // size
@@ -205,13 +217,18 @@ class WarpgroupTiles:
 
     @property
     def store_swizzle(self) -> int:
-        """The bytes of a row of the output that are stored at once, which is the width of the swizzle."""
-        return self.store_columns * OUTPUT_BYTES[self.output]
+        """The bytes of a row of the output, or of a column, that are stored at once: the width of the swizzle."""
+        return STAGE_BYTES if self.store == "columns" else self.store_columns * OUTPUT_BYTES[self.output]
+
+    @property
+    def store_box(self) -> tuple[int, int]:
+        """The lines and the elements of a line of the part of the output that is stored at once."""
+        return (self.store_columns, ROWS) if self.store == "columns" else (ROWS, self.store_columns)
 
     @property
     def store_buffers(self) -> int:
         """The buffers of a consumer for parts of the output that are being stored: one where more leave no room."""
-        if self.store != "map":
+        if not self.stores_through_map:
             return 0
         return STORE_BUFFERS if self._bytes_with(STORE_BUFFERS) <= shared_bytes_of_block(self.resident) else 1
 
@@ -309,13 +326,21 @@ class WarpgroupTiles:
         )
         _require(self.group >= 1, f"group {self.group}: at least 1")
         _require(self.stages >= 2, f"{self.stages} stages: at least 2")
+        _require(
+            self.depth in DEPTHS and (self.depth == 1 or not (self.gathering or self.starts_accumulators)),
+            f"depth {self.depth}: 1, 2 or 4, and 1 with a gathering or with an accumulator for each stage",
+        )
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
         most = most_accumulators(self.consumers, self.resident, self.gathering.warpgroups if self.gathering else 0)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
-        _require(self.store in ("map", "pairs", "elements"), f"store {self.store}")
+        _require(self.store in ("map", "columns", "pairs", "elements"), f"store {self.store}")
         _require(self.output in OUTPUT_BYTES, f"output {self.output}")
+        _require(
+            self.store != "columns" or OUTPUT_BYTES[self.output] == 2,
+            f"output {self.output}: only columns of 16 bits are stored through a map",
+        )
         if self.finish is not None:
             _require(self.output == self.finish.output, f"output {self.output}: the epilogue's is {self.finish.output}")
             _require(len(self.finish.layouts) <= MOST_OPERANDS, f"more than {MOST_OPERANDS} operands of an epilogue")
@@ -324,7 +349,7 @@ class WarpgroupTiles:
         mapped = [each for each in (self.finish.layouts if self.finish else ()) if each.columns == "map"]
         _require(
             not mapped
-            or (len(mapped) == 1 and self.store == "map" and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
+            or (len(mapped) == 1 and self.stores_through_map and mapped[0].size == OUTPUT_BYTES[self.output] == 2),
             "an operand through a tensor map: one, of 16 bits as the output, which is stored through a map",
         )
         _require(
