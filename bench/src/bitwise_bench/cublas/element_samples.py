@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counts = check(given.file, given.count)
         print(json.dumps(dict(counts), indent=1))
         return 1 if counts["different"] else 0
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     rows, died = run_workers(rows_of, given.processes, given.seconds, given)
     rows.sort(key=lambda row: int(row[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +102,13 @@ def print_answer(command: str, content: Mapping[str, object], arches: Iterable[A
     tools = [tool for arch in arches if arch.audit_tools is not None for tool in arch.audit_tools()]
     made = {"schema": f"{command}/{SCHEMA}", "versions": versions(), "tools": list(dict.fromkeys(tools))}
     print_json({**made, **content})
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, whose columns are two spaces apart.  No cell is shortened."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def print_json(content: object) -> None:

@@ -37,7 +37,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     sources: list[Source] = []
     for path in paths:
         if path.is_dir():
-            sources += read_folder(path, extensions(plugins.arches.values())).sources
+            sources += read_folder(path, extensions(plugins)).sources
         else:
             sources.append(read_kernel(str(path)))
     without = [source.name for source in sources if source.launch is None]

@@ -108,7 +108,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         raise InputError("--update-expected: name the file of the expected classes with --expected")
     expected = None if outputs.expected is None or outputs.update else ExpectedClasses.read(outputs.expected)
     plugins = registry.default()
-    folder = read_folder(path, extensions(plugins.arches.values()))
+    folder = read_folder(path, extensions(plugins))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
     arch, sources = resolve_targets(folder.sources, plugins, target)
