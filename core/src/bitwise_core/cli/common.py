@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,6 +110,20 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def print_list(names: Iterable[str]) -> None:
+    """Print names, separated by commas, in indented lines."""
+    for line in textwrap.wrap(", ".join(map(printable, names)), 100, break_long_words=False, break_on_hyphens=False):
+        typer.echo(f"  {line}")
+
+
+def print_assumptions(conditions: Iterable[str], notes: Iterable[str]) -> None:
+    """Print the conditions and the notes of a verdict."""
+    for condition in conditions:
+        typer.echo(f"condition: all values are {condition}")
+    for note in notes:
+        typer.secho(f"note: {printable(note)}", dim=True)
 
 
 def print_json(content: object) -> None:
