@@ -23,7 +23,7 @@ from bitwise_bench.fuzzing.readers import Reader, readers
 from bitwise_bench.worker_pool import run_all
 
 MAXIMUM_SECONDS = 20
-"""The time limit of an input."""
+"""The limit of the CPU time of an input.  A worker that waits for longer is ended by the pool."""
 
 MAXIMUM_MEMORY = 4 << 30
 """The limit of a process's address space in bytes."""
@@ -33,7 +33,7 @@ BATCH_SECONDS = 10.0
 
 
 class TooSlow(BaseException):
-    """An input took more than `MAXIMUM_SECONDS`."""
+    """An input took more than `MAXIMUM_SECONDS` of CPU time."""
 
 
 def batch(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -73,15 +73,15 @@ def _draw(reader: Reader, source: random.Random) -> bytes:
 @contextmanager
 def _time_limit() -> Iterator[None]:
     def expire(number: int, frame: FrameType | None) -> None:
-        raise TooSlow(f"more than {MAXIMUM_SECONDS} s")
+        raise TooSlow(f"more than {MAXIMUM_SECONDS} s of CPU time")
 
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, MAXIMUM_SECONDS)
+    before = signal.signal(signal.SIGPROF, expire)
+    signal.setitimer(signal.ITIMER_PROF, MAXIMUM_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _keep(findings: list[dict[str, Any]], reader: Reader, data: bytes, error: BaseException, found: str) -> None:
