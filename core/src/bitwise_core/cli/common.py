@@ -53,8 +53,8 @@ def as_errors() -> Iterator[None]:
 
 
 def _fail(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        typer.echo(f"bitwise: {printable(sentence)}", err=True)
+    for sentence in dict.fromkeys(map(printable, sentences)):
+        typer.echo(f"bitwise: {sentence}", err=True)
     raise typer.Exit(WRONG_INPUT)
 
 
