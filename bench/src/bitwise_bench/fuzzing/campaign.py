@@ -23,7 +23,10 @@ from bitwise_bench.fuzzing.readers import Reader, readers
 from bitwise_bench.worker_pool import run_all
 
 MAXIMUM_SECONDS = 20
-"""The limit of the CPU time of an input.  A worker that waits for longer is ended by the pool."""
+"""The limit of the CPU time of an input."""
+
+MAXIMUM_WAIT = 600
+"""A process whose batch takes this much longer than planned, in seconds of wall-clock time, hangs and is ended."""
 
 MAXIMUM_MEMORY = 4 << 30
 """The limit of a process's address space in bytes."""
@@ -107,7 +110,7 @@ def campaign(names: Sequence[str], *, seconds: float, jobs: int, seed: int, foun
     settings = {"seed": seed, "seconds of a batch": each, "found": str(found)}
     answers = run_all(
         batch, [[f"{name}/{number}"] for number, name in enumerate(drawn)], settings,
-        processes=jobs, seconds=each + 3 * MAXIMUM_SECONDS, report=lambda name, answer: None,
+        processes=jobs, seconds=each + MAXIMUM_WAIT, report=lambda name, answer: None,
     )  # fmt: skip
     return record_of(answers, seed)
 
