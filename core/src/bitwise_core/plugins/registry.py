@@ -124,6 +124,9 @@ class Items(Sequence[Result]):
             self._loaded = tuple(each for each in found if not isinstance(each, BrokenPlugin))
         return self._loaded
 
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.loaded)
+
     def __getitem__(self, index: Any) -> Any:
         return self.loaded[index]
 
