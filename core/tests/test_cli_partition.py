@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from bitwise_core.checker.kernel_files import extensions
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.cli import app, partition_command
+from bitwise_core.cli.common import print_list
 from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
@@ -248,6 +249,17 @@ def test_plugins_are_listed() -> None:
     for each in rows.values():
         assert [line.split() for line in shown.splitlines()].count(" ".join(each.values()).split()) == 1
     assert [broken["name"] for broken in found["broken"]] == [broken.name for broken in registry.default().broken]
+
+
+def test_no_name_is_divided(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"a kernel with  spaces {number}.ptx" for number in range(7)]
+    print_list(names)
+    lines = capsys.readouterr().out.splitlines()
+    assert [name for line in lines for name in line[2:].removesuffix(",").split(", ")] == names
+    assert [line.endswith(",") for line in lines] == [True] * (len(lines) - 1) + [False]
+    assert max(map(len, lines)) <= 103
+    print_list([])
+    assert capsys.readouterr().out == ""
 
 
 def test_progress_is_lines_where_there_is_no_terminal(

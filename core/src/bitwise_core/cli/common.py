@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,10 +111,20 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
+LINE = 100
+"""The characters of a line of names."""
+
+
 def print_list(names: Iterable[str]) -> None:
-    """Print names, separated by commas, in indented lines."""
-    for line in textwrap.wrap(", ".join(map(printable, names)), 100, break_long_words=False, break_on_hyphens=False):
-        typer.echo(f"  {line}")
+    """Print names, separated by commas, in indented lines; no name is divided."""
+    lines: list[str] = []
+    for name in map(printable, names):
+        if lines and len(lines[-1]) + len(name) < LINE:
+            lines[-1] += f", {name}"
+        else:
+            lines.append(name)
+    for number, line in enumerate(lines, 1):
+        typer.echo(f"  {line}{',' if number < len(lines) else ''}")
 
 
 def print_assumptions(conditions: Iterable[str], notes: Iterable[str]) -> None:
