@@ -14,7 +14,7 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch, TensorMap
 from bitwise_core.execution.simulation import simulate
-from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_nvidia_sm90.architecture import SM90
 
 GRID, SHAPE = (4, 6, 2), (2, 3, 2)
 """A grid of three axes, and a shape of its clusters."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from bitwise_core.checker.comparison import NAN_BITS_DIFFER, compare
 from bitwise_core.checker.counterexamples import find_counterexample
 from bitwise_core.checker.verdicts import Counterexample, Outcome
 from bitwise_core.cli import app
+from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.values import symbolic_vector as L
@@ -25,8 +25,9 @@ from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, with_architecture_nans
 from bitwise_core.numerics import operation
 from bitwise_core.plugins import registry
-from bitwise_nvidia_sm90.plugin import SM90
-from bitwise_toy.plugin import TOY1
+from bitwise_core.plugins.references import ArchReference
+from bitwise_nvidia_sm90.architecture import SM90
+from bitwise_toy.architecture import TOY1
 
 TOY = """\
 target toy1
@@ -114,11 +115,15 @@ def test_kernels_of_several_architectures_need_a_launch() -> None:
     assert "are compared for given launches only, not for every launch" in found.verdict.reason
 
 
+def arches_of(loaded: registry.Registry, *arches: Arch) -> registry.Arches:
+    """Return these architectures, as those of the first plugin."""
+    return registry.Arches(((loaded.plugins[0], ArchReference.of(each)) for each in arches), [])
+
+
 def both(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make toy1 and sm_90 the installed architectures."""
     loaded = registry.load(["sm90"])
-    arches = MappingProxyType({"sm_90": SM90, "toy1": TOY1})
-    monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=arches))
+    monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=arches_of(loaded, SM90, TOY1)))
 
 
 def test_a_folder_may_mix_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +149,7 @@ def test_a_folder_may_mix_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_of_an_architecture_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says what the installed plugins read, and what to install."""
     loaded = registry.load(["sm90"])
-    monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=MappingProxyType({"sm_90": SM90})))
+    monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=arches_of(loaded, SM90)))
     (tmp_path / "a.ptx").write_text(PTX)
     (tmp_path / "b.toy").write_text(TOY)
     launches = [{**launch(n).model_dump(mode="json", exclude={"args"}), "args": []} for n in ("a.ptx", "b.toy")]

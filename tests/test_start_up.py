@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
+from pathlib import Path
 
 import pytest
 import typer
@@ -16,19 +17,22 @@ from bitwise_core.cli.lazy_commands import CommandReference
 from bitwise_core.cli.plugin_commands import GROUP
 from bitwise_core.known_distributions import ENTRY_POINT_GROUP
 
+ROOT = Path(__file__).parents[1]
+
 REFERENCES = {**LATER, **{each.name: each.load() for each in entry_points(group=GROUP)}}
 
 HEAVY = ("numpy", "pydantic", "torch", "triton", "bitwise_core.checker", "bitwise_core.execution", "bitwise_core.ir")
 
 
 def test_help_imports_no_analysis() -> None:
-    script = "import sys; from bitwise_core.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert all(name in done.stdout for name in REFERENCES)
-    imported = set(done.stderr.split())
+    imported = imported_by("--help")
     assert "bitwise_core.cli.commands" in imported
     assert not imported & set(HEAVY)
+
+
+def test_help_lists_every_command() -> None:
+    printed = CliRunner().invoke(app, ["--help"]).stdout
+    assert all(f" {name} " in printed for name in LATER)
 
 
 def test_versions_of_all_distributions_are_printed() -> None:
@@ -47,11 +51,36 @@ def test_the_line_of_a_command_is_that_of_its_own_help(name: str) -> None:
     assert str(text).partition("\n")[0].startswith(reference.summary)
 
 
+def imported_by(*arguments: str) -> set[str]:
+    """Return the modules that a command imports."""
+    script = "import sys; from bitwise_core.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
 @pytest.mark.parametrize("name", [*sorted(REFERENCES), "partition", "diff"])
 def test_the_help_of_a_command_imports_no_analysis(name: str) -> None:
     """The options of a command are defined apart from what answers it."""
-    script = "import sys; from bitwise_core.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script, name, "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
     heavy = {*HEAVY, "bitwise_core.descriptors", "bitwise_core.plugins.registry"} - {"pydantic"}  # Typer imports it
-    assert not set(done.stderr.split()) & heavy
+    assert not imported_by(name, "--help") & heavy
+
+
+def test_plugins_are_listed_without_what_they_provide() -> None:
+    """A plugin refers to its architectures, launchers and profiles: the list imports their names and matrix rows."""
+    plugins = {each.value.partition(".")[0] for each in entry_points(group=ENTRY_POINT_GROUP)} - {"bitwise_pytest"}
+    light = ("plugin", "references", "matrix_units", "matrix_rows", "scaled_kinds", "data_files", "versions",
+             "command_references")  # fmt: skip
+    found = {name for name in imported_by("plugins") if name.startswith("bitwise_")}
+    assert not found & {f"bitwise_core.{name}" for name in ("checker", "execution", "ir", "descriptors", "assembly")}
+    heavy = {name for name in found for plugin in plugins if name.startswith(f"{plugin}.")}
+    assert not {name for name in heavy if name.rpartition(".")[2] not in light}
+
+
+def test_a_kernel_is_read_with_the_modules_of_its_architecture() -> None:
+    folder = ROOT / "plugins/nvidia_sm90/tests/samples/sm_90/row_sum"
+    found = imported_by("partition", str(folder), "--workers", "1", "--no-contraction-audit", "--no-cache")
+    assert "bitwise_nvidia_sm90.architecture" in found
+    others = ("bitwise_amd_gfx942.opcodes", "bitwise_amd_gfx942.rules", "bitwise_nvidia_sm100.tcgen05",
+              "bitwise_nvidia_sm90.launcher", "bitwise_cublas_profiles.describe", "bitwise_toy.opcodes")  # fmt: skip
+    assert not found & set(others)

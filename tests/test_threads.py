@@ -11,8 +11,8 @@ from bitwise_core.checker.analysis import Options, Session, prepare
 from bitwise_core.checker.comparison import find_element, session_of, trace_element
 from bitwise_core.checker.expression_trees import build_tree
 from bitwise_core.ir.text import render
-from bitwise_nvidia_sm90.plugin import SM90
-from bitwise_toy.plugin import TOY1
+from bitwise_nvidia_sm90.architecture import SM90
+from bitwise_toy.architecture import TOY1
 from test_across_architectures import PTX, ROUNDED, TOY, pair
 
 TIMES = 25

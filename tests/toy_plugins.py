@@ -21,8 +21,8 @@ from bitwise_core.execution.machine import Step
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_toy import plugin
+from bitwise_toy.architecture import TOY1
 
-TOY1: Arch = plugin.TOY1
 (MAC,) = plugin.bitwise_matrix_units()
 SAMPLES = Path(plugin.__file__).parents[2] / "tests" / "samples"
 

@@ -17,7 +17,7 @@ from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.simulation import simulate
-from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_nvidia_sm90.architecture import SM90
 
 PTX = {each.name: each for each in ptx_programs()}
 TRITON = {each.name: each for each in triton_programs()}

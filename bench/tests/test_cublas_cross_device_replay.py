@@ -91,7 +91,7 @@ def test_locked_products_are_reproduced_if_the_other_heuristic_differs(
     monkeypatch.setattr(cross_device_replay, "machine_here", here(3))
     monkeypatch.setattr(cross_device_replay, "chosen", lambda seed, count: iter(SHAPES))
     loaded = {"library": "cuBLASLt 13.1.0", "device": "one", "driver": "1"}
-    monkeypatch.setattr("bitwise_cublas_profiles.plugin.PYTORCH_LIBRARY.provenance", lambda path: loaded)
+    monkeypatch.setattr("bitwise_cublas_profiles.library_profile.PYTORCH_LIBRARY.provenance", lambda path: loaded)
     assert cross_device_replay.lock(given(tmp_path)) == 0
     assert capsys.readouterr().out == "4 shapes locked, declined: {'no algorithm': 1}\n"
 

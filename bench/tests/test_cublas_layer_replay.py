@@ -45,7 +45,7 @@ def test_a_training_step_is_reproduced(
     found = replace(registry.default(), profiles=(Library(),))
     monkeypatch.setattr(registry, "default", lambda: found)
     monkeypatch.setattr(
-        "bitwise_cublas_profiles.plugin.PYTORCH_LIBRARY.provenance", lambda path: {"device": "another CPU"}
+        "bitwise_cublas_profiles.library_profile.PYTORCH_LIBRARY.provenance", lambda path: {"device": "another CPU"}
     )
     monkeypatch.setattr(layer_replay, "CASES", (("bf16", 8, 16), ("fp16", 12, 24)))
     monkeypatch.setattr(layer_replay, "Operands", lambda seed: Operands(seed, "cpu", 1 << 17))

@@ -18,7 +18,7 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import Bits
 from bitwise_core.numerics.mma import FusedSum, MmaSpec, multiply_accumulate
-from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_nvidia_sm90.architecture import SM90
 
 UNITS = {row.name: row for row in probes.rows()}
 TYPES = {"f4": "fp32", "f8": "fp64", "i1": "int8", "i2": "int16", "i4": "int32"}

@@ -17,7 +17,7 @@ from bitwise_bench.register_operations.kernels import FormsKernel, kernels
 from bitwise_bench.register_operations.operands import CASES, FLOATS, PACKED, Words, operands
 from bitwise_bench.register_operations.recorded import Recorded, load, save
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_nvidia_sm90.architecture import SM90
 
 RECORD = Path(__file__).parents[2] / "records" / "register-operations-sm90-h100.json.xz"
 

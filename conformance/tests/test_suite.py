@@ -207,7 +207,7 @@ from dataclasses import replace
 from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.numerics import operation
-from bitwise_toy.plugin import TOY1
+from bitwise_toy.architecture import TOY1
 
 def rcp(instruction, context):
     destination, source = instruction.operands

@@ -9,7 +9,7 @@ from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Argument, Launch
 
-SM90 = pytest.importorskip("bitwise_nvidia_sm90.plugin").SM90
+SM90 = pytest.importorskip("bitwise_nvidia_sm90.architecture").SM90
 
 HEAD = """.version 8.7
 .target sm_90a

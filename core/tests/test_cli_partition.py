@@ -14,7 +14,9 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 from bitwise_core.checker.kernel_files import extensions
-from bitwise_core.cli import app
+from bitwise_core.checker.verdicts import COMMON_NOTES
+from bitwise_core.cli import app, partition_command
+from bitwise_core.cli.common import print_list
 from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
@@ -92,7 +94,7 @@ def test_the_text_output_has_classes_reasons_and_notes(tmp_path: Path) -> None:
     assert "3 kernels, 1 class, 1 unknown, for the given launch" in done.stdout
     assert "a.ptx, b.ptx" in done.stdout
     assert "frobnicate" in done.stdout
-    assert "note: the launch's buffers do not overlap and no access leaves its buffer" in done.stdout
+    assert f"note: {COMMON_NOTES[0]}\n" in done.stdout
     assert done.stderr == ""
 
 
@@ -219,7 +221,7 @@ def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:
 def test_a_folder_without_kernels(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write(tmp_path, {"a.ptx": PLAIN}, None)
-    endings = ", ".join(extensions(registry.default().arches.values()))
+    endings = ", ".join(extensions(registry.default()))
     assert ".ptx" in endings
     for name, sentence in (
         ("gone", "there is no such folder"),
@@ -247,6 +249,28 @@ def test_plugins_are_listed() -> None:
     for each in rows.values():
         assert [line.split() for line in shown.splitlines()].count(" ".join(each.values()).split()) == 1
     assert [broken["name"] for broken in found["broken"]] == [broken.name for broken in registry.default().broken]
+
+
+def test_no_name_is_divided(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"a kernel with  spaces {number}.ptx" for number in range(7)]
+    print_list(names)
+    lines = capsys.readouterr().out.splitlines()
+    assert [name for line in lines for name in line[2:].removesuffix(",").split(", ")] == names
+    assert [line.endswith(",") for line in lines] == [True] * (len(lines) - 1) + [False]
+    assert max(map(len, lines)) <= 103
+    print_list([])
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_lines_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(partition_command, "SECONDS_BETWEEN_LINES", 0.0)
+    with partition_command.progress("analysing kernels") as advance:
+        assert advance is not None
+        advance(1, 3)
+        advance(3, 3)
+    assert capsys.readouterr() == ("", "analysing kernels: 1 of 3\n")
 
 
 def test_the_command_as_a_process(tmp_path: Path) -> None:

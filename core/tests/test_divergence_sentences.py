@@ -33,8 +33,8 @@ from bitwise_core.checker.divergence import divergence_sentence
         (
             "matrix fused k16 fp32 fp16 fp16 fp32 toy_1",
             "matrix chained k8 fp32 fp16 fp16 fp32 toy_2",
-            "the matrix steps round differently: a uses fused k16 fp32 fp16 fp16 fp32 toy_1, b uses chained k8 fp32 "
-            "fp16 fp16 fp32 toy_2",
+            "the kernels use different matrix instructions: a uses fused k16 fp32 fp16 fp16 fp32 toy_1, "
+            "b uses chained k8 fp32 fp16 fp16 fp32 toy_2",
         ),
         (
             "fma.rn.fp32",

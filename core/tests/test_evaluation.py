@@ -193,7 +193,8 @@ def test_the_blocking_does_not_affect_the_bits(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_installed_rows_and_functions_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = {"two_to@toy_1": np.exp2}
-    arches = {"toy_1": SimpleNamespace(bits=SimpleNamespace(functions=functions)), "toy_2": SimpleNamespace(bits=None)}
+    records = [SimpleNamespace(bits=SimpleNamespace(functions=functions)), SimpleNamespace(bits=None)]
+    arches = SimpleNamespace(loadable=records)
     found = replace(registry.load([]), matrix_units=UNITS, arches=arches)  # type: ignore[arg-type]
     assert found.hardware == Hardware(UNITS, functions)
     monkeypatch.setattr(registry, "default", lambda: found)

@@ -28,7 +28,9 @@ KINDS = {"bitwise_arches": Arch, "bitwise_matrix_units": MmaSpec, "bitwise_tools
 
 def item(hook, name):
     kind = KINDS.get(hook, SimpleNamespace)
-    return type("Item", (kind,), {"name": name, "__init__": lambda self: None})()
+    facts = {"extension": ".x", "targets": (name,), "bits": None, "every_launch": None, "parse": None}
+    facts |= {"audit_tools": None} if kind is Arch else {}
+    return type("Item", (kind,), {"name": name, "__init__": lambda self: None, **facts})()
 """
 
 
@@ -108,6 +110,48 @@ def test_every_kind_is_collected(install: Install) -> None:
         loaded.tools,
     ]  # fmt: skip
     assert [[item.name for item in kind] for kind in kinds] == [[f"from_{hook}"] for hook in hooks]
+
+
+REFERENCED = f"""{PLUGIN}
+from bitwise_core.plugins.references import ArchReference, Deferred, Reference
+
+def broken():
+    raise OSError("no such device")
+
+@hookimpl
+def bitwise_arches():
+    parse = Deferred("nothing:parse")
+    return [
+        ArchReference("good", lambda: item("bitwise_arches", "good"), ".x", ("good",), None),
+        ArchReference("other", lambda: item("bitwise_arches", "other"), ".y", ("other",), None),
+        ArchReference("absent", Deferred("nothing:ARCH").load, ".x", ("absent",), parse),
+    ]
+
+@hookimpl
+def bitwise_launchers():
+    return [Reference("works", lambda: item("", "works")), Reference("fails", broken), Reference("a", lambda: 1)]
+"""
+
+
+def test_items_are_loaded_when_they_are_used(install: Install) -> None:
+    install("whole", whole=REFERENCED)
+    loaded = registry.load()
+    assert list(loaded.arches) == ["good", "other", "absent"]
+    assert [each.name for each in loaded.plugins[0].launchers] == ["works", "fails", "a"]
+    assert loaded.broken == ()
+    assert loaded.arch("good") is loaded.arch("good")
+    assert [each.name for each in loaded.launchers] == ["works"]
+    reasons = [each.reason for each in loaded.broken]
+    assert reasons[0] == "fails: OSError: no such device"
+    assert reasons[1].startswith("a: TypeError: the reference to 'a' stands for 1")
+    with pytest.raises(
+        registry.UnknownArchError, match="cannot be loaded: whole of whole: absent: ModuleNotFoundError"
+    ):
+        loaded.arch("absent")
+    with pytest.raises(registry.UnknownArchError, match="differs from its record in extension"):
+        loaded.arch("other")
+    assert [each.name for each in loaded.arches.loadable] == ["good"]
+    assert len(loaded.broken) == 4
 
 
 def test_a_matrix_unit_is_found_by_its_name(install: Install) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_core.checker.counterexamples.value_distributions import KINDS, draw, integers
+from bitwise_core.checker.counterexamples.value_distributions import KINDS, WORDS, draw, integers
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.numerics import nan_of
 
@@ -30,6 +30,11 @@ def test_distributions_draw_patterns_of_the_format(name: str, kind: str) -> None
         if kind != "special":
             # A format whose only NaN is the pattern of -0 has one zero, so zeros of both signs contain NaNs.
             assert not (nan_of(found, buffer_form.format) & (magnitude != 0)).any()
+
+
+def test_every_distribution_has_words() -> None:
+    assert list(WORDS) == list(KINDS)
+    assert len(set(WORDS.values())) == len(WORDS)
 
 
 def test_distributions_have_their_stated_property() -> None:

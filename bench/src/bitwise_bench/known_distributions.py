@@ -14,6 +14,7 @@ from typing import Any
 from bitwise_core.cli.plugin_commands import GROUP
 from bitwise_core.known_distributions import TABLE
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.references import loaded
 
 CORE = "bitwise-core"
 _REQUIREMENT = re.compile(r"(?P<name>bitwise-[\w-]+)[^\[;]*(?:;.*extra == ['\"](?P<extra>\w+)['\"])?$")
@@ -56,7 +57,9 @@ def _provided(name: str) -> dict[str, list[str]]:
         "extensions": {arch.extension for arch in arches},
         "targets": {target for arch in arches for target in (arch.name, *arch.targets)},
         "matrix units": {unit.architecture for plugin in plugins for unit in plugin.matrix_units},
-        "libraries": {getattr(each, "library", each.name) for plugin in plugins for each in plugin.profiles},
+        "libraries": {
+            getattr(each, "library", each.name) for plugin in plugins for each in map(loaded, plugin.profiles)
+        },
         "commands": set(commands),
     }
     return {kind: sorted(each) for kind, each in found_sets.items() if each}

@@ -2,16 +2,21 @@
 
 `compare`, `partition` and `capture` take a kernel, its `triton.Config` objects and its arguments.
 `equivalence_pruner` restricts an autotuner to configurations that are proved equal to a reference.
+
+The names below are loaded when they are first used: to import the package loads none of its modules.
 """
 
 from __future__ import annotations
 
-from bitwise_triton.arguments import Argument, Buffer, TensorMap
-from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner
-from bitwise_triton.comparison import ConfigurationPartition, capture, compare, partition
-from bitwise_triton.compilation import CompiledKernel
-from bitwise_triton.configurations import compile_configuration, compile_configurations, write_folder
-from bitwise_triton.errors import CaptureError, UnverifiableReferenceError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bitwise_triton.arguments import Argument, Buffer, TensorMap
+    from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner
+    from bitwise_triton.comparison import ConfigurationPartition, capture, compare, partition
+    from bitwise_triton.compilation import CompiledKernel
+    from bitwise_triton.configurations import compile_configuration, compile_configurations, write_folder
+    from bitwise_triton.errors import CaptureError, UnverifiableReferenceError
 
 __all__ = [
     "Argument",
@@ -30,3 +35,30 @@ __all__ = [
     "partition",
     "write_folder",
 ]
+
+_MODULES = {
+    "arguments": ("Argument", "Buffer", "TensorMap"),
+    "autotune": ("ConfigurationReport", "equivalence_pruner"),
+    "comparison": ("ConfigurationPartition", "capture", "compare", "partition"),
+    "compilation": ("CompiledKernel",),
+    "configurations": ("compile_configuration", "compile_configurations", "write_folder"),
+    "errors": ("CaptureError", "UnverifiableReferenceError"),
+}
+"""The names that each module defines."""
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        for module, names in _MODULES.items():
+            if name in names:
+                found = getattr(import_module(f"bitwise_triton.{module}"), name)
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

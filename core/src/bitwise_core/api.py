@@ -229,7 +229,7 @@ def _sources_of(kernels: str | Path | Sequence[Kernel], launch: AnyLaunch | None
     if isinstance(kernels, str | Path):
         if launch is not None:
             raise InputError(f"{kernels}: the launches of a folder are read from its manifest.json: omit `launch`")
-        return read_folder(Path(kernels), extensions(registry.default().arches.values())).sources
+        return read_folder(Path(kernels), extensions(registry.default())).sources
     sources = tuple(source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
     if not sources:
         raise InputError("kernels: the sequence is empty: give at least one kernel")

@@ -8,11 +8,12 @@ import pytest
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins.profiles import ExplainableProfile, NotCovered
+from bitwise_core.plugins.references import loaded
 from bitwise_cublas_profiles.explanation import configuration_of
 from bitwise_cublas_profiles.plugin import bitwise_profiles
 
 RECORDS = Path(__file__).parents[3] / "records"
-KNOWN = {each.name: each for each in bitwise_profiles() if isinstance(each, ExplainableProfile)}
+KNOWN = {each.name: each for each in map(loaded, bitwise_profiles()) if isinstance(each, ExplainableProfile)}
 HOPPER = KNOWN["cublaslt_13.1_sm_90"]
 
 

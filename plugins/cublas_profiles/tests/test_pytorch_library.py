@@ -13,7 +13,8 @@ import pytest
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import GroupedProfile, LockableProfile, NotCovered
-from bitwise_cublas_profiles import driver, library, plugin, pytorch_library, pytorch_settings, tensors
+from bitwise_core.plugins.references import loaded
+from bitwise_cublas_profiles import driver, library, library_profile, plugin, pytorch_library, pytorch_settings, tensors
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings, stated_settings
 from bitwise_cublas_profiles.query import (
     Configuration,
@@ -257,9 +258,9 @@ def test_problems_are_queried_from_the_library_at_a_path(
     monkeypatch.setattr(torch, "__version__", "2.11.0", raising=False)
     monkeypatch.setattr(library, "Library", Fake)
     monkeypatch.setattr(driver, "driver_version", lambda: "580.1")
-    profile = next(each for each in plugin.bitwise_profiles() if isinstance(each, LockableProfile))
+    profile = next(each for each in map(loaded, plugin.bitwise_profiles()) if isinstance(each, LockableProfile))
     known = pytorch_library.PyTorchLibrary()
-    monkeypatch.setattr(plugin, "PYTORCH_LIBRARY", known)
+    monkeypatch.setattr(library_profile, "PYTORCH_LIBRARY", known)
     problem = GEMMProblem(m=16, n=24, k=640, a="fp16", b="fp16", out="fp16", transpose_b=True)
     for path in (None, None, "other.so"):
         found = profile.describe_problem(problem, library=path, alignment=(64, 64, 16))
@@ -320,7 +321,7 @@ def test_a_missing_driver_is_unknown() -> None:
 
 
 def test_the_token_changes_with_settings(settings: SimpleNamespace) -> None:
-    (described, *_) = plugin.bitwise_profiles()
+    (described, *_) = map(loaded, plugin.bitwise_profiles())
     assert described.cache_token() == PyTorchSettings()  # type: ignore[attr-defined]
     settings.matmul.allow_tf32 = True
     assert described.cache_token() == PyTorchSettings(tf32=True)  # type: ignore[attr-defined]

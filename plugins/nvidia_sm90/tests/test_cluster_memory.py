@@ -12,7 +12,7 @@ import pytest
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.simulation import simulate, simulate_batch
-from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_nvidia_sm90.architecture import SM90
 from cluster_kernels import GRID, launch, text, verdict, words
 
 SIZE = 4

@@ -15,7 +15,7 @@ from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.simulation import simulate
-from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_nvidia_sm90.architecture import SM90
 from cluster_kernels import GRID, SHAPE, launch, text, verdict, words
 
 FOUR = ".reqnctapercluster 4"

@@ -8,8 +8,8 @@ import pytest
 from bitwise_core.numerics import FORMATS
 from bitwise_core.numerics.mma import FusedSum, MmaSpec, multiply_accumulate
 from bitwise_core.plugins import registry
+from bitwise_nvidia_sm90.architecture import SAME_STEPS
 from bitwise_nvidia_sm90.matrix_units import ROWS, SHARED
-from bitwise_nvidia_sm90.plugin import SAME_STEPS
 from bitwise_nvidia_sm90.wgmma import FAMILY
 
 UNITS = {row.name: row for row in ROWS}

@@ -16,6 +16,7 @@ from bitwise_core.cli import app as bitwise
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import ExplainableProfile, NotCovered
+from bitwise_core.plugins.references import loaded
 from bitwise_rocblas_profiles.commands import app
 from bitwise_rocblas_profiles.plugin import bitwise_profiles
 from bitwise_rocblas_profiles.tables import bundled
@@ -41,7 +42,7 @@ def run(*arguments: str) -> tuple[int, list[str], str]:
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(
         registry.load([]), matrix_units=MappingProxyType({row.name: row for row in ROWS}),
-        profiles=tuple(bitwise_profiles()),
+        profiles=tuple(map(loaded, bitwise_profiles())),
     )  # fmt: skip
     monkeypatch.setattr(registry, "default", lambda: found)
 
@@ -159,7 +160,7 @@ def test_gemm_explains_a_library() -> None:
 
 
 def test_a_product_of_tensors_is_not_covered() -> None:
-    for profile in bitwise_profiles():
+    for profile in map(loaded, bitwise_profiles()):
         assert isinstance(profile, ExplainableProfile)
         with pytest.raises(NotCovered, match="derived from published tables and not measured"):
             profile.product(None, None, None)

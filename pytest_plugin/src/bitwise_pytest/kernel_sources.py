@@ -32,7 +32,7 @@ def sources_of(
     if isinstance(kernel, str | Path) and "\n" not in str(kernel) and Path(kernel).is_dir():
         if launch is not None:
             raise TypeError(f"{kernel}: the launches of a folder are read from its manifest.json: omit `launch`")
-        return read_folder(Path(kernel), extensions(registry.default().arches.values())).sources
+        return read_folder(Path(kernel), extensions(registry.default())).sources
     given = kernel if isinstance(kernel, Sequence) and not isinstance(kernel, str) else [kernel]
     return tuple(_source(each, launch, f"kernel {number}") for number, each in enumerate(given, 1))
 

@@ -131,7 +131,7 @@ def machine_here(path: str | None, seed: int) -> Machine:
 
 def lock(given: argparse.Namespace) -> int:
     """Write the lock and the hashes of as many shapes as the time allows."""
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     machine = machine_here(given.library, given.seed)
     found: list[tuple[GEMMProblem, GEMMDesc | str]] = []
@@ -219,7 +219,7 @@ def replayed_rows(start: int, step: int, deadline: float, given: argparse.Namesp
 
 def replay(given: argparse.Namespace) -> int:
     """Replay in several processes and write the record. The exit status is 1 if a replayed GEMM differs."""
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     content = json.loads(given.bytes.read_text(encoding="utf-8"))
     rows, died = run_workers(replayed_rows, given.processes, given.seconds, given)

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--processes", type=int, default=14, help="worker processes on the GPU (default 14)")
     given = parser.parse_args(arguments)
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     rows, died = run_workers(rows_of, given.processes, given.seconds, given)
     rows.sort(key=lambda each: int(each[0]))

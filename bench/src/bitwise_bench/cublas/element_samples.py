@@ -161,7 +161,7 @@ def _counted(outcomes: Iterable[tuple[str, str]]) -> Counter[str]:
 
 def _about(given: argparse.Namespace) -> dict[str, Any]:
     """The library, the device, and the seed and type of the shapes."""
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     return {**PYTORCH_LIBRARY.provenance(given.library), "seed": given.seed, "dtype": given.dtype}
 

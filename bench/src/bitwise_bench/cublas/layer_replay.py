@@ -83,7 +83,7 @@ def record(given: argparse.Namespace, operands: Operands) -> int:
 
 def replay(given: argparse.Namespace, operands: Operands) -> int:
     """Run every case unlocked and from the lock. The exit status is 1 if a replayed tensor differs."""
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     wanted = json.loads(given.bytes.read_text(encoding="utf-8"))
     lock = read_lock(given.lock)

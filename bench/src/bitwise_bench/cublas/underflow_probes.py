@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     given = parser.parse_args(arguments)
     if given.what == "record":
-        from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+        from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
         rows, died = run_workers(rows_of, given.processes, given.seconds, given)
         head = {**PYTORCH_LIBRARY.provenance(given.library), "died": died, "columns": list(COLUMNS)}

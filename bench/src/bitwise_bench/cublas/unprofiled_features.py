@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     given = parser.parse_args(arguments)
-    from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
 
     rows, died = run_workers(rows_of, given.processes, given.seconds, given)
     rows.sort(key=lambda row: int(row[0]))

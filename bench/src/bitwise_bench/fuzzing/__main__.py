@@ -2,7 +2,8 @@
 
 python -m bitwise_bench.fuzzing --seconds 600 --jobs 2 --record records/fuzzing.json --found FOLDER
 
-A finding is an exception that is no BitwiseError, an internal error of the checker, more than 20 s, or more than 4 GiB.
+A finding is an exception that is no BitwiseError, an internal error of the checker, more than 20 s of CPU time, or more
+than 4 GiB.
 The exit status is 0 without a finding, else 1.
 """
 

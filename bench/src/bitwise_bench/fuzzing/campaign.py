@@ -23,7 +23,10 @@ from bitwise_bench.fuzzing.readers import Reader, readers
 from bitwise_bench.worker_pool import run_all
 
 MAXIMUM_SECONDS = 20
-"""The time limit of an input."""
+"""The limit of the CPU time of an input."""
+
+MAXIMUM_WAIT = 600
+"""A process whose batch takes this much longer than planned, in seconds of wall-clock time, hangs and is ended."""
 
 MAXIMUM_MEMORY = 4 << 30
 """The limit of a process's address space in bytes."""
@@ -33,7 +36,7 @@ BATCH_SECONDS = 10.0
 
 
 class TooSlow(BaseException):
-    """An input took more than `MAXIMUM_SECONDS`."""
+    """An input took more than `MAXIMUM_SECONDS` of CPU time."""
 
 
 def batch(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -73,15 +76,15 @@ def _draw(reader: Reader, source: random.Random) -> bytes:
 @contextmanager
 def _time_limit() -> Iterator[None]:
     def expire(number: int, frame: FrameType | None) -> None:
-        raise TooSlow(f"more than {MAXIMUM_SECONDS} s")
+        raise TooSlow(f"more than {MAXIMUM_SECONDS} s of CPU time")
 
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, MAXIMUM_SECONDS)
+    before = signal.signal(signal.SIGPROF, expire)
+    signal.setitimer(signal.ITIMER_PROF, MAXIMUM_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _keep(findings: list[dict[str, Any]], reader: Reader, data: bytes, error: BaseException, found: str) -> None:
@@ -107,7 +110,7 @@ def campaign(names: Sequence[str], *, seconds: float, jobs: int, seed: int, foun
     settings = {"seed": seed, "seconds of a batch": each, "found": str(found)}
     answers = run_all(
         batch, [[f"{name}/{number}"] for number, name in enumerate(drawn)], settings,
-        processes=jobs, seconds=each + 3 * MAXIMUM_SECONDS, report=lambda name, answer: None,
+        processes=jobs, seconds=each + MAXIMUM_WAIT, report=lambda name, answer: None,
     )  # fmt: skip
     return record_of(answers, seed)
 

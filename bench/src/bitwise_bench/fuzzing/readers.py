@@ -45,7 +45,7 @@ class Reader:
 @cache
 def readers() -> Mapping[str, Reader]:
     """Return the readers by name."""
-    from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc
+    from bitwise_core.descriptors import AttentionDesc, AttentionGradientDesc, GEMMDesc, ReductionDesc
     from bitwise_core.ir import text as tree_text
     from bitwise_core.report.expected_classes import ExpectedClasses
     from bitwise_pytest.golden_file import GoldenKernels
@@ -57,6 +57,7 @@ def readers() -> Mapping[str, Reader]:
     products = (b"256 512 1024 bf16 NN\n1x2x3 # one\n",)
     reductions = tuple(each.to_text().encode() for each in _reductions())
     attention = (_attention().to_text().encode(),)
+    gradients = (_attention_gradient().to_text().encode(),)
     documents = tuple(_descriptor(each).to_json().encode() for each in descriptors)
     manifests = tuple(path.read_bytes() for path in sorted(SAMPLES[".ptx"].glob("*/manifest.json")))
     small = tuple(each for each in manifests if b"gemm" not in each)
@@ -75,10 +76,14 @@ def readers() -> Mapping[str, Reader]:
             Reader("gemm descriptor in JSON", documents, lambda data, _: _check_json(GEMMDesc, data), 60, json=True),
             Reader("reduction descriptor", reductions, lambda data, _: _check_text(ReductionDesc, data), 20),
             Reader("attention descriptor", attention, lambda data, _: _check_text(AttentionDesc, data), 20),
+            Reader("attention gradient", gradients, lambda data, _: _check_text(AttentionGradientDesc, data), 20),
             Reader("tree", trees, lambda data, _: _ignore(tree_text.read(_text(data))), 60),
             Reader("lock", (lock,), lambda data, _: _ignore(Lock.from_text(_text(data))), 60, json=True),
             Reader("receipt", (_receipt(),), lambda data, _: _ignore(Receipt.from_text(_text(data))), 60, json=True),
             Reader("heuristic answers", (_answers(),), _file("a.json", _read_answers), 60, json=True),
+            Reader("compressed answers", (lzma.compress(_answers()),), _file("a.json.xz", _read_answers), 10),
+            Reader("certificate", (_answers(),), _file("a.json", _certificate), 30, json=True),
+            Reader("shapes of an audit", (_SHAPES,), _file("shapes.txt", _read_shapes), 40),
             Reader("model config", (_CONFIG,), _file("config.json", _model), 60, json=True),
             Reader("products", products, _file("a.txt", lambda path: list(read_problems(path))), 60),
             Reader("cached result", _entries(), _cached, 20),
@@ -261,6 +266,19 @@ def _attention() -> Any:
     )  # fmt: skip
 
 
+def _attention_gradient() -> Any:
+    from bitwise_core.descriptors import AttentionGradientDesc, Fold, ReductionDesc
+
+    forward = _attention()
+    products = ReductionDesc(
+        length=128, dtype="fp32", folds=tuple(Fold(stride=stride) for stride in (64, 32, 16, 8, 4, 2, 1))
+    )
+    return AttentionGradientDesc(
+        dtype="fp16", scores=forward.scores, score_scale=0.125, exponential="ex2.approx", slopes=forward.scores,
+        row_products=products, unit=forward.scores.instruction, scale=0.125,
+    )  # fmt: skip
+
+
 def _tree_texts() -> tuple[bytes, ...]:
     from bitwise_core.descriptors.evaluation import gemm_tree
     from bitwise_core.ir import text as tree_text
@@ -322,6 +340,32 @@ def _read_answers(path: Path) -> None:
     except CublasError as error:
         raise InputError(str(error)) from None
     assert from_text(to_text(found), "a.json") == found, "answers are not read as they are written"
+
+
+def _certificate(path: Path) -> None:
+    """Certify a product from answers."""
+    from bitwise_cublas_profiles.invariance.command import Source, certified
+    from bitwise_cublas_profiles.invariance.products import Product
+    from bitwise_cublas_profiles.invariance.settings import Settings
+    from bitwise_cublas_profiles.query import CublasError
+
+    try:
+        certified([Product(8, 64)], Settings(), Source(path), 64)
+    except CublasError as error:
+        raise InputError(str(error)) from None
+
+
+_SHAPES = b"128 256 512\n64x64x64 bf16 # a comment\n\n1, 4096, 4096, fp32\n"
+
+
+def _read_shapes(path: Path) -> None:
+    from bitwise_cublas_profiles.audit import read_shapes
+    from bitwise_cublas_profiles.query import CublasError
+
+    try:
+        _ignore(read_shapes(path))
+    except CublasError as error:
+        raise InputError(str(error)) from None
 
 
 def _model(path: Path) -> None:

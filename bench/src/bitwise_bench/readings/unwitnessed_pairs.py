@@ -30,7 +30,7 @@ from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
-from bitwise_core.checker.kernel_files import find_arch, read_folder
+from bitwise_core.checker.kernel_files import extensions, find_arch, read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.verdicts import Counterexample, Outcome
 from bitwise_core.plugins import registry
@@ -53,8 +53,7 @@ def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     if time.time() >= settings["until"]:
         return {"skipped": True}
     folder = Path(settings["folder"]) / name
-    arches = registry.default().arches.values()
-    kernels = [each for each in read_folder(folder, sorted({arch.extension for arch in arches})).sources if each.launch]
+    kernels = [each for each in read_folder(folder, extensions(registry.default())).sources if each.launch]
     arch = find_arch(kernels, registry.default(), None)
     found = partition(kernels, arch.name, Options(), workers=1)
     by_name = {each.name: each for each in kernels}

@@ -17,6 +17,7 @@ from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins import hookspecs
 from bitwise_core.plugins.launchers import Launcher
 from bitwise_core.plugins.profiles import Profile
+from bitwise_core.plugins.references import loaded
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Suite:
         return manager.hook
 
     def _all(self, hook: str) -> tuple[Any, ...]:
-        return tuple(each for several in getattr(self._hooks, hook)() for each in several)
+        return tuple(loaded(each) for several in getattr(self._hooks, hook)() for each in several)
 
     @cached_property
     def arches(self) -> tuple[Arch, ...]:

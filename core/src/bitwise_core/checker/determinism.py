@@ -14,7 +14,7 @@ from bitwise_core.checker.analysis import AnalysisResult, Options, Place, Sessio
 from bitwise_core.checker.kernel_readings import ANALYSIS, AnalysisJob, Execution, analysis_jobs, readers
 from bitwise_core.checker.order_witness import OrderWitness, find_order_witness
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject
-from bitwise_core.checker.verdicts import COMMON_NOTES
+from bitwise_core.checker.verdicts import COMMON_NOTES, counted
 from bitwise_core.checker.worker_pool import Progress
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
@@ -100,7 +100,7 @@ class DeterminismReport:
         """The numbers of kernels by outcome, and the scope, in one sentence."""
         counts = ", ".join(f"{self.count(outcome)} {outcome.value}" for outcome in Determinism)
         scope = "every launch" if self.scope == "every launch" else "the given launches"
-        return f"{len(self.kernels)} kernels: {counts}, for {scope}"
+        return f"{counted(len(self.kernels), 'kernel')}: {counts}, for {scope}"
 
     def as_json(self) -> dict[str, object]:
         """The report as the JSON object that the command prints."""

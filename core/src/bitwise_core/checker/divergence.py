@@ -168,7 +168,7 @@ def divergence_sentence(left: str, right: str, left_name: str, right_name: str) 
         if left == right:
             return _same_operation_sentence(left, left_name, right_name)
         steps = f"{left_name} uses {_matrix_unit(left)}, {right_name} uses {_matrix_unit(right)}"
-        return f"the matrix steps round differently: {steps}"
+        return f"the kernels use different matrix instructions: {steps}"
     for (one, name), (other, other_name) in both:
         if one.startswith(mma_steps.MATRIX):
             return f"{name} sums products in a matrix unit ({_matrix_unit(one)}), {other_name} {_verb_phrase(other)}"

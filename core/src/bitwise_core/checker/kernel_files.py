@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
-from bitwise_core.assembly.module import AssemblyError
+from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.analysis import Source
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
@@ -15,6 +16,8 @@ from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_
 from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.registry import Registry
 from bitwise_core.visible_text import visible
+
+Parser: TypeAlias = Callable[[str, str], Module]
 
 MAXIMUM_BYTES = 32 << 20
 """Larger files are rejected before they are read: no compiler writes a kernel of this size."""
@@ -73,9 +76,9 @@ def load_manifest(path: Path) -> Manifest:
     return found
 
 
-def extensions(arches: Iterable[Arch]) -> tuple[str, ...]:
+def extensions(registry: Registry) -> tuple[str, ...]:
     """The file name extensions of all installed architectures.  Raises InputError where there is no architecture."""
-    found = tuple(sorted({arch.extension for arch in arches}))
+    found = tuple(sorted({each.extension for each in registry.arches.references.values()}))
     if not found:
         missing = advice("extensions", otherwise="`bitwise plugins` lists the installed plugins")
         raise InputError(f"no architecture plugin is installed; {missing}")
@@ -198,25 +201,25 @@ def find_arch(sources: Sequence[Source], registry: Registry, target: str | None)
     plugin models the target, and with a sentence for each text where none can be parsed.
     """
     if target is not None:
-        for arch in registry.arches.values():
-            if target == arch.name or target in arch.targets:
-                return arch
+        for each in registry.arches.references.values():
+            if target == each.name or target in each.targets:
+                return registry.arch(each.name)
         raise InputError(_unmodelled_target(registry, target))
     sentences: list[str] = []
     for source in sources:
         errors: list[str] = []
-        for arch in _parser_architectures(registry, source.name):
+        for parse in _parsers(registry, source.name):
             try:
-                stated = arch.parse(source.text, source.name).target
+                stated = parse(source.text, source.name).target
             except AssemblyError as error:
                 errors.append(str(error))
                 continue
             except RecursionError:
                 errors.append(f"{source.name}: is nested too deeply")
                 continue
-            for each in registry.arches.values():
+            for each in registry.arches.references.values():
                 if stated in each.targets:
-                    return each
+                    return registry.arch(each.name)
             raise InputError(f"{source.name}: {_unmodelled_target(registry, stated)}")
         sentences += [f"{each}{_missing_plugin_hint(registry, source.name)}" for each in errors[:1]]
     raise InputError(*sentences)
@@ -230,10 +233,11 @@ def resolve_targets(
     Raises InputError, as `find_arch` does, for the kernels of each parser.
     """
     arch = find_arch(sources, registry, target)
-    others: dict[Callable[..., object], list[Source]] = {}
+    parser = registry.arches.references[arch.name].parse
+    others: dict[Parser, list[Source]] = {}
     for source in sources:
-        parsers = [each.parse for each in _parser_architectures(registry, source.name)]
-        if arch.parse not in parsers:
+        parsers = _parsers(registry, source.name)
+        if parser not in parsers:
             others.setdefault(parsers[0], []).append(source)
         elif _missing_plugin_hint(registry, source.name):
             find_arch((source,), registry, None)
@@ -254,19 +258,16 @@ def targets_of(sources: Iterable[Source], arch: Arch) -> tuple[str, ...]:
     return tuple(dict.fromkeys((arch.name, *(each.target for each in sources if each.target is not None))))
 
 
-def _parser_architectures(registry: Registry, name: str) -> list[Arch]:
-    """One architecture for each parser of files with this extension; of all parsers where no extension matches."""
-    parsers: dict[Callable[..., object], Arch] = {}
-    stem = name.split("#")[0]
-    for arch in registry.arches.values():
-        if stem.endswith(arch.extension):
-            parsers.setdefault(arch.parse, arch)
-    return list((parsers or {arch.parse: arch for arch in registry.arches.values()}).values())
+def _parsers(registry: Registry, name: str) -> list[Parser]:
+    """The parsers of files with this extension, without repetition; all parsers where no extension matches."""
+    stem, known = name.split("#")[0], registry.arches.references.values()
+    matching = dict.fromkeys(each.parse for each in known if stem.endswith(each.extension))
+    return list(matching or dict.fromkeys(each.parse for each in known))
 
 
 def _missing_plugin_hint(registry: Registry, name: str) -> str:
     """The end of an error sentence where no installed plugin parses files with this extension, else empty."""
-    suffix, known_suffixes = Path(name.split("#")[0]).suffix, extensions(registry.arches.values())
+    suffix, known_suffixes = Path(name.split("#")[0]).suffix, extensions(registry)
     if not suffix or suffix in known_suffixes:
         return ""
     missing = advice("extensions", suffix, otherwise=f"install the plugin for {suffix} files")
@@ -274,7 +275,8 @@ def _missing_plugin_hint(registry: Registry, name: str) -> str:
 
 
 def _unmodelled_target(registry: Registry, target: str) -> str:
-    known = ", ".join(sorted({name for arch in registry.arches.values() for name in (arch.name, *arch.targets)}))
+    references = registry.arches.references.values()
+    known = ", ".join(sorted({name for each in references for name in (each.name, *each.targets)}))
     sentence = f"no plugin models the target {target}; those modelled: {known or 'none'}"
     if registry.broken:
         sentence += "; plugins that could not be loaded: " + "; ".join(map(str, registry.broken))

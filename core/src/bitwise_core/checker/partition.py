@@ -18,7 +18,7 @@ from bitwise_core.checker.kernel_readings import (
     readers,
 )
 from bitwise_core.checker.readings import Readers, ReadingCache
-from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, given_tensors, verdict
+from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, counted, given_tensors, verdict
 from bitwise_core.checker.worker_pool import Progress
 
 
@@ -55,7 +55,8 @@ class Partition:
         """The numbers of kernels, classes and unknown kernels, and the scope, in one sentence."""
         kernels, unknown = sum(map(len, self.classes)), len(self.unknown)
         scope = "every launch" if self.scope == "every launch" else "the given launches"
-        return f"{kernels} kernels, {len(self.classes) - unknown} classes, {unknown} unknown, for {scope}"
+        classes = counted(len(self.classes) - unknown, "class")
+        return f"{counted(kernels, 'kernel')}, {classes}, {unknown} unknown, for {scope}"
 
     def as_json(self) -> dict[str, object]:
         """The partition as the JSON object that the command prints."""

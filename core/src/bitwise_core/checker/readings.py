@@ -85,7 +85,8 @@ def environment() -> str | None:
         name: value for name, value in os.environ.items() if name.startswith("BITWISE_") and name not in _NOT_DECIDING
     }
     loaded = [(each.name, each.distribution, each.version) for each in plugins.plugins]
-    tools = {name: arch.audit_tools() for name, arch in plugins.arches.items() if arch.audit_tools is not None}
+    known = plugins.arches.references
+    tools = {name: each.audit_tools() for name, each in known.items() if each.audit_tools is not None}
     return key_digest(code, variables, loaded, tools)
 
 

@@ -114,12 +114,12 @@ class Counterexample:
     def sentence(self) -> str:
         """The counterexample in one sentence."""
         left, right = self.values
-        words = f"elements that differ: {self.count}; {self.drawn}"
+        words = f"{counted(self.count, 'element')} differ{'s' if self.count == 1 else ''} (input: {self.drawn})"
         if self.decimals is None:
-            return f"{self.element} is {left} and {right} ({words})"
+            return f"{self.element} is {left} and {right}; {words}"
         one, other = self.decimals
         distance = apart(FLOAT_FORMATS[str(self.format)], self.left, self.right)
-        return f"{self.element} is {one} ({left}) and {other} ({right}){distance and f', {distance}'} ({words})"
+        return f"{self.element} is {one} ({left}) and {other} ({right}){distance and f', {distance}'}; {words}"
 
     def __repr__(self) -> str:
         return f"Counterexample({self.sentence})"
@@ -164,9 +164,16 @@ class Verdict:
         return tuple(found)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 kernel, 2 classes."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 COMMON_NOTES = (
-    "the launch's buffers do not overlap and no access leaves its buffer",
-    "NaNs of a buffer's own type are one value; the bits of other NaNs from arithmetic are those of the canonical NaN",
+    "assumed: the buffers do not overlap, and no access leaves its buffer",
+    "all NaNs of a floating-point output count as one value; where the bits of another NaN matter, a NaN from "
+    "arithmetic is assumed to be the canonical one",
 )
 """The assumptions of every verdict."""
 
@@ -215,7 +222,7 @@ def refuted(verdict: Verdict, counterexample: Counterexample) -> Verdict:
     return replace(
         verdict,
         outcome=Outcome.DIFFERENT,
-        reason="a counterexample was found, and both kernels were run on it",
+        reason="both kernels were run on one input, and their bytes differ",
         scope="launch",
         notes=tuple(dict.fromkeys((*verdict.notes, *counterexample.notes))),
         counterexample=counterexample,

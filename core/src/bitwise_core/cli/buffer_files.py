@@ -67,8 +67,8 @@ def _load(path: Path) -> dict[str, Array]:
         raise InputError(f"{path}: cannot be read ({error.strerror or 'it is not an .npz file'})") from None
     except MemoryError:
         raise InputError(f"{path}: there is not enough memory for its arrays") from None
-    except _MALFORMED as error:
-        raise InputError(f"{path}: is not an .npz file of plain arrays ({error})") from None
+    except _MALFORMED:
+        raise InputError(f"{path}: is not an .npz file of plain arrays; numpy.savez writes one") from None
 
 
 def write_buffers(path: Path, arrays: Mapping[str, Array]) -> None:

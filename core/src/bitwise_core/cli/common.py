@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +52,8 @@ def as_errors() -> Iterator[None]:
 
 
 def _fail(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        typer.echo(f"bitwise: {printable(sentence)}", err=True)
+    for sentence in dict.fromkeys(map(printable, sentences)):
+        typer.echo(f"bitwise: {sentence}", err=True)
     raise typer.Exit(WRONG_INPUT)
 
 
@@ -102,6 +102,37 @@ def print_answer(command: str, content: Mapping[str, object], arches: Iterable[A
     tools = [tool for arch in arches if arch.audit_tools is not None for tool in arch.audit_tools()]
     made = {"schema": f"{command}/{SCHEMA}", "versions": versions(), "tools": list(dict.fromkeys(tools))}
     print_json({**made, **content})
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, whose columns are two spaces apart.  No cell is shortened."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+LINE = 100
+"""The characters of a line of names."""
+
+
+def print_list(names: Iterable[str]) -> None:
+    """Print names, separated by commas, in indented lines; no name is divided."""
+    lines: list[str] = []
+    for name in map(printable, names):
+        if lines and len(lines[-1]) + len(name) < LINE:
+            lines[-1] += f", {name}"
+        else:
+            lines.append(name)
+    for number, line in enumerate(lines, 1):
+        typer.echo(f"  {line}{',' if number < len(lines) else ''}")
+
+
+def print_assumptions(conditions: Iterable[str], notes: Iterable[str]) -> None:
+    """Print the conditions and the notes of a verdict."""
+    for condition in conditions:
+        typer.echo(f"condition: all values are {condition}")
+    for note in notes:
+        typer.secho(f"note: {printable(note)}", dim=True)
 
 
 def print_json(content: object) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import typer
 
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
@@ -22,7 +20,8 @@ from bitwise_core.checker.kernel_files import (
     targets_of,
 )
 from bitwise_core.checker.verdicts import COMMON_NOTES
-from bitwise_core.cli.common import UNKNOWN, print_answer
+from bitwise_core.cli.common import UNKNOWN, print_answer, print_assumptions
+from bitwise_core.cli.exit_status import printable
 from bitwise_core.cli.partition_command import ReaderSettings, answered
 from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
@@ -37,7 +36,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     sources: list[Source] = []
     for path in paths:
         if path.is_dir():
-            sources += read_folder(path, extensions(plugins.arches.values())).sources
+            sources += read_folder(path, extensions(plugins)).sources
         else:
             sources.append(read_kernel(str(path)))
     without = [source.name for source in sources if source.launch is None]
@@ -52,24 +51,17 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
         arches = [arch_of(each, arch, plugins) for each in resolved]
         print_answer("determinism", {**content, "target": ", ".join(targets_of(resolved, arch))}, arches)
     else:
-        show(found, options, Console(highlight=False))
+        show(found, options)
     if found.count(Determinism.NONDETERMINISTIC):
         return NONDETERMINISTIC
     return UNKNOWN if found.count(Determinism.UNKNOWN) else 0
 
 
-def show(found: DeterminismReport, options: Options, console: Console) -> None:
+def show(found: DeterminismReport, options: Options) -> None:
     """Print the verdict on each kernel with its places, and the assumptions of the proofs."""
-    table = Table(header_style="bold", show_lines=True)
-    table.add_column("kernel", overflow="fold")
-    table.add_column("result")
-    table.add_column("why", overflow="fold")
     for each in found.kernels:
-        why = [each.reason, *(str(place) for place in each.places)]
-        table.add_row(escape(each.name), each.outcome.value, escape("\n".join(why)))
-    console.print(table)
-    console.print(f"{found.sentence()}, in {found.seconds:.1f} s")
-    for condition in sorted(options.assume):
-        console.print(f"condition: all values are {condition}", markup=False)
-    for note in (*found.notes, *COMMON_NOTES):
-        console.print(f"note: {note}", style="dim", markup=False)
+        typer.secho(f"{printable(each.name)}: {each.outcome.value}", bold=True)
+        for why in (each.reason, *map(str, each.places)):
+            typer.echo(f"  {printable(why)}")
+    typer.echo(f"{found.sentence()}, in {found.seconds:.1f} s")
+    print_assumptions(sorted(options.assume), (*found.notes, *COMMON_NOTES))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
+import typer
 
 from bitwise_core.checker.analysis import Arches, Options, Source
 from bitwise_core.checker.comparison import Comparison
@@ -14,16 +15,17 @@ from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.kernel_files import arch_of
 from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.readings import ReadingCache
-from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Side, Verdict
+from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Side, Verdict, counted
 from bitwise_core.cli.buffer_files import write_buffers
-from bitwise_core.cli.common import kernels, print_answer
+from bitwise_core.cli.common import kernels, print_answer, print_assumptions
+from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
 from bitwise_core.plugins import registry
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3, Outcome.UNPROVED: 4}
 """The exit status of each outcome."""
 
-NO_COUNTEREXAMPLE = "no counterexample: two canonical forms that differ may still be one function"
+UNPROVED = "Two canonical forms that differ may still be the same function."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def run(
     if as_json:
         print_answer("diff", as_record(verdict), both)
     else:
-        show(verdict, (left, right), Console(highlight=False, soft_wrap=True))
+        show(verdict, (left, right), search is not None)
     return STATUS[verdict.outcome]
 
 
@@ -79,8 +81,11 @@ def search_and_write(
 
 def _spinner(sentence: str) -> AbstractContextManager[object]:
     """Show a spinner where standard error is a terminal."""
-    console = Console(stderr=True)
-    return console.status(sentence) if console.is_terminal else nullcontext()
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(sentence)
 
 
 def as_record(verdict: Verdict) -> dict[str, object]:
@@ -117,41 +122,36 @@ def counterexample_as_record(counterexample: Counterexample) -> dict[str, object
 _COLOURS = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.UNPROVED: "yellow", Outcome.UNKNOWN: "yellow"}
 
 
-def show(verdict: Verdict, names: tuple[str, str], console: Console) -> None:
-    """Print a verdict as text."""
+def show(verdict: Verdict, names: tuple[str, str], searched: bool) -> None:
+    """Print a verdict as text; `searched` says whether a counterexample was searched for."""
     scope = "for every launch" if verdict.scope == "every launch" else "for this launch"
-    console.print(f"{verdict.outcome.value.capitalize()} {scope}", style=f"bold {_COLOURS[verdict.outcome]}", end="")
-    console.print(f": {verdict.reason}", markup=False)
+    head = typer.style(f"{verdict.outcome.value.capitalize()} {scope}", fg=_COLOURS[verdict.outcome], bold=True)
+    typer.echo(f"{head}: {printable(verdict.reason)}")
     counterexample = verdict.counterexample
     if counterexample is not None:
+        typer.echo(f"  {printable(counterexample.sentence)}")
         path = counterexample.path
-        written = f"the input {path}" if path else "an input was found (--out FILE.npz writes it to a file)"
-        console.print(f"counterexample: {written}", markup=False)
-        console.print(f"  on it {counterexample.sentence}", markup=False)
+        typer.echo(f"  the input is in {printable(path)}" if path else "  --out FILE.npz writes the input to a file")
     elif verdict.outcome is Outcome.UNPROVED:
-        console.print(NO_COUNTEREXAMPLE, markup=False)
+        search = "No input with other bytes was found." if searched else "No counterexample was searched for."
+        typer.echo(f"  {UNPROVED} {search}")
     if verdict.divergence is not None:
-        _show_divergence(verdict.divergence, names, console)
-    for condition in verdict.conditions:
-        console.print(f"condition: all values are {condition}", markup=False)
-    for note in verdict.notes:
-        console.print(f"note: {note}", style="dim", markup=False)
+        _show_divergence(verdict.divergence, names)
+    print_assumptions(verdict.conditions, verdict.notes)
 
 
-def _show_divergence(found: Divergence, names: tuple[str, str], console: Console) -> None:
-    console.print(f"first at {found.element}", markup=False)
+def _show_divergence(found: Divergence, names: tuple[str, str]) -> None:
+    both = found.left is not None and found.right is not None
+    depth = f", {counted(found.depth, 'level')} below the stored value" if both and found.depth else ""
+    typer.echo(f"first divergence, in {printable(found.element)}{depth}:")
     if found.why_not is not None:
-        console.print(f"  {found.why_not}", markup=False)
+        typer.echo(f"  {printable(found.why_not)}")
     for name, side in zip(names, (found.left, found.right), strict=True):
         if side is not None:
-            console.print(f"  {name}{_place(side)}", style="bold", markup=False)
-            console.print(f"    {side.node}", markup=False)
-    if found.left is not None and found.right is not None:
-        levels = f"{found.depth} level{'s' if found.depth > 1 else ''} below the stored value"
-        place = levels if found.depth else "at the stored value"
-        console.print(f"  these are the first nodes that show the difference, {place}", markup=False)
+            typer.secho(f"  {printable(f'{name}{_place(side)}')}", bold=True)
+            typer.echo(f"    {printable(side.node)}")
     if found.meaning is not None:
-        console.print(f"  {found.meaning}", markup=False)
+        typer.echo(f"  {printable(found.meaning)}")
 
 
 def _place(side: Side) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from bitwise_core.known_distributions import advice
+from bitwise_core.plugins.references import Deferred
 
 
 class Commands(TyperGroup):
@@ -38,8 +38,7 @@ class CommandReference:
 
     def load(self) -> Any:
         """Import the module, and return what the name stands for."""
-        module, _, name = self.target.partition(":")
-        return getattr(import_module(module), name)
+        return Deferred(self.target).load()
 
 
 def add_lazy_command(app: typer.Typer, name: str, summary: str, load: Callable[[], Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
@@ -10,10 +12,6 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from bitwise_core import report
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source
@@ -29,9 +27,10 @@ from bitwise_core.checker.kernel_files import (
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
-from bitwise_core.checker.verdicts import COMMON_NOTES
+from bitwise_core.checker.verdicts import COMMON_NOTES, counted
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
-from bitwise_core.cli.common import print_answer
+from bitwise_core.cli.common import print_answer, print_assumptions, print_list
+from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
@@ -108,7 +107,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         raise InputError("--update-expected: name the file of the expected classes with --expected")
     expected = None if outputs.expected is None or outputs.update else ExpectedClasses.read(outputs.expected)
     plugins = registry.default()
-    folder = read_folder(path, extensions(plugins.arches.values()))
+    folder = read_folder(path, extensions(plugins))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
     arch, sources = resolve_targets(folder.sources, plugins, target)
@@ -137,7 +136,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
             content["unexpected"] = [asdict(each) for each in differences]
         print_answer("partition", content, [arch_of(each, arch, plugins) for each in sources])
     else:
-        show(found, options, Console(highlight=False), folder.configurations)
+        show(found, options, folder.configurations)
         for each in differences:
             typer.echo(f"{each.level}: {each.message}")
         if expected is not None and not differences:
@@ -162,22 +161,41 @@ def source_texts(folder: Path, named: Sequence[Path]) -> dict[str, str]:
     return {**found, **{path.name: read_text(path) for path in named}}
 
 
+SECONDS_BETWEEN_LINES = 30.0
+"""The time between two lines on the progress of a command whose standard error is no terminal."""
+
+
 @contextmanager
 def progress(description: str) -> Iterator[ProgressCallback | None]:
-    """Show a progress bar where standard error is a terminal, and provide its callback; elsewhere provide None."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
+    """Show a progress bar where standard error is a terminal, else a line from time to time; provide its callback."""
+    if not sys.stderr.isatty():
+        yield _lines(description)
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # No refresh thread: worker processes are forked while the bar is shown.
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(description, total=None)
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, refresh=True)
 
         yield advance
+
+
+def _lines(description: str) -> ProgressCallback:
+    """Return a callback that prints a line for a log, the first one after `SECONDS_BETWEEN_LINES`."""
+    printed = time.monotonic()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal printed
+        if done < total and time.monotonic() >= printed + SECONDS_BETWEEN_LINES:
+            printed = time.monotonic()
+            typer.echo(f"{description}: {done} of {total}", err=True)
+
+    return advance
 
 
 def write_report(option: str, path: Path, page: str) -> None:
@@ -191,44 +209,25 @@ def write_report(option: str, path: Path, page: str) -> None:
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 kernel, 2 classes."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
-
-
-def show(found: Partition, options: Options, console: Console, configurations: Mapping[str, str] = _NONE) -> None:
+def show(found: Partition, options: Options, configurations: Mapping[str, str] = _NONE) -> None:
     """Print the classes, the Unknown kernels with their reasons, and the assumptions of the proofs.
 
     A class is named by what its configurations share.
     """
     named = zip(found.classes, class_names(found.classes, configurations), strict=True)
-    shared = [name for names, name in named if names[0] not in found.unknown]
-    proved = [each for each in found.classes if each[0] not in found.unknown]
-    table = Table(title=None, header_style="bold", show_lines=len(proved) > 1)
-    table.add_column("class", justify="right")
-    table.add_column("kernels", justify="right")
-    if any(shared):
-        table.add_column("which share", overflow="fold")
-    table.add_column("proved to return the same bits", overflow="fold")
-    for number, (names, name) in enumerate(zip(proved, shared, strict=True), 1):
-        what = [escape(name)] if any(shared) else []
-        table.add_row(str(number), str(len(names)), *what, escape(", ".join(names)))
-    if proved:
-        console.print(table)
+    proved = [(names, shared) for names, shared in named if names[0] not in found.unknown]
+    for number, (names, shared) in enumerate(proved, 1):
+        what = f": {printable(shared)}" if shared else ""
+        typer.secho(f"class {number}, {counted(len(names), 'kernel')}{what}", bold=True)
+        print_list(names)
     if found.unknown:
-        table = Table(header_style="bold")
-        table.add_column("unknown", overflow="fold")
-        table.add_column("reason; it is merged with no other kernel", overflow="fold")
+        typer.secho(f"unknown, {counted(len(found.unknown), 'kernel')}", bold=True)
         for name, reason in found.unknown.items():
-            table.add_row(escape(name), escape(reason))
-        console.print(table)
+            typer.echo(f"  {printable(f'{name}: {reason}')}")
     kernels = sum(map(len, found.classes))
-    console.print(
-        f"{counted(kernels, 'kernel')}, {counted(len(proved), 'class')}, {len(found.unknown)} unknown, for "
-        f"{'every launch' if options.every_launch else 'the given launch'}, in {found.seconds:.1f} s"
+    scope = "every launch" if options.every_launch else "the given launch"
+    typer.echo(
+        f"{counted(kernels, 'kernel')}, {counted(len(proved), 'class')}, {len(found.unknown)} unknown, for {scope}, in "
+        f"{found.seconds:.1f} s. Kernels of one class are proved to return the same bits."
     )
-    for condition in sorted(options.assume):
-        console.print(f"condition: all values are {condition}", markup=False)
-    for note in (*found.notes, *COMMON_NOTES):
-        console.print(f"note: {note}", style="dim", markup=False)
+    print_assumptions(sorted(options.assume), (*found.notes, *COMMON_NOTES))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, print_answer
+from bitwise_core.cli.common import aligned, as_errors, print_answer
 from bitwise_core.cli.exit_status import printable
 
 
@@ -22,9 +23,6 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def _print(as_json: bool) -> None:
     """Print the installed plugins.  Raises DuplicateNameError, UnknownPluginError."""
-    from rich.console import Console
-    from rich.table import Table
-
     from bitwise_core.known_distributions import advice
     from bitwise_core.plugins import registry
     from bitwise_core.plugins.capabilities import TITLES, capabilities
@@ -58,29 +56,26 @@ def _print(as_json: bool) -> None:
             },
         )
         return
-    console = Console(highlight=False)
     if not found.plugins and not found.broken:
-        console.print(
-            f"No plugin is installed, so no architecture is known: {advice('targets', otherwise='install one')}.",
-            markup=False,
-            soft_wrap=True,
-        )
+        missing = advice("targets", otherwise="install one")
+        typer.echo(f"No plugin is installed, so no architecture is known: {missing}.")
         return
-    supported = Table(box=None, header_style="bold")
-    for title in TITLES:
-        supported.add_column(title)
-    for each in capabilities(found):
-        supported.add_row(*each.cells)
-    table = Table(box=None, header_style="bold")
-    for title in ("plugin", "distribution", "profiles", "launchers", "patch sets"):
-        table.add_column(title)
+    supported = [each.cells for each in capabilities(found)]
+    if supported:
+        _print_table([TITLES, *supported])
+        typer.echo()
+    rows = [("plugin", "distribution", "profiles", "launchers", "patch sets")]
     for plugin in found.plugins:
-        provided = (plugin.profiles, plugin.launchers, plugin.patchsets)
-        cells = [", ".join(each.name for each in kind) or "-" for kind in provided]
-        table.add_row(plugin.name, f"{plugin.distribution} {plugin.version}", *cells)
-    if supported.row_count:
-        console.print(supported)
-        console.print()
-    console.print(table)
+        profiles, launchers, patchsets = (
+            ", ".join(each.name for each in kind) or "-"
+            for kind in (plugin.profiles, plugin.launchers, plugin.patchsets)
+        )
+        rows.append((plugin.name, f"{plugin.distribution} {plugin.version}", profiles, launchers, patchsets))
+    _print_table(rows)
     for broken in found.broken:
-        console.print(f"could not be loaded: {printable(str(broken))}", style="yellow", markup=False)
+        typer.echo(f"could not be loaded: {printable(str(broken))}")
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    for line in aligned([[printable(cell) for cell in row] for row in rows]):
+        typer.echo(line)

@@ -1,8 +1,13 @@
-"""A tree condensed for readers: matrix steps show each operand row as one node, long chains are abbreviated."""
+"""A tree condensed for readers.
+
+Matrix steps show each operand row as one node, long chains are abbreviated, and so is an operand that repeats the
+operations of the first one on other elements.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from bitwise_core.ir.element_names import NO_WIDTHS
 from bitwise_core.ir.nodes import Label, Load, Matrix, Node, Operation, descendants
@@ -11,13 +16,30 @@ from bitwise_core.ir.svg import label
 CHAIN = 2
 """The number of steps that are drawn at the top of a chain of one operation; the others are shown as a count."""
 
+REPETITION = 7
+"""The least number of nodes of an operand that is shown as a repetition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A tree without the indices of its elements: a number for each shape, the numbers of its nodes and of its leaves.
+
+    Nodes that the tree uses several times count several times.  `first` and `last` are its outermost leaves.
+    """
+
+    number: int
+    nodes: int
+    leaves: int
+    first: Node
+    last: Node
+
 
 def condense(root: Node, depth: int = 7, widths: Mapping[str, int] = NO_WIDTHS) -> Node:
     """Return the upper `depth` levels of the tree for readers; its nodes are labels and cannot be evaluated.
 
     `widths` are the widths of the buffers' elements in bytes, by default those of the loads.
     """
-    lengths = _chains(root)
+    lengths, shapes = _chains(root), _shapes(root)
     made: dict[tuple[Node, int, int], Node] = {}
     stack: list[tuple[tuple[Node, int, int], bool]] = [((root, depth, 0), False)]
     while stack:
@@ -25,12 +47,12 @@ def condense(root: Node, depth: int = 7, widths: Mapping[str, int] = NO_WIDTHS) 
         if key in made:
             continue
         node, left, step = key
-        below = _drawn_children(node, left, step, lengths)
+        below = _drawn_children(node, left, step, lengths, shapes)
         if not opened:
             stack.append((key, True))
             stack.extend((each, False) for each in below if each not in made)
             continue
-        made[key] = _box(node, left, step, lengths, [made[each] for each in below], widths)
+        made[key] = _box(node, left, step, lengths, shapes, [made[each] for each in below], widths)
     return made[root, depth, 0]
 
 
@@ -55,6 +77,30 @@ def _chains(root: Node) -> dict[Node, int]:
     return lengths
 
 
+def _shapes(root: Node) -> dict[Node, _Shape]:
+    """Return the shape of each node."""
+    numbers: dict[object, int] = {}
+    shapes: dict[Node, _Shape] = {}
+    for node in descendants(root):
+        below = [shapes[child] for child in node.children]
+        what = (node.kind, node.bits, node.buffer) if isinstance(node, Load) else label(node)
+        number = numbers.setdefault((what, *(each.number for each in below)), len(numbers))
+        if below:
+            nodes, leaves = 1 + sum(each.nodes for each in below), sum(each.leaves for each in below)
+            shapes[node] = _Shape(number, nodes, leaves, below[0].first, below[-1].last)
+        else:
+            shapes[node] = _Shape(number, 1, 1, node, node)
+    return shapes
+
+
+def _is_repetition(node: Node, place: int, shapes: dict[Node, _Shape]) -> bool:
+    """Return whether an operand repeats the operations of the first one."""
+    if place == 0 or isinstance(node, Matrix):
+        return False
+    first, other = shapes[node.children[0]], shapes[node.children[place]]
+    return first.number == other.number and other.nodes >= REPETITION and node.children[0] is not node.children[place]
+
+
 def _is_abbreviated(node: Node, step: int, lengths: dict[Node, int]) -> bool:
     return step == CHAIN and lengths[node] > 2
 
@@ -66,19 +112,26 @@ def _chain_end(node: Node) -> Node:
     return node
 
 
-def _drawn_children(node: Node, left: int, step: int, lengths: dict[Node, int]) -> list[tuple[Node, int, int]]:
+def _drawn_children(
+    node: Node, left: int, step: int, lengths: dict[Node, int], shapes: dict[Node, _Shape]
+) -> list[tuple[Node, int, int]]:
     if left == 0 or not node.children:
         return []
     if _is_abbreviated(node, step, lengths):
         return [(_chain_end(node), left - 1, 0)]
     following = _chain_operand(node)
     children = node.children[:1] if isinstance(node, Matrix) else node.children
-    return [(child, left - 1, step + 1 if child is following else 0) for child in children]
+    return [
+        (child, left - 1, step + 1 if child is following else 0)
+        for place, child in enumerate(children)
+        if not _is_repetition(node, place, shapes)
+    ]
 
 
 def _box(
-    node: Node, left: int, step: int, lengths: dict[Node, int], below: Sequence[Node], widths: Mapping[str, int]
-) -> Node:
+    node: Node, left: int, step: int, lengths: dict[Node, int], shapes: dict[Node, _Shape], below: Sequence[Node],
+    widths: Mapping[str, int],
+) -> Node:  # fmt: skip
     if not node.children:
         return node
     if left == 0:
@@ -88,7 +141,18 @@ def _box(
     if isinstance(node, Matrix):
         rows = [Label(factors_label(side, widths), (), side[0]) for side in (node.left, node.right)]
         return Label(label_of(node), (*below, *rows), node)
-    return Label(label_of(node), below, node)
+    drawn = iter(below)
+    operands = [
+        _repetition(child, shapes[child], widths) if _is_repetition(node, place, shapes) else next(drawn)
+        for place, child in enumerate(node.children)
+    ]
+    return Label(label_of(node), operands, node)
+
+
+def _repetition(node: Node, shape: _Shape, widths: Mapping[str, int]) -> Label:
+    """Return the label of an operand that repeats the operations of the first one."""
+    ends = f"{label(shape.first, widths)} … {label(shape.last, widths)}"
+    return Label(f"the same operations on {shape.leaves} values, {ends}", (), node, "concat")
 
 
 def label_of(node: Node) -> str:

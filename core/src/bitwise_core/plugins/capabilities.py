@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from bitwise_core.execution.architecture import Arch
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.mma.spec import STATUSES, MmaSpec
+from bitwise_core.plugins.references import ArchReference
 from bitwise_core.plugins.registry import Plugin, Registry
 
 TITLES = ("architecture", "plugin", "reads", "executes on a CPU", "matrix rows", "launches", "evidence")
@@ -51,19 +51,19 @@ def capabilities(loaded: Registry) -> tuple[Capability, ...]:
     return tuple(found)
 
 
-def _capability(plugin: Plugin, name: str, arch: Arch | None) -> Capability:
+def _capability(plugin: Plugin, name: str, arch: ArchReference | None) -> Capability:
     rows = [row for row in plugin.matrix_units if row.architecture == name]
     launchers = [each.name for each in plugin.launchers if each.name.endswith(name)]
-    reads = "-" if arch is None else "one launch" if arch.every_launch is None else "one or every launch"
+    reads = "-" if arch is None else "one or every launch" if arch.every_launch else "one launch"
     return Capability(
         name, plugin.name, reads, _executes(arch), _counts(rows), ", ".join(launchers) or "-", _evidence(rows)
     )
 
 
-def _executes(arch: Arch | None) -> str:
-    if arch is None or arch.bits is None:
+def _executes(arch: ArchReference | None) -> str:
+    if arch is None or not arch.bits:
         return "-"
-    return "yes" if any(".approx" in name for name in arch.bits.functions) else "without approximations"
+    return "yes" if arch.approximations else "without approximations"
 
 
 def _counts(rows: list[MmaSpec]) -> str:

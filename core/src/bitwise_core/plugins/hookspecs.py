@@ -9,8 +9,9 @@ A plugin is a module named by an entry point of that group. It implements some o
         return [TOY]
 
 Every hook takes no arguments and returns an iterable; the results of all plugins are combined. Each item has a `name`
-that is unique among its kind. A hook is called once, when plugins are loaded. It should only return objects that the
-plugin's modules define, without compiling, using a device or importing an optional dependency.
+that is unique among its kind. A hook is called once, when plugins are loaded, which every command does. It should not
+compile, use a device or import an optional dependency. An architecture may be an `ArchReference`, and a profile, a
+launcher or a patch set a `Reference` (`bitwise_core.plugins.references`): its module is then imported when it is used.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.launchers import Launcher
     from bitwise_core.plugins.profiles import Profile
+    from bitwise_core.plugins.references import ArchReference, Reference
     from bitwise_core.plugins.tools import Tool
 
 PROJECT = "bitwise"
@@ -44,7 +46,7 @@ class Named(Protocol):
 
 
 @hookspec
-def bitwise_arches() -> Iterable[Arch]:
+def bitwise_arches() -> Iterable[Arch | ArchReference]:
     """Return the architectures that this plugin models: parsers and the semantics of their instructions."""
     raise NotImplementedError
 
@@ -56,13 +58,13 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 
 
 @hookspec
-def bitwise_profiles() -> Iterable[Profile]:
+def bitwise_profiles() -> Iterable[Profile | Reference]:
     """Return the profiles of libraries: descriptors of their kernels by version, architecture and configuration."""
     raise NotImplementedError
 
 
 @hookspec
-def bitwise_launchers() -> Iterable[Launcher]:
+def bitwise_launchers() -> Iterable[Launcher | Reference]:
     """Return the launchers that run a descriptor on a device and return the output's bytes."""
     raise NotImplementedError
 

@@ -1,7 +1,8 @@
 """The registry of installed plugins and the items that they provide.
 
 A plugin that cannot be loaded does not affect the others.  It is listed in `Registry.broken` with its distribution, and
-is reported in the error of a look-up that finds nothing.
+is reported in the error of a look-up that finds nothing.  The same holds for an item of a plugin that cannot be loaded
+when it is used.
 """
 
 from __future__ import annotations
@@ -10,24 +11,26 @@ import contextlib
 import logging
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.errors import BitwiseError
 from bitwise_core.known_distributions import ENTRY_POINT_GROUP, advice, known_distributions
 from bitwise_core.plugins import hookspecs
+from bitwise_core.plugins.references import ArchReference, Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
+    from bitwise_core.descriptors.hardware import Hardware
     from bitwise_core.execution.architecture import Arch
     from bitwise_core.known_distributions import Kind
     from bitwise_core.numerics.mma import MmaSpec
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
 
 NamedT = TypeVar("NamedT", bound="Named")
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -79,16 +83,19 @@ class BrokenPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin: its entry point, its distribution and version, its module, and the items of its hooks."""
+    """A loaded plugin: its entry point, its distribution and version, its module, and the items of its hooks.
+
+    A profile, a launcher or a patch set may be a `Reference`.
+    """
 
     name: str
     distribution: str
     version: str
     module: object
-    arches: tuple[Arch, ...]
+    arches: tuple[ArchReference, ...]
     matrix_units: tuple[MmaSpec, ...]
-    profiles: tuple[Profile, ...]
-    launchers: tuple[Launcher, ...]
+    profiles: tuple[Named, ...]
+    launchers: tuple[Named, ...]
     patchsets: tuple[Named, ...]
     tools: tuple[Tool, ...]
 
@@ -96,26 +103,120 @@ class Plugin:
         return f"Plugin({self.name!r} of {self.distribution} {self.version})"
 
 
+class Items(Sequence[Result]):
+    """The items that plugins provide of one kind, of which references are loaded at the first access.
+
+    An item that cannot be loaded is left out, and added to `broken`.
+    """
+
+    def __init__(self, given: Iterable[tuple[Plugin, Named]], broken: list[BrokenPlugin]) -> None:
+        self._given, self._broken = tuple(given), broken
+        self._loaded: tuple[Any, ...] | None = None
+
+    @property
+    def loaded(self) -> tuple[Any, ...]:
+        """The items."""
+        if self._loaded is None:
+            found = [
+                _attempted(plugin, item.name, item.loaded, self._broken) if isinstance(item, Reference) else item
+                for plugin, item in self._given
+            ]
+            self._loaded = tuple(each for each in found if not isinstance(each, BrokenPlugin))
+        return self._loaded
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.loaded)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.loaded[index]
+
+    def __len__(self) -> int:
+        return len(self.loaded)
+
+
+class Arches(Mapping[str, "Arch"]):
+    """The architectures by name, each of which is loaded when it is looked up.
+
+    The look-up raises UnknownArchError for one that cannot be loaded, which is added to `broken`.
+    """
+
+    def __init__(self, given: Iterable[tuple[Plugin, ArchReference]], broken: list[BrokenPlugin]) -> None:
+        self._given = {reference.name: (plugin, reference) for plugin, reference in given}
+        self._broken = broken
+        self._loaded: dict[str, Arch | BrokenPlugin] = {}
+
+    @property
+    def references(self) -> Mapping[str, ArchReference]:
+        """The references by name."""
+        return {name: reference for name, (_, reference) in self._given.items()}
+
+    def __getitem__(self, name: str) -> Arch:
+        if name not in self._loaded:
+            plugin, reference = self._given[name]
+            self._loaded[name] = _attempted(plugin, name, reference.loaded, self._broken)
+        found = self._loaded[name]
+        if isinstance(found, BrokenPlugin):
+            raise UnknownArchError(f"the architecture {name} cannot be loaded: {found}")
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    @property
+    def loadable(self) -> Iterator[Arch]:
+        """The architectures that can be loaded."""
+        for name in self:
+            with contextlib.suppress(UnknownArchError):
+                yield self[name]
+
+
+def _attempted(
+    plugin: Plugin, name: str, load: Callable[[], Result], broken: list[BrokenPlugin]
+) -> Result | BrokenPlugin:
+    """Return an item that a plugin refers to, or the reason why it cannot be loaded, which is added to `broken`."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints must not be read as an answer
+            return load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a third-party module may raise anything
+        _log.debug("%s of the plugin %s failed to load", name, plugin.name, exc_info=True)
+        fault = BrokenPlugin(plugin.name, plugin.distribution, f"{name}: {type(error).__name__}: {error}")
+        broken.append(fault)
+        return fault
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """The items of the loaded plugins, in the order of the entry points' names.
 
     `arches` maps the name of an architecture to its record, `owners` to its distribution; `matrix_units` maps names to
-    matrix units.
+    matrix units.  `faults` lists the plugins and items that could not be loaded so far.
     """
 
     plugins: tuple[Plugin, ...]
-    broken: tuple[BrokenPlugin, ...]
-    arches: Mapping[str, Arch]
+    faults: list[BrokenPlugin]
+    arches: Arches
     owners: Mapping[str, str]
     matrix_units: Mapping[str, MmaSpec]
-    profiles: tuple[Profile, ...]
-    launchers: tuple[Launcher, ...]
-    patchsets: tuple[Named, ...]
+    profiles: Sequence[Profile]
+    launchers: Sequence[Launcher]
+    patchsets: Sequence[Named]
     tools: tuple[Tool, ...]
 
     def __repr__(self) -> str:
         return f"Registry(plugins: {', '.join(each.name for each in self.plugins)}; broken: {len(self.broken)})"
+
+    @property
+    def broken(self) -> tuple[BrokenPlugin, ...]:
+        """The plugins that could not be loaded, and those of which an item could not be."""
+        return tuple(self.faults)
 
     def arch(self, name: str) -> Arch:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
@@ -138,7 +239,9 @@ class Registry:
     @property
     def hardware(self) -> Hardware:
         """The matrix units and approximate functions of all plugins, for the evaluation of descriptors."""
-        claims = (arch.bits for arch in self.arches.values())
+        from bitwise_core.descriptors.hardware import Hardware
+
+        claims = (arch.bits for arch in self.arches.loadable)
         functions = {name: each for bits in claims if bits is not None for name, each in bits.functions.items()}
         return Hardware(self.matrix_units, MappingProxyType(functions))
 
@@ -186,13 +289,13 @@ def load(names: Iterable[str] | None = None) -> Registry:
     _owners("tool", [(plugin, plugin.tools) for plugin in loaded])
     return Registry(
         plugins=tuple(loaded),
-        broken=tuple(broken),
-        arches=MappingProxyType({arch.name: arch for plugin in loaded for arch in plugin.arches}),
+        faults=broken,
+        arches=Arches(((plugin, each) for plugin in loaded for each in plugin.arches), broken),
         owners=MappingProxyType(arch_owners),
         matrix_units=MappingProxyType({unit.name: unit for plugin in loaded for unit in plugin.matrix_units}),
-        profiles=tuple(profile for plugin in loaded for profile in plugin.profiles),
-        launchers=tuple(launcher for plugin in loaded for launcher in plugin.launchers),
-        patchsets=tuple(patchset for plugin in loaded for patchset in plugin.patchsets),
+        profiles=Items(((plugin, each) for plugin in loaded for each in plugin.profiles), broken),
+        launchers=Items(((plugin, each) for plugin in loaded for each in plugin.launchers), broken),
+        patchsets=Items(((plugin, each) for plugin in loaded for each in plugin.patchsets), broken),
         tools=tuple(tool for plugin in loaded for tool in plugin.tools),
     )
 
@@ -239,7 +342,6 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
 
 def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
     """Call the hooks of a plugin's module.  Raises any exception of the plugin, and TypeError for a wrong result."""
-    from bitwise_core.execution.architecture import Arch
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.tools import Tool
 
@@ -255,13 +357,25 @@ def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
         distribution=_distribution(entry_point),
         version=entry_point.dist.version if entry_point.dist else "unknown",
         module=module,
-        arches=_checked("bitwise_arches", manager.hook.bitwise_arches(), Arch),
+        arches=tuple(map(_reference, _checked("bitwise_arches", manager.hook.bitwise_arches()))),
         matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units(), MmaSpec),
         profiles=_checked("bitwise_profiles", manager.hook.bitwise_profiles()),
         launchers=_checked("bitwise_launchers", manager.hook.bitwise_launchers()),
         patchsets=_checked("bitwise_patchsets", manager.hook.bitwise_patchsets()),
         tools=_checked("bitwise_tools", manager.hook.bitwise_tools(), Tool),
     )
+
+
+def _reference(given: object) -> ArchReference:
+    """Return the reference of an item of `bitwise_arches`.  Raises TypeError."""
+    if isinstance(given, ArchReference):
+        return given
+    from bitwise_core.execution.architecture import Arch
+
+    if not isinstance(given, Arch):
+        name = getattr(given, "name", None)
+        raise TypeError(f"bitwise_arches returned {name!r}, which is no Arch but a {type(given).__name__}")
+    return ArchReference.of(given)
 
 
 def _checked(hook: str, returned: Iterable[Iterable[NamedT]], kind: type[object] = object) -> tuple[NamedT, ...]:

@@ -1,4 +1,4 @@
-"""The matrix unit of toy1: a wave of four lanes multiplies 2 x 2 matrices of fp16 and accumulates in fp32.
+"""The instruction of the matrix unit of toy1: a wave of four lanes multiplies 2 x 2 matrices of fp16, adding in fp32.
 
 Lane 2 i + j holds element (i, j) of the accumulator.  A register of lane 2 i holds row i of the left matrix and a
 register of lane j holds column j of the right matrix (j = 0, 1), the first element in the low half.  The operand
@@ -17,14 +17,8 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.mma_fragments import accumulate, operand_vectors
 from bitwise_core.execution.values.mma_steps import MmaStep
 from bitwise_core.execution.values.packing import extract
-from bitwise_core.numerics.mma import FusedSum, MmaSpec
+from bitwise_toy.matrix_units import MAC
 from bitwise_toy.opcodes import operands
-
-MAC = MmaSpec(
-    architecture="toy1", family="mac", left="fp16", right="fp16", accumulator="fp32", result="fp32", k=2,
-    arithmetic=FusedSum(products=2, fraction_bits=25, mantissa_bits=23, rounding="rz"),
-    status="published only", source="https://example.org/toy1",
-)  # fmt: skip
 
 TABLE = OpcodeTable()
 _STEP = MmaStep(MAC.name, positive_zero=True, commutes=True)

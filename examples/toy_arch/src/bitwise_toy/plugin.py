@@ -1,54 +1,23 @@
-"""The hooks of this plugin: toy1, with waves of four lanes, one matrix unit and no shared memory."""
+"""The hooks of this plugin.  Every command imports it, so that it refers to the architecture and does not import it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from bitwise_core.assembly.module import Kernel, Module
-from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
-from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.kernel_parameters import value_of
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_toy import matrix, opcodes
-from bitwise_toy.text import parse, write
-
-
-def _granule(kernel: Kernel) -> int:
-    return 4
-
-
-def _special(machine: Machine, launch: Launch) -> None:
-    machine.special["lane"] = np.arange(machine.threads, dtype=np.uint32)[None]
-    machine.special["block"] = machine.special["block"].astype(np.uint32)
-
-
-def _prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
-    if len(launch.args) != len(kernel.parameters):
-        raise ManifestError(
-            f"the launch has {len(launch.args)} arguments and {kernel.name} has {len(kernel.parameters)} parameters"
-        )
-    for parameter, argument in zip(kernel.parameters, launch.args, strict=True):
-        machine.parameters[parameter.name] = value_of(machine, argument, parameter)
-
-
-TOY1 = Arch(
-    name="toy1", targets=("toy1",), extension=".toy", warp=4, opcodes=OpcodeTable(opcodes.TABLE, matrix.TABLE),
-    parse=parse, write=write, granule=_granule, special=_special, prepare=_prepare,
-    bits=BitSupport({"rcp.approx.fp32@toy1": opcodes.reciprocal}, (matrix.MAC,)),
-)  # fmt: skip
+from bitwise_core.plugins.references import ArchReference, Deferred
+from bitwise_toy.matrix_units import MAC
 
 
 @hookimpl
-def bitwise_arches() -> Iterable[Arch]:
+def bitwise_arches() -> Iterable[ArchReference]:
     """Return toy1."""
-    return [TOY1]
+    load, parse = Deferred("bitwise_toy.architecture:TOY1").load, Deferred("bitwise_toy.text:parse")
+    return [ArchReference("toy1", load, ".toy", ("toy1",), parse, bits=True, approximations=True)]
 
 
 @hookimpl
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
     """Return the matrix unit of toy1."""
-    return [matrix.MAC]
+    return [MAC]

@@ -1,24 +1,28 @@
-"""The hook implementations of this distribution."""
+"""The hooks of this distribution: the architectures gfx942 and gfx950, their matrix units and a launcher."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_amd_gfx942.architecture import GFX942, GFX950
-from bitwise_amd_gfx942.launcher import Products
 from bitwise_amd_gfx942.matrix_units import ROWS
-from bitwise_amd_gfx942.tools import TOOLS
-from bitwise_core.execution.architecture import Arch
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_core.plugins.launchers import Launcher
+from bitwise_core.plugins.references import ArchReference, Deferred, Reference
 from bitwise_core.plugins.tools import Tool
+
+PARSE = Deferred("bitwise_amd_gfx942.text.parser:parse")
+
+
+def _reference(name: str, record: str) -> ArchReference:
+    return ArchReference(
+        name, Deferred(f"bitwise_amd_gfx942.architecture:{record}").load, ".amdgcn", (name,), PARSE, bits=True
+    )
 
 
 @hookimpl
-def bitwise_arches() -> Iterable[Arch]:
+def bitwise_arches() -> Iterable[ArchReference]:
     """The architectures gfx942 and gfx950."""
-    return [GFX942, GFX950]
+    return [_reference("gfx942", "GFX942"), _reference("gfx950", "GFX950")]
 
 
 @hookimpl
@@ -30,10 +34,11 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 @hookimpl
 def bitwise_tools() -> Iterable[Tool]:
     """The GPU that ROCm uses."""
-    return TOOLS
+    look = Deferred("bitwise_amd_gfx942.tools:gpu")
+    return [Tool("AMD GPU", "products on a gfx942, through hip-python and ROCm", look)]
 
 
 @hookimpl
-def bitwise_launchers() -> Iterable[Launcher]:
+def bitwise_launchers() -> Iterable[Reference]:
     """The launcher of matrix products on gfx942."""
-    return [Products()]
+    return [Reference("products_gfx942", Deferred("bitwise_amd_gfx942.launcher:Products"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.device import device_architecture, missing_device
 from bitwise_amd_gfx942.products.plan import ARCHITECTURE
-from bitwise_core.plugins.tools import Found, Tool, ToolMissing
+from bitwise_core.plugins.tools import Found, ToolMissing
 
 
 def gpu() -> list[Found]:
@@ -13,6 +13,3 @@ def gpu() -> list[Found]:
     if missing is not None:
         raise ToolMissing(missing)
     return [Found(device_architecture())]
-
-
-TOOLS = (Tool("AMD GPU", "products on a gfx942, through hip-python and ROCm", gpu),)

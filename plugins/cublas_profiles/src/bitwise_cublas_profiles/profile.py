@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from bitwise_cublas_profiles.data_files import data_files
 from bitwise_cublas_profiles.query import CublasError
 
 Row = Mapping[str, Any]
@@ -103,8 +103,7 @@ def read(text: str) -> Profile:
 @cache
 def profiles() -> Mapping[Key, Profile]:
     """Every profile of this distribution, by key."""
-    folder = files("bitwise_cublas_profiles").joinpath("data")
-    found = [read(each.read_text(encoding="utf-8")) for each in folder.iterdir() if each.name.endswith(".json")]
+    found = [read(each.file.read_text(encoding="utf-8")) for each in data_files()]
     return {each.key: each for each in sorted(found, key=lambda each: each.key)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitwise_core.plugins.tools import Found, Tool, ToolMissing
+from bitwise_core.plugins.tools import Found, ToolMissing
 from bitwise_cublas_profiles.driver import driver_version, installed_gpus
 from bitwise_cublas_profiles.library import find_library
 from bitwise_cublas_profiles.query import CublasError
@@ -27,9 +27,3 @@ def library() -> list[Found]:
     except CublasError:
         raise ToolMissing("no cuBLASLt is in this Python environment: PyTorch for CUDA brings it") from None
     return [Found(path.name, str(path))]
-
-
-TOOLS = (
-    Tool("NVIDIA GPU", "products on the GPU, comparison of verdicts with its bytes, recording of locks", gpus),
-    Tool("cuBLASLt", "what the library would compute here (`bitwise cublas ask`); its profiles need none", library),
-)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
+from bitwise_core.plugins.references import ArchReference
 from bitwise_nvidia_earlier.matrix_units import ROWS
-from bitwise_nvidia_ptx.architecture import nvidia_arch
+from bitwise_nvidia_ptx.references import nvidia_reference
 
-NAMES = ("sm_80", "sm_86", "sm_89")
-
-
-def _arch(name: str) -> Arch:
-    return nvidia_arch(name, (name,), OpcodeTable(), BitSupport(matrix_units=ROWS))
+NAMES = {"SM80": "sm_80", "SM86": "sm_86", "SM89": "sm_89"}
 
 
 @hookimpl
-def bitwise_arches() -> Iterable[Arch]:
-    """sm_80, sm_86 and sm_89.  All of their opcodes are shared with other architectures."""
-    return [_arch(name) for name in NAMES]
+def bitwise_arches() -> Iterable[ArchReference]:
+    """sm_80, sm_86 and sm_89."""
+    return [nvidia_reference((name,), f"bitwise_nvidia_earlier.architectures:{each}") for each, name in NAMES.items()]
 
 
 @hookimpl

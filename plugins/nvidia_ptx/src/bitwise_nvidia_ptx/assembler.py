@@ -29,7 +29,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
-from bitwise_nvidia_ptx import machine_code, machine_dataflow, object_file
+from bitwise_nvidia_ptx import (
+    machine_blocks,
+    machine_code,
+    machine_dataflow,
+    machine_stack,
+    machine_steps,
+    machine_terms,
+    object_file,
+)
 from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text
 from bitwise_nvidia_ptx.machine_code import (
     ArithmeticLines,
@@ -563,7 +571,9 @@ def _digest_of_file(path: str, modified: int, size: int, inode: int) -> str:
 @functools.cache
 def _own_source() -> str:
     """Return a digest of the modules that derive a cached digest from machine code."""
-    modules = (machine_code, machine_dataflow, object_file)
+    modules = (
+        machine_blocks, machine_code, machine_dataflow, machine_stack, machine_steps, machine_terms, object_file,
+    )  # fmt: skip
     paths = (Path(__file__), *(Path(str(each.__file__)) for each in modules))
     return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()
 

@@ -16,6 +16,7 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.mma import ScaleFormat
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout, tile_addresses
+from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 
 _SWIZZLES = {0: 0, 2: 128, 4: 64, 6: 32}
 
@@ -137,27 +138,6 @@ def instruction_shape(kind: str, descriptor: int, of_pair: bool = False) -> Shap
     if kind in ("f8f6f4", "i8") and transposes[1] and n % 16:
         raise Unsupported(f"a transposed operand of 8 bits with {n} columns is not modelled")
     return Shape(m, n, result, left, right, *transposes, bool(number(3, 1)))
-
-
-@dataclass(frozen=True, slots=True)
-class ScaledKind:
-    """A kind of tcgen05.mma with block scales: its native k, its types, and its scales.
-
-    `scales` maps the number after scale_vec to the formats of the scales by their numbers in the descriptor; `default`
-    is the number of an opcode without one, 0 where PTX demands one.
-    """
-
-    k: int
-    elements: dict[int, str]
-    scales: dict[int, dict[int, ScaleFormat]]
-    default: int
-
-
-SCALED_KINDS = {
-    "mxf8f6f4": ScaledKind(32, {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}, {1: {1: "ue8m0"}}, 1),
-    "mxf4": ScaledKind(64, {1: "e2m1"}, {2: {1: "ue8m0"}}, 2),
-    "mxf4nvf4": ScaledKind(64, {1: "e2m1"}, {2: {1: "ue8m0"}, 4: {0: "ue4m3", 1: "ue8m0"}}, 0),
-}
 
 
 def scale_vector(kind: str, suffix: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bitwise_core.numerics.mma import BlockScaledSpec, FusedSum, MmaSpec
 from bitwise_core.numerics.mma.spec import Status
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, MODELS, PUBLISHED, fp64, fused, integers
-from bitwise_nvidia_sm100.descriptors import SCALED_KINDS
+from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 
 MMA_SYNC, TCGEN05 = "mma.sync", "tcgen05"
 

@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from functools import partial
 
-from bitwise_core.assembly.module import Module
-from bitwise_core.execution.architecture import Arch, BitSupport, ContractionAudit
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_nvidia_ptx.architecture import nvidia_arch
-from bitwise_nvidia_sm100 import matrix_units, tcgen05
-from bitwise_nvidia_sm100.pending_loads import first_early_use
-
-MODELLED = (
-    "its tcgen05 instructions follow the PTX ISA, and their arithmetic a published model (MMA-Sim); nothing of them "
-    "was measured here"
-)
-
-_COPIES = (
-    "copies to tensor memory (tcgen05.cp) are assumed to follow the copies and multiplications that their thread has "
-    "issued before, as Triton assumes; the PTX ISA does not say so"
-)
-
-
-_EARLY = (
-    "registers of tcgen05.ld are read before tcgen05.wait::ld (line {line}), which the PTX ISA leaves undefined; the "
-    "assembler is assumed to wait for them, as ptxas 12.9 and 13.4 do"
-)
-
-
-def _audit(arch: Arch, module: Module, text: str, entry: str | None) -> ContractionAudit:
-    """See `Arch.audit_contraction`: the method also says what of tcgen05 is assumed, and that nothing was measured."""
-    assert arch.audit_contraction is not None
-    found = arch.audit_contraction(module, text, entry)
-    notes = [MODELLED] * ("tcgen05." in text) + [_COPIES] * ("tcgen05.cp." in text)
-    if "tcgen05.ld." in text:
-        line = first_early_use(module.kernel(entry), arch.opcodes)
-        notes += [] if line is None else [_EARLY.format(line=line)]
-    return replace(found, method="; ".join([found.method, *notes]))
-
-
-def _arch(name: str) -> Arch:
-    bits = BitSupport(matrix_units=matrix_units.ROWS, block_scaled_units=matrix_units.BLOCK_SCALED_ROWS)
-    arch = nvidia_arch(name, (name, f"{name}a", f"{name}f"), tcgen05.TABLE, bits, largest_cluster=16)
-    return replace(arch, audit_contraction=partial(_audit, arch))
-
-
-SM100, SM103 = _arch("sm_100"), _arch("sm_103")
+from bitwise_core.plugins.references import ArchReference
+from bitwise_nvidia_ptx.references import nvidia_reference
+from bitwise_nvidia_sm100 import matrix_units
 
 
 @hookimpl
-def bitwise_arches() -> Iterable[Arch]:
-    """sm_100 and sm_103.  The names of their approximations and matrix steps carry the architecture."""
-    return [SM100, SM103]
+def bitwise_arches() -> Iterable[ArchReference]:
+    """sm_100 and sm_103."""
+    targets = {"SM100": "sm_100", "SM103": "sm_103"}
+    return [
+        nvidia_reference((name, f"{name}a", f"{name}f"), f"bitwise_nvidia_sm100.architecture:{each}")
+        for each, name in targets.items()
+    ]
 
 
 @hookimpl

@@ -28,7 +28,8 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     tile_values,
     tile_vectors,
 )
-from bitwise_nvidia_sm100.descriptors import SCALED_KINDS, Scales, Shape, element_places, tile_layout
+from bitwise_nvidia_sm100.descriptors import Scales, Shape, element_places, tile_layout
+from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.tensor_memory import (
     LANES,
     NAME,

@@ -36,10 +36,11 @@ from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, initialised_mba
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
-from bitwise_nvidia_sm100.descriptors import KINDS, SCALED_KINDS, instruction_shape, scale_vector, scaled_shape
+from bitwise_nvidia_sm100.descriptors import KINDS, instruction_shape, scale_vector, scaled_shape
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
 from bitwise_nvidia_sm100.pending_loads import is_after_loads
 from bitwise_nvidia_sm100.products import Product
+from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
     ALLOCATION,

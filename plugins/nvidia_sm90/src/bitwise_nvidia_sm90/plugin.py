@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_core.execution.architecture import Arch, BitSupport
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_core.plugins.launchers import Launcher
-from bitwise_nvidia_ptx.architecture import nvidia_arch
-from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
-from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
-from bitwise_nvidia_sm90.launcher import GEMMLauncher
-
-SAME_STEPS = dict.fromkeys(wgmma.SAME_STEPS, wgmma.FAMILY)
-
-SM90 = nvidia_arch(
-    "sm_90",
-    ("sm_90", "sm_90a"),
-    wgmma.TABLE,
-    BitSupport(approximations.FUNCTIONS, tuple(matrix_units.ROWS)),
-    SAME_STEPS,
-    largest_cluster=16,
-)
+from bitwise_core.plugins.references import ArchReference, Deferred, Reference
+from bitwise_nvidia_ptx.references import nvidia_reference
+from bitwise_nvidia_sm90 import matrix_units
 
 
 @hookimpl
-def bitwise_arches() -> Iterable[Arch]:
+def bitwise_arches() -> Iterable[ArchReference]:
     """sm_90."""
-    return [SM90]
+    return [nvidia_reference(("sm_90", "sm_90a"), "bitwise_nvidia_sm90.architecture:SM90", approximations=True)]
 
 
 @hookimpl
@@ -38,6 +24,9 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 
 
 @hookimpl
-def bitwise_launchers() -> Iterable[Launcher]:
+def bitwise_launchers() -> Iterable[Reference]:
     """The launchers of matrix products and of attention on sm_90."""
-    return [GEMMLauncher(), AttentionKernels()]
+    return [
+        Reference("products_sm_90", Deferred("bitwise_nvidia_sm90.launcher:GEMMLauncher")),
+        Reference("attention_sm_90", Deferred("bitwise_nvidia_sm90.attention.launcher:AttentionKernels")),
+    ]

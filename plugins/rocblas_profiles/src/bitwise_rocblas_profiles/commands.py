@@ -72,7 +72,7 @@ def ask(
     Exit status: 0 described, 2 for an invalid argument or without a kernel, 3 if a kernel is not described.
     """
     from bitwise_rocblas_profiles.libraries import device, library, transposed
-    from bitwise_rocblas_profiles.plugin import stagger_of
+    from bitwise_rocblas_profiles.library_profile import stagger_of
 
     with _errors():
         known = library(name)
@@ -102,8 +102,8 @@ def describe_command(
     from bitwise_rocblas_profiles.describe import describe as described
     from bitwise_rocblas_profiles.describe import types_of
     from bitwise_rocblas_profiles.libraries import NOT_MEASURED, device, selected_words
+    from bitwise_rocblas_profiles.library_profile import stagger_of
     from bitwise_rocblas_profiles.logic_files import read_logic_file
-    from bitwise_rocblas_profiles.plugin import stagger_of
     from bitwise_rocblas_profiles.problem import Call
 
     with _errors():
@@ -156,8 +156,8 @@ def coverage_command(
     """
     from bitwise_rocblas_profiles.coverage import coverage
     from bitwise_rocblas_profiles.libraries import NOT_MEASURED, libraries, library
+    from bitwise_rocblas_profiles.library_profile import stagger_of
     from bitwise_rocblas_profiles.logic_files import read_logic_file
-    from bitwise_rocblas_profiles.plugin import stagger_of
 
     with _errors():
         chosen = stagger_of(stagger)
@@ -198,7 +198,6 @@ def _call(
     sizes: tuple[int, int, int], dtype: str, right: str | None, out: str | None, transposes: str, batch: int,
     workspace: int, bias: bool, compute: str, column_major: bool,
 ) -> Call:  # fmt: skip
-
     from bitwise_core.descriptors.problem import GEMMProblem
     from bitwise_rocblas_profiles.errors import RocblasError
     from bitwise_rocblas_profiles.problem import Call, call_of_problem, letter

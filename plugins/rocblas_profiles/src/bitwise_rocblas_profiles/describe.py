@@ -11,8 +11,9 @@ from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, Rotation, Share
 from bitwise_rocblas_profiles.errors import Declined
 from bitwise_rocblas_profiles.problem import FORMATS, Call
 from bitwise_rocblas_profiles.tables import Generator, LogicFile, Solution
+from bitwise_rocblas_profiles.versions import ARCHITECTURE
 
-ARCHITECTURE, FAMILY = "gfx942", "mfma"
+FAMILY = "mfma"
 
 Stagger: TypeAlias = Literal["M", "N"]
 """Which tiles a kernel of TensileLite counts where StaggerUMapping is 0.

@@ -15,10 +15,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bitwise_rocblas_profiles.describe import ARCHITECTURE
 from bitwise_rocblas_profiles.errors import RocblasError
 from bitwise_rocblas_profiles.logic_files import read_logic_file
 from bitwise_rocblas_profiles.tables import LogicFile, Table, to_bytes
+from bitwise_rocblas_profiles.versions import ARCHITECTURE
 
 LICENCE = "MIT"
 _COMPLEX = frozenset({"C", "Z"})

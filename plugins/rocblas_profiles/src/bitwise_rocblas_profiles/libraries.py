@@ -19,6 +19,7 @@ from bitwise_rocblas_profiles.selection import (
     select_on_grid,
 )
 from bitwise_rocblas_profiles.tables import LogicFile, Table, bundled
+from bitwise_rocblas_profiles.versions import VERSIONS
 
 NOT_MEASURED = (
     "Derived from the library's published parameters and the published rules of its kernels; not measured on a device."
@@ -200,12 +201,6 @@ def selected_words(selected: Selected) -> str:
     parts += [f"{name} {bits[name]}" for name in ("GlobalSplitU", "LocalSplitU") if bits[name] not in (None, 1)]
     parts += [f"StaggerU {bits['StaggerU']}"] if bits["StaggerU"] else []
     return f"Solution {selected.number} of {selected.file.path}, tuned for {exact}: {', '.join(parts)}."
-
-
-VERSIONS: Mapping[tuple[str, str], tuple[str, int]] = MappingProxyType(
-    {("rocblas", "6.2"): ("ROCm/rocBLAS", 128), ("hipblaslt", "2024-10"): ("ROCm/hipBLASLt", 76)}
-)
-"""The repository of each library version, by name and version, and the workspace in MiB that it allows by default."""
 
 
 @cache

@@ -22,8 +22,8 @@ from bitwise_core.checker.analysis import (
 from bitwise_core.checker.comparison import Comparison, DivergenceTrace
 from bitwise_core.checker.counterexamples.kernel_pair import KernelPair, NotFound, make_pair, zero_extended
 from bitwise_core.checker.counterexamples.tree_search import Evaluator, build_trees, candidates
-from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw, special_patterns
-from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict, refuted
+from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, WORDS, draw, special_patterns
+from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict, counted, refuted
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch
@@ -153,7 +153,8 @@ def _search(
                 return found
             failure = found or failure
     passed = time.monotonic() - start
-    tried = f"no input was found on which the bytes differ, in {kernels.runs} runs of both kernels and {passed:.0f} s"
+    runs = counted(kernels.runs, "run")
+    tried = f"no input was found on which the bytes differ, in {runs} of both kernels and {passed:.0f} s"
     parts = (tried, tree_note, failure and f"some inputs could not be run ({failure})")
     return NotFound("; ".join(part for part in parts if part), kernels.runs)
 
@@ -187,7 +188,7 @@ def _run_launches(
         }
         if kind == FEW_SPECIAL:
             _insert_special_values(contents, kernels.forms, random)
-        drawn = kind if kind == FEW_SPECIAL else " and ".join(dict.fromkeys(kind_of.values())) + " values"
+        drawn = kind if kind == FEW_SPECIAL else " and ".join(dict.fromkeys(WORDS[each] for each in kind_of.values()))
         yield from _run(kernels, {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn)
 
 

@@ -133,6 +133,25 @@ def anything(form: FloatFormat, count: int, random: np.random.Generator) -> Arra
     return _draw_exponents(form, count, random, 0, form.largest_exponent_field)
 
 
+WORDS: Mapping[str, str] = {
+    "wide": "values of many magnitudes",
+    "normal": "values near 1",
+    "cancelling": "values that cancel",
+    "positive": "positive values",
+    "anything": "any finite values",
+    "subnormal": "subnormal values",
+    "small products": "values with small products",
+    "zeros": "zeros of both signs",
+    "boundaries": "values at the boundaries of formats",
+    "special": "values near 1 with infinities and NaNs",
+    "minus zeros": "negative zeros",
+    "few": "values that are mostly zero",
+    "low": "large negative values",
+    "ones": "ones",
+    "nothing": "zeros",
+}
+"""What each distribution draws, in words."""
+
 KINDS: Mapping[str, Draw] = {
     "wide": wide,
     "normal": normal,

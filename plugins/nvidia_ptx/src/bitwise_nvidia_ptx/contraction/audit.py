@@ -148,7 +148,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
     if not found.resolved:
         raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
-        return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
+        return ContractionAudit(found.rewriting.module, "the assembler has no product to fuse into a sum")
     return ContractionAudit(found.rewriting.module, f"{found.method} ({found.assembler})")
 
 

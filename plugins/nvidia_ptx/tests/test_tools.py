@@ -9,7 +9,7 @@ import pytest
 from bitwise_core.plugins.tools import ToolMissing
 from bitwise_nvidia_ptx import assembler
 from bitwise_nvidia_ptx.assembler import Ptxas
-from bitwise_nvidia_ptx.plugin import assemblers, disassemblers
+from bitwise_nvidia_ptx.tools import assemblers, disassemblers
 
 
 def test_the_first_is_the_one_that_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

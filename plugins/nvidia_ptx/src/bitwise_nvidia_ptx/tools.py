@@ -1,0 +1,43 @@
+"""The assemblers and disassemblers, as tools of `bitwise doctor`."""
+
+from __future__ import annotations
+
+from bitwise_core.plugins.tools import Found, ToolMissing
+from bitwise_nvidia_ptx.assembler import InstalledAssembler, installed_assemblers, version_of
+
+_GET = "install Triton (pip install triton), the CUDA toolkit or the wheel nvidia-cuda-nvcc, or set BITWISE_PTXAS"
+
+
+def assemblers(name: str) -> list[Found]:
+    """Return the assemblers of a name, the one that is tried first with a note.  Raises ToolMissing."""
+    installed = list(installed_assemblers(name))
+    if not installed:
+        raise ToolMissing(f"no {name} is found: {_GET}")
+    return [Found(each.version or "does not run", each.path, _note(each, installed)) for each in installed]
+
+
+def _note(each: InstalledAssembler, installed: list[InstalledAssembler]) -> str:
+    built = next((other for other in installed if "of Triton" in other.origin), None)
+    words = [each.origin]
+    if each is installed[0]:
+        words.append("tried first")
+    if each is built:
+        words.append("the one of Triton")
+    elif built is not None and each is installed[0]:
+        same = "the version of Triton's" if each.version == built.version else f"Triton's is {built.version}"
+        words.append(same)
+    return ", ".join(words)
+
+
+def disassemblers() -> list[Found]:
+    """Return the disassembler that goes with each assembler.  Raises ToolMissing."""
+    users: dict[str, list[str]] = {}
+    for each in installed_assemblers():
+        if each.disassembler is not None:
+            users.setdefault(each.disassembler, []).append(each.origin)
+    if not users:
+        raise ToolMissing("no nvdisasm is found beside ptxas, on PATH or in the wheel of Triton: install Triton")
+    return [
+        Found(version_of(path) or "does not run", path, f"with ptxas {', '.join(origins)}")
+        for path, origins in users.items()
+    ]
