@@ -1,0 +1,89 @@
+"""Maxima of elements of which several are one value: the set does not depend on how often threads combine it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core.checker.analysis import Options, outputs_of_all_blocks, output_signature
+from bitwise_core.execution.concrete import prepare_launch
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.launch import Argument, Launch
+from ptx_programs import ARCH, text
+
+LANES, ELEMENTS = 32, 21
+
+
+def signature(body: str) -> bytes:
+    """Return the signature of the outputs of a kernel of one warp."""
+    module = ARCH.parse(text(body, threads=LANES), "k.ptx")
+    arguments = tuple(Argument(kind="buffer", buffer=name, dtype="fp32") for name in ("out", "in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(LANES, 1, 1), args=arguments)
+    outputs = outputs_of_all_blocks(prepare_launch(module, ARCH, launch), {"out": 1, "in": 2}, Options())
+    assert outputs is not None
+    return output_signature(outputs)
+
+
+def loaded(last: int, register: str = "%f1") -> str:
+    """Load the element of each lane, and the last one beyond it."""
+    return (
+        f"min.u32 %r1, %r0, {last}; mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d1, %d2;"
+        f"ld.global.b32 %r2, [%d2]; mov.b32 {register}, %r2;"
+    )
+
+
+def combined(verb: str, distances: tuple[int, ...]) -> str:
+    """Combine the registers of all lanes, those at these distances first."""
+    return "".join(
+        f"mov.b32 %r3, %f1; shfl.sync.bfly.b32 %r4, %r3, {distance}, 31, -1;"
+        f"mov.b32 %f2, %r4; {verb}.f32 %f1, %f1, %f2;"
+        for distance in distances
+    )
+
+
+def in_one_thread(verb: str, last: int) -> str:
+    """Combine the elements up to the last one in each thread."""
+    loads = (
+        f"ld.global.b32 %r2, [%d1+{4 * place}]; mov.b32 %f2, %r2; {verb}.f32 %f1, %f1, %f2;"
+        for place in range(1, last + 1)
+    )
+    return "ld.global.b32 %r2, [%d1]; mov.b32 %f1, %r2;" + "".join(loads)
+
+
+STORED = "setp.eq.u32 %p1, %r0, 0; mov.b32 %r5, %f1; @%p1 st.global.b32 [%d0], %r5;"
+
+
+@pytest.mark.parametrize("verb", ["max", "min", "max.NaN"])
+def test_order_of_lanes_that_hold_one_element(verb: str) -> None:
+    last = ELEMENTS - 1
+    programs = [
+        loaded(last) + combined(verb, (16, 8, 4, 2, 1)) + STORED,
+        loaded(last) + combined(verb, (1, 2, 4, 8, 16)) + STORED,
+        in_one_thread(verb, last) + STORED,
+    ]
+    assert len({signature(each) for each in programs}) == 1
+
+
+def test_another_set() -> None:
+    shorter = loaded(ELEMENTS - 2) + combined("max", (16, 8, 4, 2, 1)) + STORED
+    assert signature(shorter) != signature(in_one_thread("max", ELEMENTS - 1) + STORED)
+    assert signature(shorter) == signature(in_one_thread("max", ELEMENTS - 2) + STORED)
+
+
+def test_sums_count_each_lane() -> None:
+    programs = [loaded(ELEMENTS - 1) + combined("add", order) + STORED for order in ((16, 8, 4, 2, 1), (1, 2, 4, 8, 16))]
+    assert signature(programs[0]) != signature(programs[1])
+
+
+def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[bool] = []
+    original = TermDomain.__init__
+
+    def noted(self: TermDomain, *arguments: object, follows_members: bool = False) -> None:
+        followed.append(follows_members)
+        original(self, *arguments, follows_members=follows_members)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TermDomain, "__init__", noted)
+    signature(loaded(LANES - 1) + combined("max", (16, 8, 4, 2, 1)) + STORED)
+    assert followed == [False]
+    signature(loaded(ELEMENTS - 1) + combined("max", (16, 8, 4, 2, 1)) + STORED)
+    assert followed == [False, False, True]
