@@ -13,11 +13,11 @@ from ptx_programs import ARCH, text
 LANES, ELEMENTS = 32, 21
 
 
-def signature(body: str) -> bytes:
-    """Return the signature of the outputs of a kernel of one warp."""
+def signature(body: str, blocks: int = 1) -> bytes:
+    """Return the signature of the outputs of a kernel whose blocks are one warp."""
     module = ARCH.parse(text(body, threads=LANES), "k.ptx")
     arguments = tuple(Argument(kind="buffer", buffer=name, dtype="fp32") for name in ("out", "in"))
-    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(LANES, 1, 1), args=arguments)
+    launch = Launch(file="k.ptx", entry="k", grid=(blocks, 1, 1), block=(LANES, 1, 1), args=arguments)
     outputs = outputs_of_all_blocks(prepare_launch(module, ARCH, launch), {"out": 1, "in": 2}, Options())
     assert outputs is not None
     return output_signature(outputs)
@@ -72,6 +72,18 @@ def test_another_set() -> None:
 def test_sums_count_each_lane() -> None:
     programs = [loaded(ELEMENTS - 1) + combined("add", order) + STORED for order in ((16, 8, 4, 2, 1), (1, 2, 4, 8, 16))]
     assert signature(programs[0]) != signature(programs[1])
+
+
+def test_values_that_are_equal_in_all_blocks_beside_others() -> None:
+    # %f3 is one value in all blocks and lanes, and the lanes in which the other one is constant differ between blocks.
+    body = (
+        "ld.global.b32 %r6, [%d1]; mov.b32 %f3, %r6; mov.u32 %r7, %ctaid.x; add.u32 %r8, %r7, %r0;"
+        "setp.lt.u32 %p2, %r8, 20; mul.wide.u32 %d2, %r8, 4; add.s64 %d2, %d1, %d2; mov.b32 %r2, 0;"
+        "@%p2 ld.global.b32 %r2, [%d2]; mov.b32 %f1, %r2; max.f32 %f1, %f3, %f1;"
+        "mad.lo.u32 %r9, %r7, 32, %r0; mul.wide.u32 %d3, %r9, 4; add.s64 %d3, %d0, %d3;"
+        "mov.b32 %r5, %f1; st.global.b32 [%d3], %r5;"
+    )
+    assert signature(body, blocks=3) == signature(body.replace("max.f32 %f1, %f3, %f1", "max.f32 %f1, %f1, %f3"), blocks=3)
 
 
 def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,11 @@ class RepeatedMembers:
         """An instruction combines values, given by their hashes of shape (2, blocks, threads), with others in `lanes`."""
         if self.found or self._room <= 0 or lanes is False:
             return
-        blocks, threads = words.shape[1:]
-        for place in {0, blocks - 1}:
+        for place in {0, -1}:
             hashes = words[1, place]
             if lanes is not True:
-                hashes = hashes[np.broadcast_to(lanes, (blocks, threads))[place]]
+                hashes, active = np.broadcast_arrays(hashes, np.atleast_2d(lanes)[place])
+                hashes = hashes[active]
             self._room -= hashes.size
             counts = np.unique_counts(hashes).counts
             if counts.size and counts.min() != counts.max():

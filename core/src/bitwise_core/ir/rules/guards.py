@@ -39,18 +39,18 @@ GUARDS = (
         "The sum of -inf and a number is -inf, unless it is NaN.",
     ),
     Rule(
-        "number_minus_its_maximum",
-        "add.{r}.fp32(x, neg.fp32(max.fp32(x, -inf)))",
-        "add.{r}.fp32(x, neg.fp32(x))",
-        _SUMS,
-        "The maximum of a number and -inf is the number, and -inf of NaN: both sums are NaN then.",
-    ),
-    Rule(
         "opposite_numbers_are_guarded",
         "add.{r}.fp32(x, neg.fp32(x))",
         "guard.fp32(+0, add.{r}.fp32(x, neg.fp32(x)))",
         _SUMS,
         "The difference of a number and itself is +0, unless it is NaN.",
+    ),
+    Rule(
+        "number_minus_its_maximum_is_guarded",
+        "add.{r}.fp32(x, neg.fp32(max.fp32(x, -inf)))",
+        "guard.fp32(+0, add.{r}.fp32(x, neg.fp32(max.fp32(x, -inf))))",
+        _SUMS,
+        "The maximum of a number and -inf is the number, so the sum is +0, unless it is NaN.",
     ),
     Rule(
         "opposite_numbers",
