@@ -77,7 +77,7 @@ class RepeatedMembers:
         self._room = MAXIMUM_EXAMINED
 
     def examine(self, words: hashing.Words, lanes: bool | Array) -> None:
-        """An instruction combines values, given by their hashes of shape (2, blocks, threads), with others in `lanes`."""
+        """An instruction combines values in `lanes` with others; `words` are their hashes, (2, blocks, threads)."""
         if self.found or self._room <= 0 or lanes is False:
             return
         for place in {0, -1}:
