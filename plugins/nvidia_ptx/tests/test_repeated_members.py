@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from bitwise_core.checker.analysis import Options, output_signature, outputs_of_all_blocks
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Argument, Launch
-from ptx_programs import ARCH, text
+from ptx_programs import ARCH, simulated, text
 
 LANES, ELEMENTS = 32, 21
 
@@ -101,3 +103,45 @@ def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytes
     assert followed == [False]
     signature(loaded(ELEMENTS - 1) + combined("max", (16, 8, 4, 2, 1)) + STORED)
     assert followed == [False, False, True]
+
+
+def drawn_program(random: np.random.Generator, places: list[int]) -> str:
+    """Return a program in which lanes load elements, often the same ones, and combine them by maxima and minima."""
+    mapped = "".join(
+        f"setp.eq.u32 %p2, %r0, {lane}; @%p2 mov.b32 %r1, {place};" for lane, place in enumerate(places) if place
+    )
+    verbs = [str(random.choice(["max", "max", "min", "max.NaN"])) for _ in range(2)]
+    steps = "".join(
+        combined(verbs[int(random.integers(2)) if random.random() < 0.2 else 0], (int(distance),))
+        for distance in random.permutation([16, 8, 4, 2, 1])[: int(random.integers(3, 6))]
+    )
+    bound = "mov.b32 %f3, 0f00000000; max.f32 %f1, %f1, %f3;" if random.random() < 0.3 else ""
+    return (
+        f"mov.b32 %r1, 0; {mapped} mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d1, %d2;"
+        f"ld.global.b32 %r2, [%d2]; mov.b32 %f1, %r2; {steps} {bound} {STORED}"
+    )
+
+
+def drawn_contents(random: np.random.Generator) -> dict[str, npt.NDArray[np.uint8]]:
+    """Return small numbers, zeros of both signs, infinities and NaNs."""
+    numbers = random.choice(np.array([0.0, -0.0, 1.0, -1.0, 2.0, -3.0, np.inf, -np.inf, np.nan], np.float32), 6)
+    return {"in": numbers.astype(np.float32).view(np.uint8), "out": np.zeros(4, dtype=np.uint8)}
+
+
+def test_equal_sets_are_equal_functions() -> None:
+    random = np.random.default_rng(3)
+    contents = [drawn_contents(random) for _ in range(60)]
+    classes: dict[bytes, set[bytes]] = {}
+    programs = 0
+    for _ in range(6):
+        places = random.integers(0, 6, LANES).tolist()
+        for _ in range(8):
+            body = drawn_program(random, places)
+            results = simulated(body, contents, threads=LANES)
+            canonical = [np.frombuffer(each, dtype=np.float32).copy() for each in results]
+            for each in canonical:
+                each[np.isnan(each)] = np.nan
+            classes.setdefault(signature(body), set()).add(b"".join(each.tobytes() for each in canonical))
+            programs += 1
+    assert len(classes) < programs - 10
+    assert all(len(found) == 1 for found in classes.values())
