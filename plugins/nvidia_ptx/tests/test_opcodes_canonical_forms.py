@@ -217,6 +217,10 @@ EQUAL = {
     "zeros in an or of bits": ("xor.b32 %r5, %r1, 0; xor.b32 %r40, %r5, %r2;", "xor.b32 %r40, %r2, %r1;"),
     "the high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.u32 %r40, %r2, %r1;"),
     "minus one in a linear form": ("add.s64 %d40, %d5, -1;", "sub.s64 %d40, %d5, 1;"),
+    "a softmax of one number beside a fused sum": (
+        "max.f32 %f20, %f1, 0fFF800000;" + exponential(31, "%f1", 20) + "fma.rn.f32 %f40, %f31, %f2, 0f00000000;",
+        "max.f32 %f20, %f1, 0fFF800000;" + exponential(31, "%f1", 20) + "mul.rn.f32 %f32, %f31, %f2; add.rn.f32 %f40, %f32, 0f00000000;",
+    ),
 }  # fmt: skip
 
 DIFFERENT = {
@@ -322,6 +326,13 @@ DIFFERENT = {
     "an approximation of a literal": ("mov.b32 %r5, 1077936128; mov.b32 %f5, %r5; ex2.approx.f32 %f40, %f5;", "ex2.approx.ftz.f32 %f40, 0f40400000;"),
     "a quotient by a literal": ("div.full.f32 %f40, %f1, 0f40400000;", "cvt.rn.f32.u32 %f5, %r0; add.f32 %f5, %f5, 0f40400000; div.full.f32 %f40, %f1, %f5;"),
     "quotients of three kinds": ("div.full.f32 %f40, %f1, %f2;", "div.approx.f32 %f40, %f1, %f2;"),
+    "a softmax of two numbers beside a fused sum": (
+        "max.f32 %f20, %f1, %f3;" + exponential(31, "%f1", 20) + "fma.rn.f32 %f40, %f31, %f2, 0f00000000;",
+        "max.f32 %f20, %f1, %f3;" + exponential(31, "%f1", 20) + "mul.rn.f32 %f32, %f31, %f2; add.rn.f32 %f40, %f32, 0f00000000;",
+    ),
+    "a number minus its maximum with another constant": (
+        "max.f32 %f20, %f1, 0fFF7FFFFF; sub.f32 %f40, %f1, %f20;", "sub.f32 %f40, %f1, %f1;",
+    ),
     "an exact quotient": ("div.rn.f32 %f40, %f1, %f2;", "div.full.f32 %f40, %f1, %f2;"),
     "an exact root": ("sqrt.rn.f32 %f40, %f1;", "sqrt.approx.f32 %f40, %f1;"),
     "exchanged operands of a select": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
@@ -407,6 +418,28 @@ def test_two_hundred_shifts_have_two_hundred_forms() -> None:
     )
     found = hashes(body, threads=1)
     assert len(set(found.values())) == len(found) == 200
+
+
+@pytest.mark.parametrize("value", ["%f1", "0f00000000"])
+def test_a_maximum_minus_itself_is_rewritten_once(value: str) -> None:
+    clamped = f"max.f32 %f20, %f2, {value}; max.f32 %f21, %f20, 0fFF800000;"
+    again = "max.f32 %f22, %f21, 0fFF800000;"
+    assert form(clamped + again + "sub.f32 %f40, %f22, %f22;") == form(clamped + "sub.f32 %f40, %f21, %f21;")
+
+
+@pytest.mark.parametrize("half", ["%h1", "%h2"])
+@pytest.mark.parametrize("use", ["mul.rn.f32 %f3, %f1, 0fBF800000;", "fma.rn.f32 %f3, 0fBF800000, %f1, 0f00000000;"])
+def test_a_widened_bf16_beside_padding(use: str, half: str) -> None:
+    found = []
+    for active in (20, 32):
+        body = (
+            f"mul.wide.u32 %d2, %r0, 4; add.s64 %d2, %d1, %d2; setp.lt.u32 %p1, %r0, {active}; mov.b32 %r1, 0;"
+            f"@%p1 ld.global.b32 %r1, [%d2]; mov.b32 {{%h1, %h2}}, %r1; cvt.f32.bf16 %f1, {half}; {use}"
+            "mov.b32 %r5, %f3; mul.wide.u32 %d3, %r0, 4; add.s64 %d3, %d0, %d3; st.global.b32 [%d3], %r5;"
+        )
+        found.append(hashes(body, dtype="fp32"))
+    assert [found[0][4 * lane] for lane in range(20)] == [found[1][4 * lane] for lane in range(20)]
+    assert found[0][4 * 20] != found[1][4 * 20]
 
 
 def test_a_square_of_lanes_with_different_nan_flags() -> None:

@@ -548,7 +548,11 @@ def outputs_of_all_blocks(
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
     try:
-        memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=work)
+        domain = TermDomain(options.assume)
+        memory, scratch = run_blocks(ready, domain, buffers, work=work)
+        if domain.repeats_members:
+            domain = TermDomain(options.assume, follows_members=True)
+            memory, scratch = run_blocks(ready, domain, buffers, work=work)
     except WorkLimitExceeded:
         return None
     except Nondeterministic as error:

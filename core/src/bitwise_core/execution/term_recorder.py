@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
-from bitwise_core.execution.values.member_sets import MemberSets
+from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat
 
@@ -83,13 +83,14 @@ class TermContext:
 
     `finite`: numbers are assumed finite.  `recorder`: the recorder of a recorded run, else None.  `formats`: the
     formats of the buffers' elements, by the buffer's number, where the launch states them.  `member_sets`: the members
-    of sets, where they are followed.
+    of sets, where they are followed.  `repeated_members`: what was added to sets, where they are not.
     """
 
     finite: bool = False
     recorder: Recorder | None = None
     formats: Mapping[int, FloatFormat] = field(default_factory=dict)
     member_sets: MemberSets | None = None
+    repeated_members: RepeatedMembers | None = None
 
     def note(self, name: str, result: SymbolicVector, operands: Operands, *, commutes: bool = False) -> SymbolicVector:
         """Report the operands of `result` to the recorder, if there is one, and return `result`."""

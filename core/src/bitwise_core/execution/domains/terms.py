@@ -27,7 +27,7 @@ from bitwise_core.execution.values.constant_folding import fold_constants, witho
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import linear_form
-from bitwise_core.execution.values.member_sets import MemberSets
+from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.minmax import extremum
 from bitwise_core.execution.values.packing import (
     as_symbolic_vector,
@@ -84,15 +84,28 @@ class TermDomain:
     """Terms over the initial content of memory.
 
     `assumptions` enable rules that need them (see `assumptions.FINITE`).  `recorder` is the recorder of a recorded run.
+    `follows_members`: the members of all sets under idempotent operations are followed (`values.member_sets`), which
+    takes time; without it, `repeats_members` says whether that may change a set.
     """
 
     name = "terms"
 
-    def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        assumptions: frozenset[str] = frozenset(),
+        recorder: Recorder | None = None,
+        *,
+        follows_members: bool = False,
+    ) -> None:
         self.recorder = recorder
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
-        self.context = TermContext(FINITE in assumptions, recorder)
+        self.context = TermContext(
+            FINITE in assumptions,
+            recorder,
+            member_sets=MemberSets() if follows_members else None,
+            repeated_members=None if follows_members or recorder is not None else RepeatedMembers(),
+        )
         self.predicate_numbers = predicate_bits.PredicateNumbers()
         self.stored_operations = StoredOperations()
         self._bit_builder = predicate_bits.Builder(self._applied, self._choice)
@@ -100,6 +113,12 @@ class TermDomain:
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
         self.context = replace(self.context, formats=formats)
+
+    @property
+    def repeats_members(self) -> bool:
+        """Whether sets may share members that were not followed."""
+        noted = self.context.repeated_members
+        return noted is not None and noted.found
 
     @contextmanager
     def following_members(self) -> Iterator[None]:

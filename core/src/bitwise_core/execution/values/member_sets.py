@@ -11,9 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_MEMBERS = 1 << 18
 """The most members of all sets together; further sets are single members of the sets that they join."""
+
+MAXIMUM_EXAMINED = 1 << 16
+"""The most values that are examined to find repeated ones."""
 
 _Key = tuple[int, int]
 
@@ -58,6 +62,33 @@ class MemberSets:
             return frozenset()
         found = self.members.get(key)
         return frozenset([key]) if found is None else found
+
+
+class RepeatedMembers:
+    """Finds sets that may share members, from what the threads of a block combine.
+
+    Where threads hold copies of values, an instruction combines each value in equally many of them.  If it combines one
+    value in more threads than another, several elements have that value: elements beyond the end of a tensor, or those
+    that are loaded from one address.  The first and the last block of each batch are examined: a tensor ends there.
+    """
+
+    def __init__(self) -> None:
+        self.found = False
+        self._room = MAXIMUM_EXAMINED
+
+    def examine(self, words: hashing.Words, lanes: bool | Array) -> None:
+        """An instruction combines values in `lanes` with others; `words` are their hashes, (2, blocks, threads)."""
+        if self.found or self._room <= 0 or lanes is False:
+            return
+        for place in {0, -1}:
+            hashes = words[1, place]
+            if lanes is not True:
+                hashes, active = np.broadcast_arrays(hashes, np.atleast_2d(lanes)[place])
+                hashes = hashes[active]
+            self._room -= hashes.size
+            counts = np.unique_counts(hashes).counts
+            if counts.size and counts.min() != counts.max():
+                self.found = True
 
 
 def _sum(members: frozenset[_Key], upper_half: bool) -> _Key:

@@ -107,6 +107,10 @@ def extremum(
     words = hashing.sum_of_members(one.words, other.words, _CARRIED)
     if context.member_sets is not None:
         words = context.member_sets.union(one.words, other.words, words, upper_half=True)
+    elif context.repeated_members is not None:
+        lanes = _are_combined(left, right)
+        for members in (one, other):
+            context.repeated_members.examine(members.words, lanes)
     if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags
@@ -189,6 +193,13 @@ def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
         constant = np.where(with_constant, field_value, constant)
         flags = L.select_flags(np.asarray(with_constant), L.WITH_CONSTANT, flags)
     return _Members(words, constant, flags)
+
+
+def _are_combined(left: SymbolicVector, right: SymbolicVector) -> bool | Array:
+    """Return in which lanes two values are combined that are neither constant nor undefined."""
+    known = np.logical_or(L.constant_mask(left), L.constant_mask(right))
+    undefined = np.logical_or(L.has_flag(left, L.POISON), L.has_flag(right, L.POISON))
+    return L.nonempty(~np.logical_or(known, undefined))
 
 
 def _fits_constant_field(kind: _Extremum, numbers: Array) -> Array:

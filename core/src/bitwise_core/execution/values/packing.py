@@ -584,9 +584,10 @@ def high_half(value: Value) -> Value | None:
     """
     if isinstance(value, np.ndarray):
         return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
-    if not isinstance(value, PackedVector) or _canonical_lanes(value) is None:
+    packed = PackedVector(value.parts) if isinstance(value, _Joined) else value
+    if not isinstance(packed, PackedVector) or _canonical_lanes(packed) is None:
         return None
-    low, high = value.parts
+    low, high = packed.parts
     if isinstance(low, np.ndarray):
         return high
     return with_flags(as_symbolic_vector(high), low.flags & POISON)

@@ -46,6 +46,13 @@ GUARDS = (
         "The difference of a number and itself is +0, unless it is NaN.",
     ),
     Rule(
+        "number_minus_its_maximum_is_guarded",
+        "add.{r}.fp32(x, neg.fp32(max.fp32(x, -inf)))",
+        "guard.fp32(+0, add.{r}.fp32(x, neg.fp32(max.fp32(x, -inf))))",
+        _SUMS,
+        "The maximum of a number and -inf is the number, so the sum is +0, unless it is NaN.",
+    ),
+    Rule(
         "opposite_numbers",
         "add.{r}.{f}(x, neg.{f}(x))",
         "+0",
