@@ -238,9 +238,11 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
 def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """Copy the map in shared memory to a global address, which may differ between blocks."""
     require_known_condition(machine, "the publication of a tensor map", of_blocks=True)
-    table = maps_of(machine).get(uniform_offset(machine, source, "a tensor map"))
+    place = uniform_offset(machine, source, "a tensor map")
+    table = maps_of(machine).get(place)
     if table is None:
         raise Unsupported("a tensor map is published before it is defined")
+    _require_only_fields(machine, place)
     known = machine.known(address_of(machine, target))
     if known is None:
         raise DataDependent("a tensor map is published at a computed address")
@@ -273,6 +275,15 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     found.hidden = found.hidden | rows
     _require_own_places(found, rows)
     _store_bytes(machine, table, spread, rows)
+
+
+def _require_only_fields(machine: Machine, place: int) -> None:
+    """Raise Unsupported if threads have stored to the bytes of a map in shared memory since its first field."""
+    granule = machine.shared.granule
+    cells = np.arange(place // granule, -(-(place + TENSOR_MAP_BYTES) // granule))
+    machine.shared.reserve_cells(int(cells[-1]) + 1)
+    if ((machine.shared.flags[:, cells] & np.uint32(L.POISON)) == 0)[machine.active_blocks()].any():
+        raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
 
 
 def _require_own_places(table: TensorMap, rows: Array) -> None:
