@@ -94,6 +94,14 @@ SHUFFLED = SHUFFLE.format(lanes=1) + STEP
 EXCHANGED = EXCHANGE.format(place=512) + STEP
 LOADED = TABLE.format(first=1) + STEP
 
+FASTER = STEP.replace("0f3F780000, 0f3C800000", "0f3F666666, 0f3D4CCCCD")
+ALONG = "and.b32 %r56, %r0, 31; setp.eq.u32 %p8, %r56, 0; selp.b32 %r41, %r2, 0, %p8;" + loop(
+    "shfl.sync.up.b32 %r43, %r41, 1, 0, -1; fma.rn.f32 %r41, %r43, 0f3F780000, 0f3C800000;" + FASTER,
+    end="setp.lt.and.f32 %p3, %r5, 0f70000000, %p3;" + OF_WARP,
+).replace("@%p5 bra", "@%p3 bra").replace(END, "{exchanged}" + END)
+"""The number of the first lane goes from lane to lane, one in each iteration: more than names are told apart by results."""
+EXCHANGED_PAIRS = "shfl.sync.bfly.b32 %r43, %r41, 1, 31, -1; setp.ge.u32 %p8, %r56, 10; selp.b32 %r41, %r43, %r41, %p8;"
+
 EQUAL = {
     "conditions in another order": (loop(), loop(order=False)),
     "factors in another order": (loop(), loop("fma.rn.f32 %r5, 0f3F780000, %r5, 0f3C800000;")),
@@ -165,11 +173,17 @@ NEAR_MISSES = {
         "mov.b32 %r46, 0f40000000;" + followed_by(SOMETIMES.format(source="%r4")),
     ),
     "a vote of all lanes": (loop(SHUFFLED, end=VOTED), loop(SHUFFLED, end=VOTED.replace("any", "all"))),
+    "lanes that a number reaches after many iterations": (ALONG.format(exchanged=""), ALONG.format(exchanged=EXCHANGED_PAIRS)),
     "registers that change places": (
         loop(STEP + "mov.b32 %r43, %r41; mov.b32 %r41, %r42; mov.b32 %r42, %r43;"), loop(STEP + "mov.b32 %r43, %r42; mov.b32 %r42, %r41; mov.b32 %r41, %r42;")
     ),
 }  # fmt: skip
 
+BREAK = "setp.lt.f32 %p6, %r5, 0f3F820000; @%p6 bra LEFT;"
+AGREED = f"""
+    ld.global.b32 %r57, [%d1]; setp.gt.f32 %p3, {{first}}, 0f3F800000; mov.b32 %r5, %r2; mov.b32 %r6, 0; AGAIN: @!%p3 bra DONE;
+    {SHUFFLED} add.u32 %r6, %r6, 1; cvt.rn.f32.u32 %r58, %r6; setp.gt.f32 %p3, {{later}}, %r58; bra AGAIN; DONE: {END}
+"""
 RACE = "st.shared.b32 [room], %r2; bar.sync 0;"
 READ = "ld.shared.b32 %r5, [room];"
 
@@ -194,6 +208,16 @@ UNKNOWN = {
         "and.b32 %r46, %r4, 252; cvt.u64.u32 %d32, %r46; add.s64 %d32, %d8, %d32;" + loop(EXCHANGED, end=OF_BLOCK).replace(END, "bar.sync 0; ld.shared.b32 %r5, [%d32+512];" + END),
         "read at a computed address",
     ),
+    "a loop that is left at two places": (loop(STEP + BREAK).replace(END, "LEFT:" + END), "nest too deeply"),
+    "threads that end within a loop": (loop(STEP + BREAK.replace("bra LEFT", "ret")), "nest too deeply"),
+    "a condition that is one of the warp from the second iteration on": (AGREED.format(first="%r2", later="%r57"), "shuffle depends on data"),
+    "a condition that is one of the warp in the first 70 iterations": (
+        AGREED.format(first="%r57", later="%r59").replace("cvt.rn", "setp.gt.u32 %p6, %r6, 70; selp.b32 %r59, %r2, %r57, %p6; cvt.rn"),
+        "more than 64 iterations",
+    ),
+    "a condition that is one of the warp in the first iteration": (AGREED.format(first="%r57", later="%r2"), "shuffle depends on data"),
+    "an asynchronous copy": (loop(STEP + "cp.async.ca.shared.global [%d9+512], [%d6], 4; cp.async.wait_all;", end=OF_BLOCK), "asynchronous copy depends on data"),
+    "an update of global memory": (loop(STEP + "red.global.add.u32 [%d7+1024], 1;", end=OF_BLOCK), "more than 64 iterations"),
     "a barrier where threads end": (loop(EXCHANGED), "a barrier depends on data"),
     "a shuffle where threads end": (loop(SHUFFLED), "shuffle depends on data"),
 }  # fmt: skip

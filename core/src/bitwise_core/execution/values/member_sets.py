@@ -86,7 +86,7 @@ class RepeatedMembers:
                 hashes, active = np.broadcast_arrays(hashes, np.atleast_2d(lanes)[place])
                 hashes = hashes[active]
             self._room -= hashes.size
-            counts = np.unique_counts(hashes).counts
+            counts = np.unique(hashes, return_counts=True)[1]
             if counts.size and counts.min() != counts.max():
                 self.found = True
 

@@ -306,9 +306,11 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """Copy the map in shared memory to a global address, which may differ between blocks."""
     require_known_condition(machine, "the publication of a tensor map", of_blocks=True)
     maps = maps_of(machine)
-    table = maps.shared.get(uniform_offset(machine, source, "a tensor map"))
+    offset = uniform_offset(machine, source, "a tensor map")
+    table = maps.shared.get(offset)
     if table is None:
         raise Unsupported("a tensor map is published before it is defined")
+    _require_only_fields(machine, offset)
     address = machine.known(address_of(machine, target))
     if address is None:
         raise DataDependent("a tensor map is published at a computed address")
@@ -317,6 +319,15 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     place = value_of_issuing_thread(machine, address)
     maps.publish(place, copied)
     _store_bytes(machine, table, place, rows)
+
+
+def _require_only_fields(machine: Machine, place: int) -> None:
+    """Raise Unsupported if threads have stored to the bytes of a map in shared memory since its first field."""
+    granule = machine.shared.granule
+    cells = np.arange(place // granule, -(-(place + TENSOR_MAP_BYTES) // granule))
+    machine.shared.reserve_cells(int(cells[-1]) + 1)
+    if ((machine.shared.flags[:, cells] & np.uint32(L.POISON)) == 0)[machine.active_blocks()].any():
+        raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
 
 
 def _store_bytes(machine: Machine, table: TensorMap, address: Array, rows: Array) -> None:
