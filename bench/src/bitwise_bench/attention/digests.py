@@ -41,8 +41,8 @@ def digest_of(place: int) -> tuple[str, str]:
         starts = integers(0, 300, 301, 900)
         tensors = tensor(900, heads, depth), tensor(900, groups, depth), tensor(900, groups, width)
         if call == "gradients":
-            leaves = [each.requires_grad_() for each in tensors]
-            out = attention_varlen(*leaves, starts, starts, 600, 600, is_causal=True)
+            query, key, value = leaves = [each.requires_grad_() for each in tensors]
+            out = attention_varlen(query, key, value, starts, starts, 600, 600, is_causal=True)
             found = torch.autograd.grad(out, leaves, tensor(900, heads, width))
         else:
             found = attention_varlen(*tensors, starts, starts, 600, 600, is_causal=True, logarithms=True)
