@@ -10,14 +10,15 @@ a byte without an effect on the hash of the result does not occur in it.  The ta
 own steps on every value of these bytes.  So two cones with one table are one function, whatever their instructions.
 
 A cone whose instructions are fewer than `MINIMUM_INSTRUCTIONS`, or whose result depends on more bytes than
-`MAXIMUM_BYTES`, is executed as it is.
+`MAXIMUM_BYTES`, is executed as it is.  The sequences that an architecture knows (`known_sequences.py`) are cones, too:
+their results are computed by the operation that the architecture names.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from typing import TypeAlias
@@ -28,6 +29,7 @@ from bitwise_core.assembly.module import Immediate, Instruction, Operand, Regist
 from bitwise_core.execution.control_flow import EXIT
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.known_sequences import Definition, KnownSequence
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -49,10 +51,6 @@ MAXIMUM_BYTES = 2
 _PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
 _INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
 
-Definition: TypeAlias = tuple[str, int]
-"""A storage key, and the instruction that wrote it last (-1: before the block)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cone:
     """A cone: its instructions in the order of the text, the last one being its root.
@@ -60,6 +58,7 @@ class Cone:
     `inputs` names the registers that may hold each input, `captured` is the first member that reads it, and `consumed`
     lists the inputs that each member reads.  `result` is the register that the root writes.  `form` is the same for
     cones that differ in the names of registers and the order of independent instructions only; it numbers the inputs.
+    `definitions` are those of the inputs.  `known` is the sequence of a cone that an architecture knows.
     """
 
     members: tuple[int, ...]
@@ -68,6 +67,8 @@ class Cone:
     consumed: Mapping[int, tuple[int, ...]]
     result: str
     form: Hashable
+    definitions: tuple[Definition, ...]
+    known: KnownSequence | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,9 +161,12 @@ def _is_member(program: Program, index: int) -> bool:
 def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int, int]]:
     """Return the cones of a block, and the other instructions that they replace, each with the root of one cone."""
     members = [_is_member(program, index) for index in range(first, end)]
-    if sum(members) < MINIMUM_INSTRUCTIONS:
+    sequences = _known_sequences(program, first, end)
+    if sum(members) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
     storage = cache(program.storage)
+    inner = {index for sequence in sequences for index in sequence.members}
+    mask = program.execution_mask
     reads: dict[int, dict[str, Definition]] = {}
     uses: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
@@ -171,7 +175,9 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     for index in range(first, end):
         info = program.infos[index]
         reads[index] = found = {}
-        for name in info.reads if not members[index - first] else info.reads - info.retained:
+        # While the lanes are those that entered the block, all of them, nothing is retained in others.
+        whole = members[index - first] or index in inner or (mask is not None and mask not in latest)
+        for name in info.reads - info.retained if whole else info.reads:
             key = storage(name)
             found[key] = (key, latest.get(key, -1))
             if key in latest:
@@ -180,7 +186,7 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
             sizes[index] = 1 + sum(sizes.get(place, 0) for _, place in found.values())
         for name in info.writes:
             latest[storage(name)] = index
-    if max(sizes.values()) < MINIMUM_INSTRUCTIONS:
+    if max(sizes.values(), default=0) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
     live = live_at(program, end)
     # A definition that is live at the end, or that an instruction outside of cones reads, is a root.
@@ -196,15 +202,33 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
         cone = _cone(program, root, reads, first, members, storage)
         if cone is not None:
             cones.append(cone)
-    kept = cones
+    roots_of_known = {sequence.members[-1] for sequence in sequences}
+    kept = [cone for cone in cones if cone.members[-1] not in roots_of_known]
+    for sequence in sequences:
+        flags = [index in sequence.members for index in range(first, end)]
+        cone = _cone(program, sequence.members[-1], reads, first, flags, storage, fewest=1)
+        if cone is not None and cone.members == sequence.members:
+            kept.append(replace(cone, known=sequence))
     while True:
         skipped = _skipped(kept, uses, escapes)
         # Few instructions are saved where others need the results inside of a cone.
         saved = {*skipped, *(cone.members[-1] for cone in kept)}
-        saving = [cone for cone in kept if 2 * sum(each in saved for each in cone.members) >= len(cone.members)]
+        saving = [
+            cone
+            for cone in kept
+            if cone.known is not None or 2 * sum(each in saved for each in cone.members) >= len(cone.members)
+        ]
         if len(saving) == len(kept):
             return kept, skipped
         kept = saving
+
+
+def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSequence, ...]:
+    """Return the sequences in a block that the architecture knows and whose instructions it models."""
+    if program.sequences is None:
+        return ()
+    found = program.sequences(program.kernel, program.infos, first, end)
+    return tuple(each for each in found if program.refused.keys().isdisjoint(each.members))
 
 
 def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: Collection[int]) -> dict[int, int]:
@@ -225,6 +249,7 @@ def _cone(
     first: int,
     members: Sequence[bool],
     storage: Callable[[str], str],
+    fewest: int | None = None,
 ) -> Cone | None:
     """Return the cone of a root, None if it is too small or too large, or if its inputs cannot be captured."""
     order: list[int] = []
@@ -266,7 +291,7 @@ def _cone(
         form.append((instruction.opcode, operands, implicit))
         return True
 
-    if not visit(root) or len(order) < MINIMUM_INSTRUCTIONS:
+    if not visit(root) or len(order) < (MINIMUM_INSTRUCTIONS if fewest is None else fewest):
         return None
     sequence = tuple(sorted(order))
     captured: dict[int, int] = {}
@@ -277,7 +302,8 @@ def _cone(
     if result not in program.infos[root].writes:
         return None
     names = tuple((key, *sorted(read[definition] - {key})) for definition in inputs for key in definition[:1])
-    return Cone(sequence, names, tuple(captured[each] for each in range(len(names))), consumed, result, tuple(form))
+    places = tuple(captured[each] for each in range(len(names)))
+    return Cone(sequence, names, places, consumed, result, tuple(form), tuple(inputs))
 
 
 def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
@@ -368,13 +394,30 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
         if not cones or root not in cones:
             return step(machine)
         captured: dict[int, dict[str, Value]] = cones.pop(root)
-        value = _value(machine, cone, captured, program, functions)
+        value = (
+            _value(machine, cone, captured, program, functions)
+            if cone.known is None
+            else _known_value(machine, cone, captured, cone.known)
+        )
         if value is None:
             value = _executed(machine, cone, program, captured)
         machine.registers[cone.result] = value
         return None
 
     return run
+
+
+def _known_value(
+    machine: Machine, cone: Cone, captured: Mapping[int, Mapping[str, Value]], sequence: KnownSequence
+) -> Value | None:
+    """Return the result of a sequence that an architecture knows, None where its instructions must be executed."""
+    values = []
+    for definition in sequence.inputs:
+        held = captured[cone.definitions.index(definition)]
+        if len(held) != 1:
+            return None
+        values += held.values()
+    return sequence.compute(machine, values)
 
 
 def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:
