@@ -280,7 +280,8 @@ def mma_terms(
     if step.integers is None:
         accumulator = nan_marks.accumulator_operand(accumulator, context)
     dimensions = max(len(shape_of(accumulator)), left.words.ndim)
-    flags = L.TERM | step_flags(accumulator.flags, left, right, dimensions - 1)
+    # Accumulators that began with different flags have the same ones after a step.
+    flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
     flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
     name, rows = "fused " + step.name, left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
