@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -253,26 +253,28 @@ def _cone(
 ) -> Cone | None:
     """Return the cone of a root, None if it is too small or too large, or if its inputs cannot be captured."""
     order: list[int] = []
-    numbers: dict[Definition, int] = {}
+    numbers: dict[int, int] = {}
+    """The places of the members in `order`."""
     inputs: dict[Definition, int] = {}
     consumed: dict[int, tuple[int, ...]] = {}
     mask = program.execution_mask
+    instructions, infos = program.kernel.instructions, program.infos
     form: list[Hashable] = []
     read: dict[Definition, set[str]] = {}
 
     def visit(index: int) -> bool:
         if len(order) > MAXIMUM_INSTRUCTIONS:
             return False
-        instruction, info = program.kernel.instructions[index], program.infos[index]
+        instruction, info, definitions = instructions[index], infos[index], reads[index]
         named: dict[str, Hashable] = {}
         own: list[int] = []
         for name in _in_order(instruction, info):
-            definition = reads[index][storage(name)]
+            definition = definitions[storage(name)]
             place = definition[1]
             if place >= first and members[place - first]:
-                if definition not in numbers and not visit(place):
+                if place not in numbers and not visit(place):
                     return False
-                named[name] = ("made", numbers[definition])
+                named[name] = ("made", numbers[place])
             else:
                 if definition[0] == mask and place >= first:
                     return False  # the lanes are others than when the block was entered
@@ -280,15 +282,24 @@ def _cone(
                 named[name] = ("input", number)
                 own.append(number)
                 read.setdefault(definition, set()).add(name)
-        (key,) = {storage(name) for name in info.writes}
-        numbers[key, index] = len(order)
+        numbers[index] = len(order)
         order.append(index)
         consumed[index] = tuple(dict.fromkeys(own))
-        explicit = registers_of(*instruction.operands)
+        operands: list[Hashable] = []
+        explicit: set[str] = set()
+        for position, operand in enumerate(instruction.operands):
+            # On the hot path: most operands are registers and literals.
+            kind = type(operand)
+            if kind is Immediate:
+                operands.append(operand)
+            elif kind is Register:
+                explicit.add(operand.name)
+                operands.append("written" if position in info.overwritten else named.get(operand.name, "written"))
+            else:
+                explicit.update(registers_of(operand))
+                operands.append(_renamed(operand, {} if position in info.overwritten else named))
         implicit = tuple([value for name, value in named.items() if name not in explicit])
-        own_names = [{} if each in info.overwritten else named for each in range(len(instruction.operands))]
-        operands = tuple(map(_renamed, instruction.operands, own_names))
-        form.append((instruction.opcode, operands, implicit))
+        form.append((instruction.opcode, tuple(operands), implicit))
         return True
 
     if not visit(root) or len(order) < (MINIMUM_INSTRUCTIONS if fewest is None else fewest):
@@ -308,17 +319,22 @@ def _cone(
 
 def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
     """Return the registers that an instruction's result depends on, in an order that does not depend on names."""
-    wanted = info.reads - info.retained
-    found: dict[str, None] = {}
+    wanted = info.reads - info.retained if info.retained else info.reads
+    found: list[str] = []
     for position, operand in enumerate(instruction.operands):
         # On the hot path: most operands are registers and literals.
-        if type(operand) is Immediate or position in info.overwritten:
+        kind = type(operand)
+        if kind is Immediate or position in info.overwritten:
             continue
-        for each in (operand,) if type(operand) is Register else parts(operand):
-            if isinstance(each, Register) and each.name in wanted:
-                found[each.name] = None
-    found.update(dict.fromkeys(sorted(wanted)))
-    return list(found)
+        for each in (operand,) if kind is Register else parts(operand):
+            if isinstance(each, Register) and each.name in wanted and each.name not in found:
+                found.append(each.name)
+    return found if len(found) == len(wanted) else found + _sorted(wanted.difference(found))
+
+
+@lru_cache(maxsize=1024)
+def _sorted(names: frozenset[str]) -> list[str]:
+    return sorted(names)
 
 
 def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:

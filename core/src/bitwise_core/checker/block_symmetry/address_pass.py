@@ -161,7 +161,7 @@ class AddressDomain:
         """See `Domain.recalled`."""
         return value
 
-    def operand_vectors(self, elements: L.SymbolicVector, form: str) -> mma_steps.OperandVectors:
+    def operand_vectors(self, elements: L.SymbolicVector, form: str, parts: int = 1) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
         return mma_steps.hashed_vectors(elements, form, _CONTEXT)
 
