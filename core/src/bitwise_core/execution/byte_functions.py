@@ -165,7 +165,6 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     if sum(members) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
     storage = cache(program.storage)
-    inner = {index for sequence in sequences for index in sequence.members}
     mask = program.execution_mask
     reads: dict[int, dict[str, Definition]] = {}
     uses: dict[int, list[int]] = {}
@@ -175,8 +174,8 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     for index in range(first, end):
         info = program.infos[index]
         reads[index] = found = {}
-        # While the lanes are those that entered the block, all of them, nothing is retained in others.
-        whole = members[index - first] or index in inner or (mask is not None and mask not in latest)
+        # While the lanes are those that entered the block, all of them, no register keeps its value in others.
+        whole = members[index - first] if mask is None else mask not in latest
         for name in info.reads - info.retained if whole else info.reads:
             key = storage(name)
             found[key] = (key, latest.get(key, -1))
