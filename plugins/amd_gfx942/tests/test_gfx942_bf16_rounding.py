@@ -108,7 +108,19 @@ def by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult
 
 def values() -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     """Return factors of which the products are special numbers, halfway cases, and drawn ones."""
-    special = [0, 1 << 31, 1, 0x8000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x7F7F8000, 0x3F808000, 0x3F818000]
+    special = [
+        0,
+        1 << 31,
+        1,
+        0x8000,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0x7F7FFFFF,
+        0x7F7F8000,
+        0x3F808000,
+        0x3F818000,
+    ]
     drawn = np.random.default_rng(2).integers(0, 1 << 32, 512 - len(special), dtype=np.uint64).astype(np.uint32)
     words = np.concatenate([np.array(special, dtype=np.uint32), drawn])
     return words.astype(np.uint64), np.full(512, 0x3F800000, dtype=np.uint64)
@@ -159,7 +171,9 @@ def test_what_differs_is_read_by_instruction(change: tuple[str, str], monkeypatc
 
 def test_results_of_members_stay_in_inactive_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lanes in which a later write does not act hold the sum, which is computed for them."""
-    kept = f"{FIRST}{ROUNDED}\ns_mov_b64 exec, s[30:31]\nv_mov_b32_e32 v11, v3\ns_mov_b64 exec, -1\nv_mov_b32_e32 v5, v11"
+    kept = (
+        f"{FIRST}{ROUNDED}\ns_mov_b64 exec, s[30:31]\nv_mov_b32_e32 v11, v3\ns_mov_b64 exec, -1\nv_mov_b32_e32 v5, v11"
+    )
     assert len(sequences(kept)) == 1
     assert reading(kept).signature == by_instruction(kept, monkeypatch).signature is not None
 

@@ -240,8 +240,8 @@ class Arch:
     `under_one_key` brings the registers of a storage with several under its key, in the register file of the machine,
     as far as they hold numbers; None if every storage is one register.
 
-    `sequences` (kernel, infos of its instructions, first instruction, end) finds the sequences that it knows in a run of
-    instructions without branches, of which a sequence takes two or more.
+    `sequences` (kernel, infos of its instructions, first instruction, end) finds the sequences that it knows in a run
+    of instructions without branches.
 
     `execution_mask` is the storage of the register whose lanes instructions are restricted to, None without one.
 

@@ -51,6 +51,7 @@ MAXIMUM_BYTES = 2
 _PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
 _INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
 
+
 @dataclass(frozen=True, slots=True)
 class Cone:
     """A cone: its instructions in the order of the text, the last one being its root.

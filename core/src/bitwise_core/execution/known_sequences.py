@@ -22,9 +22,9 @@ Definition: TypeAlias = tuple[str, int]
 class KnownSequence:
     """A sequence in a run of instructions that one group of lanes executes in order.
 
-    `members` are its instructions in the order of the text; the last one, its root, writes the result.  `inputs` are the
-    definitions that they read besides each other's, without the execution mask.  `compute` returns the result from the
-    values of the inputs, in all lanes, and None where the instructions must be executed.
+    `members` are its instructions in the order of the text; the last one, its root, writes the result.  `inputs` are
+    the definitions that they read besides each other's, without the execution mask.  `compute` returns the result from
+    the values of the inputs, in all lanes, and None where the instructions must be executed.
     """
 
     members: tuple[int, ...]

@@ -49,9 +49,7 @@ class _Read:
         return self.instruction.operands[1:]
 
 
-def bf16_roundings(
-    kernel: Kernel, infos: Sequence[InstructionInfo], first: int, end: int
-) -> Iterator[KnownSequence]:
+def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int, end: int) -> Iterator[KnownSequence]:
     """Yield the conversions in a run of instructions; see `Arch.sequences`."""
     instructions = kernel.instructions
     if not any(instructions[index].opcode == _SUM for index in range(first, end)):
@@ -120,9 +118,12 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
         )
         if x is None or not numbers or len(halves) != 1 or run[test].sources != (x, x):
             continue
-        constants = (run[add].operands[halves[0]], run[add].sources[halves[0]]), (
-            select.operands[nan],
-            select.sources[nan],
+        constants = (
+            (run[add].operands[halves[0]], run[add].sources[halves[0]]),
+            (
+                select.operands[nan],
+                select.sources[nan],
+            ),
         )
         if all(given is not None or _is_number(operand, ROUNDING_AND_NAN) for operand, given in constants):
             inputs = (x, *(given for _, given in constants if given is not None))

@@ -109,13 +109,12 @@ class HashedVectors:
         """Return the vectors of blocks of which each `parts` together are one."""
         if parts == 1:
             return self
-        blocks = self.words.shape[1] // parts
-        zero = None if self.zero is None else self.zero.reshape(blocks, -1)
+        words = np.stack([_joined(each, parts) for each in self.words])
+        zero = None if self.zero is None else _joined(self.zero, parts)
         sticky = self.sticky
         if not isinstance(sticky, int):
-            spread = np.broadcast_to(sticky, (blocks * parts,)).reshape(blocks, parts)
-            sticky = L.uniform_flags(np.bitwise_or.reduce(spread, axis=1))
-        return HashedVectors(self.words.reshape(2, blocks, -1), zero, sticky, self.signed, self.finite)
+            sticky = L.uniform_flags(np.bitwise_or.reduce(_joined(sticky[:, None], parts), axis=1))
+        return HashedVectors(words, zero, sticky, self.signed, self.finite)
 
     def concatenated(self, others: Sequence[HashedVectors]) -> HashedVectors:
         """See `OperandVectors.concatenated`."""
@@ -137,6 +136,13 @@ class HashedVectors:
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
         return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite)
+
+
+def _joined(array: Array, parts: int) -> Array:
+    """Return an array whose rows are `parts` rows of another one together; its only row stands for each of them."""
+    if array.shape[0] == 1:
+        array = np.broadcast_to(array, (parts, *array.shape[1:]))
+    return array.reshape(array.shape[0] // parts, -1)
 
 
 def known_zero(lanes: SymbolicVector) -> Array | None:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, immediate_bits
+from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
 from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
@@ -46,6 +47,8 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
             found = machine.registers.get(name)
             if type(found) is PackedVector:
                 return _narrow_to_active(machine, found)
+            if type(found) is SelectedOffset:
+                return found.blended
             return poison(32) if found is None else found
 
         return read
