@@ -7,7 +7,7 @@ representation of that kind.  It is kept as a select until something other than 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -78,9 +78,11 @@ def selected(lanes: Array, if_true: Value, if_false: Value) -> Value:
         if (
             lazy_integers(offset) is not None
             and isinstance(number, np.ndarray)
-            and (number.size, number.dtype) == (1, np.uint32)
+            and number.size == 1
+            and number.dtype == np.uint32
             and not chosen.all()
             and chosen.any()
         ):
-            return SelectedOffset(chosen, offset, number)
+            kept: Any = SelectedOffset(chosen, offset, number)
+            return cast(Value, kept)
     return blend_values(lanes, if_true, if_false)
