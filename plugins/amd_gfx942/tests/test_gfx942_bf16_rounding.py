@@ -12,7 +12,7 @@ from bitwise_core.execution import byte_functions
 from bitwise_core.execution.architecture import infos_of
 from bitwise_core.execution.known_sequences import KnownSequence
 from bitwise_core.numerics import operation
-from gfx942_kernels import reading, run, text_of
+from gfx942_kernels import Array, reading, run, text_of
 
 PREPARED = """s_movk_i32 s20, 0x7fff
 v_mov_b32_e32 v20, 0x7fff
@@ -106,7 +106,7 @@ def by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult
         return reading(body)
 
 
-def values() -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def values() -> tuple[Array, Array]:
     """Return factors of which the products are special numbers, halfway cases, and drawn ones."""
     special = [
         0,

@@ -289,10 +289,9 @@ def _cone(
         explicit: set[str] = set()
         for position, operand in enumerate(instruction.operands):
             # On the hot path: most operands are registers and literals.
-            kind = type(operand)
-            if kind is Immediate:
+            if type(operand) is Immediate:
                 operands.append(operand)
-            elif kind is Register:
+            elif isinstance(operand, Register):
                 explicit.add(operand.name)
                 operands.append("written" if position in info.overwritten else named.get(operand.name, "written"))
             else:
@@ -427,7 +426,7 @@ def _known_value(
     machine: Machine, cone: Cone, captured: Mapping[int, Mapping[str, Value]], sequence: KnownSequence
 ) -> Value | None:
     """Return the result of a sequence that an architecture knows, None where its instructions must be executed."""
-    values = []
+    values: list[Value] = []
     for definition in sequence.inputs:
         held = captured[cone.definitions.index(definition)]
         if len(held) != 1:

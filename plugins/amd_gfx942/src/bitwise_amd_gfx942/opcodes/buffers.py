@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def access_reader(
         value: Value = literal(offset, 32)
         condition = lanes = None
         if read_varying is not None:
-            held = machine.registers.get(varying.name) if isinstance(varying, Register) else None
+            held: Any = machine.registers.get(varying.name) if isinstance(varying, Register) else None
             if type(held) is SelectedOffset:
                 value, lanes = held.within(bound)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,12 +44,13 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
     if lane_mask_key(name) is None and not name.startswith("exec"):
 
         def read(machine: Machine) -> Value:
-            found = machine.registers.get(name)
+            found: Any = machine.registers.get(name)
             if type(found) is PackedVector:
                 return _narrow_to_active(machine, found)
             if type(found) is SelectedOffset:
                 return found.blended
-            return poison(32) if found is None else found
+            value: Value = poison(32) if found is None else found
+            return value
 
         return read
     return lambda machine: read_word(machine, name)
