@@ -40,7 +40,7 @@ from typing import IO, Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 
-MODELS = ("transformer block", "mlp")
+MODELS = ("transformer block", "mlp", "mixer")
 MODES = ("free", "same bits", "free library", "same bits triton")
 _STEPS, _BURST, _PROFILED, _REPLAYS = 40, 10, 5, 50
 """Steps of a round: those waited for, those of each of four bursts, those profiled, and those as a graph."""
@@ -288,7 +288,7 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
     from bitwise_triton.inductor import same_bits
 
     torch.manual_seed(7)
-    network, batch = _block(torch) if job.model == MODELS[0] else _mlp(torch)
+    network, batch = dict(zip(MODELS, (_block, _mlp, _mixer), strict=True))[job.model](torch)
     reports: Any = []
     if job.template_configurations is not None:
         inductor_config.test_configs.max_mm_configs = job.template_configurations
@@ -479,6 +479,27 @@ def _mlp(torch: Any) -> tuple[Any, Any]:
         layers += [nn.LayerNorm(1024), nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)]
     network = nn.Sequential(*layers, nn.Softmax(-1)).cuda().bfloat16()
     return network, torch.randn(4096, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+
+def _mixer(torch: Any) -> tuple[Any, Any]:
+    """Return a block that mixes tokens and channels in bf16 and log-probabilities, and its input of 64 x 196 tokens."""
+    nn = torch.nn
+
+    class Mixer(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, tokens: int = 196, width: int = 768) -> None:
+            super().__init__()
+            self.before, self.between, self.after = nn.RMSNorm(width), nn.GroupNorm(12, width), nn.LayerNorm(width)
+            self.tokens = nn.Sequential(nn.Linear(tokens, 384), nn.GELU(), nn.Linear(384, tokens))
+            self.channels = nn.Sequential(nn.Linear(width, 3072), nn.SiLU(), nn.Linear(3072, width))
+            self.classes = nn.Linear(width, 1000)
+
+        def forward(self, x: Any) -> Any:
+            x = x + self.tokens(self.before(x).transpose(1, 2)).transpose(1, 2)
+            x = x + self.channels(self.between(x.transpose(1, 2)).transpose(1, 2))
+            return torch.log_softmax(self.classes(self.after(x).float().mean(1).to(x.dtype)).float(), -1)
+
+    network = Mixer().cuda().bfloat16()
+    return network, torch.randn(64, 196, 768, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
 
 if __name__ == "__main__":

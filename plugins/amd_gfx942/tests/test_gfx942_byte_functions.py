@@ -238,6 +238,16 @@ def test_inactive_lanes_keep_their_registers() -> None:
     assert len({partly.signature, wholly.signature, other.signature}) == 3
 
 
+def test_what_a_later_write_leaves_in_inactive_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instruction of a cone is executed where a later one, in some lanes only, keeps its result in the others."""
+    kept = "s_mov_b64 exec, s[30:31]\nv_mov_b32_e32 v10, v3\ns_mov_b64 exec, -1\nv_mov_b32_e32 v5, v10"
+    body = f"v_cmp_gt_u32_e64 s[30:31], 20, v0\n{decoder('v2', 5)}\nds_write_b32 v1, v5\ns_waitcnt lgkmcnt(0)\n{kept}"
+    other = body.replace("v_and_b32_e32 v10, 0x3f80, v10", "v_and_b32_e32 v10, 0x3f00, v10")
+    readings = [reading(each).signature for each in (body, other)]
+    assert readings == [read_instruction_by_instruction(each, monkeypatch).signature for each in (body, other)]
+    assert None not in readings
+
+
 def read_instruction_by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult:
     with monkeypatch.context() as patch:
         patch.setattr(byte_functions, "MINIMUM_INSTRUCTIONS", 1 << 30)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from bitwise_core.execution.instruction_info import (
     undeclared_info,
     with_guard,
 )
+from bitwise_core.execution.known_sequences import KnownSequence
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.symbolic_vector import Array
@@ -239,6 +240,9 @@ class Arch:
     `under_one_key` brings the registers of a storage with several under its key, in the register file of the machine,
     as far as they hold numbers; None if every storage is one register.
 
+    `sequences` (kernel, infos of its instructions, first instruction, end) finds the sequences that it knows in a run
+    of instructions without branches.
+
     `execution_mask` is the storage of the register whose lanes instructions are restricted to, None without one.
 
     `largest_cluster` is the largest number of blocks of a cluster, 1 without clusters.
@@ -263,6 +267,7 @@ class Arch:
     storage: Callable[[str], str] = str
     execution_mask: str | None = None
     under_one_key: Callable[[Machine, str], None] | None = None
+    sequences: Callable[[Kernel, Sequence[InstructionInfo], int, int], Iterable[KnownSequence]] | None = None
     largest_cluster: int = 1
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 

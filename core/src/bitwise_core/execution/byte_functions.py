@@ -10,15 +10,16 @@ a byte without an effect on the hash of the result does not occur in it.  The ta
 own steps on every value of these bytes.  So two cones with one table are one function, whatever their instructions.
 
 A cone whose instructions are fewer than `MINIMUM_INSTRUCTIONS`, or whose result depends on more bytes than
-`MAXIMUM_BYTES`, is executed as it is.
+`MAXIMUM_BYTES`, is executed as it is.  The sequences that an architecture knows (`known_sequences.py`) are cones, too:
+their results are computed by the operation that the architecture names.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ from bitwise_core.assembly.module import Immediate, Instruction, Operand, Regist
 from bitwise_core.execution.control_flow import EXIT
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.known_sequences import Definition, KnownSequence
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -49,9 +51,6 @@ MAXIMUM_BYTES = 2
 _PERMISSIONS = Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
 _INTERRUPTIONS = Effect.CALL | Effect.CLUSTER
 
-Definition: TypeAlias = tuple[str, int]
-"""A storage key, and the instruction that wrote it last (-1: before the block)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cone:
@@ -60,6 +59,7 @@ class Cone:
     `inputs` names the registers that may hold each input, `captured` is the first member that reads it, and `consumed`
     lists the inputs that each member reads.  `result` is the register that the root writes.  `form` is the same for
     cones that differ in the names of registers and the order of independent instructions only; it numbers the inputs.
+    `definitions` are those of the inputs.  `known` is the sequence of a cone that an architecture knows.
     """
 
     members: tuple[int, ...]
@@ -68,6 +68,8 @@ class Cone:
     consumed: Mapping[int, tuple[int, ...]]
     result: str
     form: Hashable
+    definitions: tuple[Definition, ...]
+    known: KnownSequence | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,9 +162,11 @@ def _is_member(program: Program, index: int) -> bool:
 def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int, int]]:
     """Return the cones of a block, and the other instructions that they replace, each with the root of one cone."""
     members = [_is_member(program, index) for index in range(first, end)]
-    if sum(members) < MINIMUM_INSTRUCTIONS:
+    sequences = _known_sequences(program, first, end)
+    if sum(members) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
     storage = cache(program.storage)
+    mask = program.execution_mask
     reads: dict[int, dict[str, Definition]] = {}
     uses: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
@@ -171,7 +175,9 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     for index in range(first, end):
         info = program.infos[index]
         reads[index] = found = {}
-        for name in info.reads if not members[index - first] else info.reads - info.retained:
+        # While the lanes are those that entered the block, all of them, no register keeps its value in others.
+        whole = members[index - first] if mask is None else mask not in latest
+        for name in info.reads - info.retained if whole else info.reads:
             key = storage(name)
             found[key] = (key, latest.get(key, -1))
             if key in latest:
@@ -180,7 +186,7 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
             sizes[index] = 1 + sum(sizes.get(place, 0) for _, place in found.values())
         for name in info.writes:
             latest[storage(name)] = index
-    if max(sizes.values()) < MINIMUM_INSTRUCTIONS:
+    if max(sizes.values(), default=0) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
     live = live_at(program, end)
     # A definition that is live at the end, or that an instruction outside of cones reads, is a root.
@@ -196,15 +202,33 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
         cone = _cone(program, root, reads, first, members, storage)
         if cone is not None:
             cones.append(cone)
-    kept = cones
+    roots_of_known = {sequence.members[-1] for sequence in sequences}
+    kept = [cone for cone in cones if cone.members[-1] not in roots_of_known]
+    for sequence in sequences:
+        flags = [index in sequence.members for index in range(first, end)]
+        cone = _cone(program, sequence.members[-1], reads, first, flags, storage, fewest=1)
+        if cone is not None and cone.members == sequence.members:
+            kept.append(replace(cone, known=sequence))
     while True:
         skipped = _skipped(kept, uses, escapes)
         # Few instructions are saved where others need the results inside of a cone.
         saved = {*skipped, *(cone.members[-1] for cone in kept)}
-        saving = [cone for cone in kept if 2 * sum(each in saved for each in cone.members) >= len(cone.members)]
+        saving = [
+            cone
+            for cone in kept
+            if cone.known is not None or 2 * sum(each in saved for each in cone.members) >= len(cone.members)
+        ]
         if len(saving) == len(kept):
             return kept, skipped
         kept = saving
+
+
+def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSequence, ...]:
+    """Return the sequences in a block that the architecture knows and whose instructions it models."""
+    if program.sequences is None:
+        return ()
+    found = program.sequences(program.kernel, program.infos, first, end)
+    return tuple(each for each in found if program.refused.keys().isdisjoint(each.members))
 
 
 def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: Collection[int]) -> dict[int, int]:
@@ -225,29 +249,32 @@ def _cone(
     first: int,
     members: Sequence[bool],
     storage: Callable[[str], str],
+    fewest: int | None = None,
 ) -> Cone | None:
     """Return the cone of a root, None if it is too small or too large, or if its inputs cannot be captured."""
     order: list[int] = []
-    numbers: dict[Definition, int] = {}
+    numbers: dict[int, int] = {}
+    """The places of the members in `order`."""
     inputs: dict[Definition, int] = {}
     consumed: dict[int, tuple[int, ...]] = {}
     mask = program.execution_mask
+    instructions, infos = program.kernel.instructions, program.infos
     form: list[Hashable] = []
     read: dict[Definition, set[str]] = {}
 
     def visit(index: int) -> bool:
         if len(order) > MAXIMUM_INSTRUCTIONS:
             return False
-        instruction, info = program.kernel.instructions[index], program.infos[index]
+        instruction, info, definitions = instructions[index], infos[index], reads[index]
         named: dict[str, Hashable] = {}
         own: list[int] = []
         for name in _in_order(instruction, info):
-            definition = reads[index][storage(name)]
+            definition = definitions[storage(name)]
             place = definition[1]
             if place >= first and members[place - first]:
-                if definition not in numbers and not visit(place):
+                if place not in numbers and not visit(place):
                     return False
-                named[name] = ("made", numbers[definition])
+                named[name] = ("made", numbers[place])
             else:
                 if definition[0] == mask and place >= first:
                     return False  # the lanes are others than when the block was entered
@@ -255,18 +282,26 @@ def _cone(
                 named[name] = ("input", number)
                 own.append(number)
                 read.setdefault(definition, set()).add(name)
-        (key,) = {storage(name) for name in info.writes}
-        numbers[key, index] = len(order)
+        numbers[index] = len(order)
         order.append(index)
         consumed[index] = tuple(dict.fromkeys(own))
-        explicit = registers_of(*instruction.operands)
+        operands: list[Hashable] = []
+        explicit: set[str] = set()
+        for position, operand in enumerate(instruction.operands):
+            # On the hot path: most operands are registers and literals.
+            if type(operand) is Immediate:
+                operands.append(operand)
+            elif isinstance(operand, Register):
+                explicit.add(operand.name)
+                operands.append("written" if position in info.overwritten else named.get(operand.name, "written"))
+            else:
+                explicit.update(registers_of(operand))
+                operands.append(_renamed(operand, {} if position in info.overwritten else named))
         implicit = tuple([value for name, value in named.items() if name not in explicit])
-        own_names = [{} if each in info.overwritten else named for each in range(len(instruction.operands))]
-        operands = tuple(map(_renamed, instruction.operands, own_names))
-        form.append((instruction.opcode, operands, implicit))
+        form.append((instruction.opcode, tuple(operands), implicit))
         return True
 
-    if not visit(root) or len(order) < MINIMUM_INSTRUCTIONS:
+    if not visit(root) or len(order) < (MINIMUM_INSTRUCTIONS if fewest is None else fewest):
         return None
     sequence = tuple(sorted(order))
     captured: dict[int, int] = {}
@@ -277,22 +312,28 @@ def _cone(
     if result not in program.infos[root].writes:
         return None
     names = tuple((key, *sorted(read[definition] - {key})) for definition in inputs for key in definition[:1])
-    return Cone(sequence, names, tuple(captured[each] for each in range(len(names))), consumed, result, tuple(form))
+    places = tuple(captured[each] for each in range(len(names)))
+    return Cone(sequence, names, places, consumed, result, tuple(form), tuple(inputs))
 
 
 def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
     """Return the registers that an instruction's result depends on, in an order that does not depend on names."""
-    wanted = info.reads - info.retained
-    found: dict[str, None] = {}
+    wanted = info.reads - info.retained if info.retained else info.reads
+    found: list[str] = []
     for position, operand in enumerate(instruction.operands):
         # On the hot path: most operands are registers and literals.
-        if type(operand) is Immediate or position in info.overwritten:
+        kind = type(operand)
+        if kind is Immediate or position in info.overwritten:
             continue
-        for each in (operand,) if type(operand) is Register else parts(operand):
-            if isinstance(each, Register) and each.name in wanted:
-                found[each.name] = None
-    found.update(dict.fromkeys(sorted(wanted)))
-    return list(found)
+        for each in (operand,) if kind is Register else parts(operand):
+            if isinstance(each, Register) and each.name in wanted and each.name not in found:
+                found.append(each.name)
+    return found if len(found) == len(wanted) else found + _sorted(wanted.difference(found))
+
+
+@lru_cache(maxsize=1024)
+def _sorted(names: frozenset[str]) -> list[str]:
+    return sorted(names)
 
 
 def _renamed(operand: Operand, names: Mapping[str, Hashable]) -> Hashable:
@@ -368,13 +409,30 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
         if not cones or root not in cones:
             return step(machine)
         captured: dict[int, dict[str, Value]] = cones.pop(root)
-        value = _value(machine, cone, captured, program, functions)
+        value = (
+            _value(machine, cone, captured, program, functions)
+            if cone.known is None
+            else _known_value(machine, cone, captured, cone.known)
+        )
         if value is None:
             value = _executed(machine, cone, program, captured)
         machine.registers[cone.result] = value
         return None
 
     return run
+
+
+def _known_value(
+    machine: Machine, cone: Cone, captured: Mapping[int, Mapping[str, Value]], sequence: KnownSequence
+) -> Value | None:
+    """Return the result of a sequence that an architecture knows, None where its instructions must be executed."""
+    values: list[Value] = []
+    for definition in sequence.inputs:
+        held = captured[cone.definitions.index(definition)]
+        if len(held) != 1:
+            return None
+        values += held.values()
+    return sequence.compute(machine, values)
 
 
 def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:

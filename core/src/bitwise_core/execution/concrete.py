@@ -288,16 +288,19 @@ def machine_for(
     buffers: Mapping[str, int],
     numbers: Array,
     granule: int,
+    block: Array | None = None,
 ) -> Machine:
     """Return a machine in the initial state of the launch for a batch of blocks.
 
     Block numbers at or above the launch's number of blocks belong to the other launches of a batch.  If the blocks of
-    clusters interact, the batch holds whole clusters, with adjacent blocks by rank.
+    clusters interact, the batch holds whole clusters, with adjacent blocks by rank.  `block` is the index of the block
+    where it is another one than that of `numbers`, such as a number that stands for those of all blocks.
     """
     threads = prepared.threads
     count = len(numbers)
-    block = np.asarray(numbers % prepared.launch.blocks)
-    block = block[:1] if (block == block[0]).all() else block
+    if block is None:
+        index = np.asarray(numbers % prepared.launch.blocks)
+        block = (index[:1] if (index == index[0]).all() else index).reshape(-1, 1)
     local = np.arange(threads, dtype=np.int64)[None]
     interact, size = prepared.blocks_interact, prepared.clusters.size
     zeros = np.zeros((count, threads), dtype=np.int64) if interact else np.zeros((0, 0), dtype=np.int64)
@@ -306,7 +309,7 @@ def machine_for(
         blocks=count,
         threads=threads,
         warp=prepared.arch.warp,
-        special={"block": block.reshape(-1, 1)},
+        special={"block": block},
         parameters={},
         symbols={},
         shared=SharedMemory(4096, count, granule, memory.domain.recorder),

@@ -13,6 +13,7 @@ from bitwise_core.execution.architecture import Arch, Context, UnknownInstructio
 from bitwise_core.execution.control_flow import EXIT, postdominators
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.known_sequences import KnownSequence
 from bitwise_core.execution.machine import (
     Branch,
     ConditionalEnd,
@@ -40,7 +41,7 @@ class Program:
     indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
     instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.
     `architecture` is the name of the architecture, `execution_mask` the storage of its execution mask, if any, and
-    `under_one_key` the function of `Arch`.
+    `under_one_key` and `sequences` the functions of `Arch`.
     `analyses` caches facts about the program by their keys.
     """
 
@@ -56,6 +57,7 @@ class Program:
     architecture: str
     execution_mask: str | None
     under_one_key: Callable[[Machine, str], None] | None
+    sequences: Callable[[Kernel, Sequence[InstructionInfo], int, int], Iterable[KnownSequence]] | None
     analyses: dict[Any, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
 
 
@@ -104,7 +106,7 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         for index, postdominator in postdominators(following).items()
         if kernel.instructions[index].guard is not None or Effect.CONDITIONAL in infos[index].effects
     }
-    keys = arch.storage, arch.name, arch.execution_mask, arch.under_one_key
+    keys = arch.storage, arch.name, arch.execution_mask, arch.under_one_key, arch.sequences
     return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, *keys)
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942 import matrix_units, rules
+from bitwise_amd_gfx942.bf16_rounding import bf16_roundings
 from bitwise_amd_gfx942.functions import functions_of
 from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
 from bitwise_amd_gfx942.kernarg_segment import kernarg_words
@@ -167,6 +168,7 @@ def _arch(name: str, own: tuple[OpcodeTable, ...], audit: Audit) -> Arch:
         storage=storage,
         execution_mask=EXEC,
         under_one_key=as_lane_mask_of_pair,
+        sequences=bf16_roundings,
         bits=BitSupport(functions_of(name), rows),
     )
 

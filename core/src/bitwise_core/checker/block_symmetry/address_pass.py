@@ -161,7 +161,7 @@ class AddressDomain:
         """See `Domain.recalled`."""
         return value
 
-    def operand_vectors(self, elements: L.SymbolicVector, form: str) -> mma_steps.OperandVectors:
+    def operand_vectors(self, elements: L.SymbolicVector, form: str, parts: int = 1) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
         return mma_steps.hashed_vectors(elements, form, _CONTEXT)
 
@@ -459,16 +459,16 @@ def _run_pass(
 ) -> AddressPass:
     numbers = grid.numbers
     memory = AddressMemory(AddressDomain(grid), GivenContents(prepared.launch, buffers))
-    machine = machine_for(prepared, memory, buffers, numbers[:1], granule)
+    block = None
+    if numbers.size > 1:
+        block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))
+    # An architecture derives registers of the initial state from the index of the block.
+    machine = machine_for(prepared, memory, buffers, numbers[:1], granule, block)  # type: ignore[arg-type]
     if opaque:
         machine.shared = OpaqueSharedMemory()
     machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
     machine.races.follows_updates = False
     machine.thread = machine.local_thread
-    if numbers.size > 1:
-        block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))
-        machine.special["block"] = block  # type: ignore[assignment]
-        prepared.arch.special(machine, prepared.launch)
     try:
         Executor(prepared.program, machine, [MAXIMUM_STEPS]).start()
     except NotSymmetric as error:

@@ -73,7 +73,7 @@ class AccessDomain(ParametricDomain):
             return if_true if if_true is if_false else undefined(L.width(if_true))
         return super().select(predicate, if_true, if_false)
 
-    def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector, form: str, parts: int = 1) -> OperandVectors:
         """See `Domain.operand_vectors`."""
         shape = (2, 1, *elements.words.shape[2:-1])
         return HashedVectors(np.zeros(shape, dtype=np.uint64), None, L.POISON)

@@ -145,7 +145,7 @@ class BitsDomain:
         """See `Domain.recalled`."""
         return value
 
-    def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector, form: str, parts: int = 1) -> OperandVectors:
         """See `Domain.operand_vectors`."""
         _require_known_or_sticky(elements)
         flags = elements.flags

@@ -72,10 +72,10 @@ class Domain(Protocol):
     def recalled(self, value: Value, mask: Array | None) -> Value:
         """Return a value that was loaded in some lanes (None: all) with what is known of stored values."""
 
-    def operand_vectors(self, elements: SymbolicVector, form: str) -> OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector, form: str, parts: int = 1) -> OperandVectors:
         """Return the operand vectors of a matrix step along the last axis of elements of shape (blocks, vectors, k).
 
-        `form` is the name of the elements' format.
+        `form` is the name of the elements' format.  The vectors are those of `parts` waves, one after the other.
         """
 
     def mma_step(

@@ -600,9 +600,9 @@ class TermDomain:
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
-    def operand_vectors(self, elements: SymbolicVector, form: str) -> mma_steps.OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector, form: str, parts: int = 1) -> mma_steps.OperandVectors:
         """See `Domain.operand_vectors`."""
-        return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs)
+        return mma_steps.hashed_vectors(elements, form, self.context, self.zero_signs, parts)
 
     def _note_zero_sign(self, value: SymbolicVector, form: str) -> None:
         """Note what a value of 16 bits is as an operand of a matrix step without signed zeros.

@@ -388,7 +388,8 @@ class RaceDetector:
         `before` are the sets of earlier writers of the cells by index. `earlier` are cells with the last writer before
         this instruction, and its time and step.
         """
-        own, place = np.unique(cells, return_inverse=True)
+        own, places = self._numbered(cells)
+        place = places[cells]
         # For each cell the times of all warps, then the steps of their lanes.
         accesses = np.zeros((own.size, 2, self.warps), dtype=np.int64)
         accesses[:, 1] = -1
@@ -396,20 +397,26 @@ class RaceDetector:
             there = place[before == index]
             accesses[there] = np.maximum(accesses[there], np.stack(self.writers[index]))
         warp = self.warp_of[actor]
-        np.maximum.at(accesses[:, 0], (place, warp), self.clock.diagonal()[warp])
-        np.maximum.at(accesses[:, 1], (place, warp), self.lockstep[warp])
+        _raise_to(accesses, place, warp, self.clock.diagonal()[warp], self.lockstep[warp])
         others, writer, time, step = earlier
         other = self.warp_of[writer]
         inside = other < self.warps  # a copy engine's writes are followed by a wait
-        place = np.searchsorted(own, others[inside])
-        np.maximum.at(accesses[:, 0], (place, other[inside]), time[inside])
-        np.maximum.at(accesses[:, 1], (place, other[inside]), step[inside])
+        _raise_to(accesses, places[others[inside]], other[inside], time[inside], step[inside])
         # Cells with equal accesses share an entry. The order by a sum of products brings equal rows together.
         order = np.argsort(accesses.reshape(own.size, -1) @ np.arange(1, 2 * self.warps + 1) ** 5)
         accesses = accesses[order]
         first = np.append(True, (accesses[1:] != accesses[:-1]).any(axis=(1, 2)))
         self.other_writers[own[order]] = len(self.writers) + np.cumsum(first) - 1
         self.writers += [(times, steps) for times, steps in accesses[first]]
+
+    def _numbered(self, cells: Array) -> tuple[Array, Array]:
+        """Return the distinct cells in ascending order, and for each of them its number, by cell."""
+        present = np.zeros(self.writer.size, dtype=bool)
+        present[cells] = True
+        own = np.flatnonzero(present)
+        numbers = np.empty(present.size, dtype=np.intp)
+        numbers[own] = np.arange(own.size)
+        return own, numbers
 
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""
@@ -722,9 +729,17 @@ def _no_lanes(count: int) -> Array:
 
 def _duplicates(cells: Array) -> Array:
     """Return which cells occur several times in a flat array."""
-    _, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
-    found: Array = counts[place] > 1
+    found: Array = (np.bincount(cells) > 1).take(cells)
     return found
+
+
+def _raise_to(accesses: Array, cell: Array, warp: Array, time: Array, step: Array) -> None:
+    """Raise the times and steps, shape (cells, 2, warps), of some cells and warps to at least these.
+
+    Where a cell and a warp occur several times together, they do so with one time and one step.
+    """
+    for place, given in enumerate((time, step)):
+        accesses[cell, place, warp] = np.maximum(accesses[cell, place, warp], given)
 
 
 MAXIMUM_ALTERNATIVES = 12

@@ -19,8 +19,10 @@ class HashTable:
         self._entries: list[tuple[Array, ...]] = []
         self._is_sorted = True
         self._shift = np.uint64(63)
-        self._starts: Array = np.zeros(3, dtype=np.int64)
-        """The position of the first entry of each bucket, and the number of entries."""
+        self._starts: Array = np.zeros(2, dtype=np.int64)
+        """The position of the first entry of each bucket."""
+        self._ordered: Array = np.zeros(1, dtype=np.uint64)
+        """The first words of the sorted keys, and the greatest word."""
 
     def add(self, keys: hashing.Words, *columns: Array) -> None:
         """Add entries: keys of shape (2, n), and columns whose last axis has length n.  The arrays must not change."""
@@ -47,21 +49,18 @@ class HashTable:
             self._divide(self._entries[0][0][0])
         known, *columns = self._entries[0]
         flat = keys.reshape(2, -1)
-        bucket = (flat[0] >> self._shift).astype(np.intp)
-        place, end = self._starts[bucket], self._starts[bucket + 1]
-        same = np.zeros(place.shape, dtype=bool)
-        rest = np.flatnonzero(place < end)
-        if not rest.size:
-            return None
+        place = self._starts.take(flat[0] >> self._shift)
+        # The keys are sorted: from the first one of its bucket on, none that is less than the one looked up is its own.
+        rest = np.flatnonzero(self._ordered.take(place) < flat[0])
         while rest.size:
-            here = place[rest]
-            equal = (known[0][here] == flat[0][rest]) & (known[1][here] == flat[1][rest])
-            same[rest[equal]] = True
-            rest = rest[~equal & (here + 1 < end[rest])]
             place[rest] += 1
+            rest = rest[self._ordered.take(place.take(rest)) < flat[0].take(rest)]
+        same = (self._ordered.take(place) == flat[0]) & (place < known.shape[1])
+        np.minimum(place, known.shape[1] - 1, out=place)
+        found = np.flatnonzero(same)
+        same[found] = known[1].take(place.take(found)) == flat[1].take(found)
         if not same.any():
             return None
-        np.minimum(place, known.shape[1] - 1, out=place)
         shape = keys.shape[1:]
         return same.reshape(shape), [each[..., place].reshape(*each.shape[:-1], *shape) for each in columns]
 
@@ -70,4 +69,5 @@ class HashTable:
         bits = max(1, int(keys.size - 1).bit_length())
         self._shift = np.uint64(64 - bits)
         counts = np.bincount((keys >> self._shift).astype(np.intp), minlength=1 << bits)
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self._starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        self._ordered = np.append(keys, ~np.uint64(0))

@@ -105,6 +105,17 @@ class HashedVectors:
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
         return HashedVectors(words, zero, sticky, self.signed, self.finite)
 
+    def joined(self, parts: int) -> HashedVectors:
+        """Return the vectors of blocks of which each `parts` together are one."""
+        if parts == 1:
+            return self
+        words = np.stack([_joined(each, parts) for each in self.words])
+        zero = None if self.zero is None else _joined(self.zero, parts)
+        sticky = self.sticky
+        if not isinstance(sticky, int):
+            sticky = L.uniform_flags(np.bitwise_or.reduce(_joined(sticky[:, None], parts), axis=1))
+        return HashedVectors(words, zero, sticky, self.signed, self.finite)
+
     def concatenated(self, others: Sequence[HashedVectors]) -> HashedVectors:
         """See `OperandVectors.concatenated`."""
         if not others:
@@ -125,6 +136,13 @@ class HashedVectors:
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
         return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite)
+
+
+def _joined(array: Array, parts: int) -> Array:
+    """Return an array whose rows are `parts` rows of another one together; its only row stands for each of them."""
+    if array.shape[0] == 1:
+        array = np.broadcast_to(array, (parts, *array.shape[1:]))
+    return array.reshape(array.shape[0] // parts, -1)
 
 
 def known_zero(lanes: SymbolicVector) -> Array | None:
@@ -154,17 +172,32 @@ def sticky_of(flags: L.Flags) -> L.Flags:
 
 
 def hashed_vectors(
-    elements: SymbolicVector, form: str, context: TermContext, signs: ZeroSigns | None = None
+    elements: SymbolicVector, form: str, context: TermContext, signs: ZeroSigns | None = None, parts: int = 1
 ) -> HashedVectors:
     """Return vectors along the last axis of elements of a format whose words have shape (2, blocks, rows, k).
 
-    `signs` removes the signs of zeros from elements of a floating-point format.
+    `signs` removes the signs of zeros from elements of a floating-point format.  The rows are those of `parts` waves,
+    one after the other, of which several may hold the same tile.
     """
-    alike = _alike_blocks(elements) if context.recorder is None else None
+    if context.recorder is not None:
+        return _hashed_vectors(elements, form, context, signs)
+    divided = _divided(elements, parts)
+    alike = _alike_blocks(divided)
     if alike is None:
         return _hashed_vectors(elements, form, context, signs)
     chosen, place = alike
-    return _hashed_vectors(of_blocks(elements, chosen), form, context, signs).of_blocks(place)
+    return _hashed_vectors(of_blocks(divided, chosen), form, context, signs).of_blocks(place).joined(parts)
+
+
+def _divided(elements: SymbolicVector, parts: int) -> SymbolicVector:
+    """Return elements with each part of the rows of a block as a block."""
+    if parts == 1:
+        return elements
+    words, flags = elements.words, elements.flags
+    _, blocks, rows, count = words.shape
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, words.shape[1:]).reshape(blocks * parts, rows // parts, count)
+    return SymbolicVector(elements.bits, words.reshape(2, blocks * parts, rows // parts, count), flags)
 
 
 _FEW_BLOCKS = 4
@@ -174,7 +207,8 @@ _FEW_BLOCKS = 4
 def _alike_blocks(elements: SymbolicVector) -> tuple[Array, Array] | None:
     """Return some blocks whose elements those of all others equal, and for each block its place among them.
 
-    The blocks of a matrix product that share rows or columns have equal tiles.  None where few blocks are alike.
+    The blocks of a matrix product that share rows or columns have equal tiles, and so have its waves.  None where few
+    are alike.
     """
     words, flags = elements.words, elements.flags
     count = words.shape[1]
@@ -280,7 +314,8 @@ def mma_terms(
     if step.integers is None:
         accumulator = nan_marks.accumulator_operand(accumulator, context)
     dimensions = max(len(shape_of(accumulator)), left.words.ndim)
-    flags = L.TERM | step_flags(accumulator.flags, left, right, dimensions - 1)
+    # Accumulators that began with different flags have the same ones after a step.
+    flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
     flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
     name, rows = "fused " + step.name, left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)

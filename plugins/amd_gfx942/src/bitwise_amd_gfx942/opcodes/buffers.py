@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, st
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
 from bitwise_amd_gfx942.opcodes.select_provenance import split_out_of_bounds
-from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol, Vector
+from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
@@ -54,6 +56,8 @@ class BufferAccess:
     """An offset that depends on data as its two summands: the sum may wrap, so both are compared with the bound."""
     data_base: Value | None = None
     """The base where it depends on data; `base` is then a pointer to its buffer."""
+    lanes: Array | None = None
+    """The lanes whose offset is `offset`, None for all; that of the others is out of bounds."""
 
 
 def access_reader(
@@ -101,15 +105,20 @@ def access_reader(
         elif read_scalar is not None:
             raise DataDependent("a buffer's scalar offset depends on data", line)
         value: Value = literal(offset, 32)
-        condition = None
+        condition = lanes = None
         if read_varying is not None:
-            value = read_varying(machine)
+            held: Any = machine.registers.get(varying.name) if isinstance(varying, Register) else None
+            if type(held) is SelectedOffset:
+                value, lanes = held.within(bound)
+            else:
+                value = read_varying(machine)
             if machine.known(value) is None:
                 value, condition = split_out_of_bounds(machine, value, bound)
             if offset:
                 terms = None if machine.known(value) is not None else (value, offset)
-                return BufferAccess(base, _add_offset(machine, value, offset), bound, condition, terms, data_base)
-        return BufferAccess(base, value, bound, condition, data_base=data_base)
+                total = _add_offset(machine, value, offset)
+                return BufferAccess(base, total, bound, condition, terms, data_base, lanes)
+        return BufferAccess(base, value, bound, condition, data_base=data_base, lanes=lanes)
 
     return read
 
@@ -158,6 +167,8 @@ def lanes_in_bounds(machine: Machine, access: BufferAccess, bits: int, line: int
     assert known is not None
     wide, bound = known.astype(np.uint64), access.bound.astype(np.uint64)
     inside, whole = wide < bound, wide + np.uint64(bits // 8) <= bound
+    if access.lanes is not None:
+        inside, whole = inside & access.lanes, whole & access.lanes
     if _in_any_active_lane(machine, inside & ~whole):
         raise Unsupported("an access is partly inside the bounds of a buffer's descriptor", line)
     return whole

@@ -5,8 +5,6 @@ Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOPC).
 
 from __future__ import annotations
 
-import numpy as np
-
 from bitwise_amd_gfx942.lane_masks import intersection
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes import sdwa
@@ -20,13 +18,13 @@ from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_lane_mask, register_pair
 from bitwise_amd_gfx942.opcodes.scalar_moves import select_by_candidates
 from bitwise_amd_gfx942.opcodes.select_provenance import record_select
+from bitwise_amd_gfx942.opcodes.selected_offsets import selected
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, NO_LANES, write_exec, write_lane_mask
 from bitwise_core.assembly.module import Instruction, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.comparisons import compare_as_floats, compare_as_integers
-from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Value
 
 TABLE = Table()
@@ -136,11 +134,9 @@ def select(instruction: Instruction, context: Context) -> Step:
 
     def compute(machine: Machine, if_false: Value, if_true: Value) -> Value:
         predicate = as_lane_mask(machine, lanes)
-        if isinstance(predicate, np.ndarray):
-            return blend_values(predicate, if_true, if_false)
         known = machine.known(predicate)
         if known is not None:
-            return blend_values(known, if_true, if_false)
+            return selected(known, if_true, if_false)
         matched = select_by_candidates(predicate, if_true, if_false)
         if matched is not None:
             return matched

@@ -58,6 +58,7 @@ def operand_vectors(
         "fragments", {}
     )
     blocks = machine.active_whole_blocks()
+    waves = machine.threads // WAVE
     key = (bits, form, tile, step, id(blocks), *(id(register) for register in registers))
     found = fragments.get(key)
     if found is not None:
@@ -70,20 +71,20 @@ def operand_vectors(
         result = []
         for low in range(0, tile.k, step):
             part_of_k = SymbolicVector(bits, elements_of_k.words[..., low : low + step], elements_of_k.flags)
-            result.append(machine.domain.operand_vectors(part_of_k, form).of_blocks(numbers))
+            result.append(machine.domain.operand_vectors(part_of_k, form, waves).of_blocks(numbers))
         fragments[key] = ((*registers, blocks), result)
         return result
     elements = _elements(registers, bits)
     if blocks is not None:
         elements = [of_blocks(each, blocks.numbers) for each in elements]
-    axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
+    axes = len(elements), waves, tile.blocks, tile.groups, tile.side
     joined = _transposed(_stacked(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
     flags = joined.flags
     result = []
     for low in range(0, tile.k, step):
         part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
         vectors = SymbolicVector(bits, joined.words[..., low : low + step], part)
-        hashed = machine.domain.operand_vectors(vectors, form)
+        hashed = machine.domain.operand_vectors(vectors, form, waves)
         result.append(hashed if blocks is None else hashed.of_blocks(blocks.place))
     fragments[key] = ((*registers, blocks), result)
     return result

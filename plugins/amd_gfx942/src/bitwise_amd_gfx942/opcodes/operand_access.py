@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, immediate_bits
+from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
 from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
@@ -43,10 +44,13 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
     if lane_mask_key(name) is None and not name.startswith("exec"):
 
         def read(machine: Machine) -> Value:
-            found = machine.registers.get(name)
+            found: Any = machine.registers.get(name)
             if type(found) is PackedVector:
                 return _narrow_to_active(machine, found)
-            return poison(32) if found is None else found
+            if type(found) is SelectedOffset:
+                return found.blended
+            value: Value = poison(32) if found is None else found
+            return value
 
         return read
     return lambda machine: read_word(machine, name)

@@ -30,9 +30,9 @@ class PointerProvenance:
 def record_pointer_sum(machine: Machine, result: Value, *summands: Value) -> None:
     """Record the provenance of a 64-bit sum in which one summand is a known pointer, or such a sum itself.
 
-    The record keeps the value alive, so that no other value reuses its id.
+    The record keeps the value alive, so that no other value reuses its id.  A known sum needs none.
     """
-    if isinstance(result, np.ndarray):
+    if isinstance(result, np.ndarray) or lazy_integers(result) is not None:
         return
     origins = [provenance_of(machine, each) for each in summands]
     for origin in origins:

@@ -1,0 +1,152 @@
+"""Conversions of fp32 to bf16 by integers, as LLVM emits them for targets without an instruction.
+
+With b the bits of x, the sequence computes
+
+    carrying = b + bfe(b, 16, 1) + 0x7fff
+    result = (x is a number ? carrying : 0x7fff << 16) >> 16
+
+The sum carries into the high half exactly where rounding to nearest even rounds up, and the pattern after the largest
+number is that of infinity; a NaN becomes 0x7fff.  So the low half of the result is x rounded to bf16, and its high half
+is zero: `bf16_rounded_by_integers_with_selected_nan` of the rules, whose proof this uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_amd_gfx942.registers import storage
+from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, Vector
+from bitwise_core.execution.instruction_info import InstructionInfo
+from bitwise_core.execution.known_sequences import Definition, KnownSequence
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values.packing import concat
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
+
+ROUNDING_AND_NAN = 0x7FFF
+"""What is added to round, and the result for a NaN."""
+
+_SUM, _BIT, _SHIFT = "v_add3_u32", "v_bfe_u32", ("v_lshrrev_b32_e32", "v_lshrrev_b32_e64")
+_NUMBER, _NAN = ("v_cmp_o_f32_e32", "v_cmp_o_f32_e64"), ("v_cmp_u_f32_e32", "v_cmp_u_f32_e64")
+_SELECT = ("v_cndmask_b32_e32", "v_cndmask_b32_e64")
+_SELECT_HIGH = "v_cndmask_b32_sdwa.dst_sel:DWORD.dst_unused:UNUSED_PAD"
+_SELECT_HIGH_TRUE = f"{_SELECT_HIGH}.src0_sel:DWORD.src1_sel:WORD_1"
+_SELECT_HIGH_FALSE = f"{_SELECT_HIGH}.src0_sel:WORD_1.src1_sel:DWORD"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An instruction with the definitions of its sources; None for a source that is no register."""
+
+    instruction: Instruction
+    sources: tuple[Definition | None, ...]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.instruction.operands[1:]
+
+
+def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int, end: int) -> Iterator[KnownSequence]:
+    """Yield the conversions in a run of instructions; see `Arch.sequences`."""
+    instructions = kernel.instructions
+    if not any(instructions[index].opcode == _SUM for index in range(first, end)):
+        return
+    run: dict[int, _Read] = {}
+    latest: dict[str, int] = {}
+    for index in range(first, end):
+        instruction = instructions[index]
+        if instruction.opcode in _READ:
+            run[index] = _Read(instruction, tuple(_definition(each, latest) for each in instruction.operands[1:]))
+            found = _rounding(run, index)
+            if found is not None:
+                yield found
+        for name in infos[index].writes:
+            latest[storage(name)] = index
+
+
+_READ = frozenset((_SUM, _BIT, *_SHIFT, *_NUMBER, *_NAN, *_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE))
+
+
+def _definition(operand: Operand, latest: dict[str, int]) -> Definition | None:
+    """Return the definition of a register, or of a pair of registers that are stored together."""
+    registers = operand.items if isinstance(operand, Vector) else (operand,)
+    keys = {storage(each.name) for each in registers if isinstance(each, Register)}
+    if len(keys) != 1 or not all(isinstance(each, Register) for each in registers):
+        return None
+    (key,) = keys
+    return key, latest.get(key, -1)
+
+
+def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
+    """Return the conversion whose last instruction is the select `root`, None if there is none."""
+    select = run[root]
+    opcode = select.instruction.opcode
+    if len(select.sources) != 3 or opcode not in (*_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE):
+        return None
+    test = _made(run, select.sources[2], (*_NUMBER, *_NAN))
+    if test is None or len(run[test].operands) != 2:
+        return None
+    # v_cndmask takes its second source where the bit of the mask is set.
+    is_number = run[test].instruction.opcode in _NUMBER
+    rounded, nan = (1, 0) if is_number else (0, 1)
+    members = {root, test}
+    if opcode in _SELECT:
+        shift = _made(run, select.sources[rounded], _SHIFT)
+        if shift is None or not _is_number(run[shift].operands[0], 16):
+            return None
+        members.add(shift)
+        carrying = run[shift].sources[1]
+    elif (opcode == _SELECT_HIGH_TRUE) == is_number:
+        carrying = select.sources[rounded]
+    else:
+        return None
+    add = _made(run, carrying, (_SUM,))
+    if add is None or len(run[add].sources) != 3:
+        return None
+    for place, source in enumerate(run[add].sources):
+        bit = _made(run, source, (_BIT,))
+        if bit is None:
+            continue
+        x = run[bit].sources[0]
+        others = [each for each in range(3) if each != place]
+        halves = [each for each in others if run[add].sources[each] != x]
+        numbers = len(run[bit].operands) == 3 and all(
+            _is_number(operand, wanted) for operand, wanted in zip(run[bit].operands[1:], (16, 1), strict=True)
+        )
+        if x is None or not numbers or len(halves) != 1 or run[test].sources != (x, x):
+            continue
+        constants = (
+            (run[add].operands[halves[0]], run[add].sources[halves[0]]),
+            (
+                select.operands[nan],
+                select.sources[nan],
+            ),
+        )
+        if all(given is not None or _is_number(operand, ROUNDING_AND_NAN) for operand, given in constants):
+            inputs = (x, *(given for _, given in constants if given is not None))
+            return KnownSequence(tuple(sorted({*members, add, bit})), inputs, _rounded)
+    return None
+
+
+def _made(run: dict[int, _Read], source: Definition | None, opcodes: Iterable[str]) -> int | None:
+    """Return the instruction of one of these opcodes that makes a source, None if another one does."""
+    if source is None or source[1] not in run or run[source[1]].instruction.opcode not in opcodes:
+        return None
+    return source[1]
+
+
+def _is_number(operand: Operand, number: int) -> bool:
+    return operand == Immediate(number)
+
+
+def _rounded(machine: Machine, values: Sequence[Value]) -> Value | None:
+    """Return x rounded to bf16 with zeros above it, if the constants in registers are those of the sequence."""
+    x, *constants = values
+    for each in constants:
+        if not isinstance(each, np.ndarray) or each.size != 1 or int(each.flat[0]) != ROUNDING_AND_NAN:
+            return None
+    half = machine.domain.floating(operation("convert.rn.bf16.fp32"), [x])
+    return concat([half, np.zeros((1, 1), dtype=np.uint16)])

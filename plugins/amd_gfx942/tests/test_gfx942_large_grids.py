@@ -1,0 +1,130 @@
+"""Large grids: all blocks are represented by a few, of which the index of the block is a register."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.checker import analysis
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.launch import Argument, Launch
+from gfx942_kernels import HEAD, TAIL
+
+ARGUMENTS = "".join(
+    f"      - .address_space:  global\n        .offset:         {8 * index}\n        .size:           8\n"
+    "        .value_kind:     global_buffer\n"
+    for index in range(3)
+)
+
+START = """s_load_dwordx4 s[8:11], s[0:1], 0x0
+s_load_dwordx2 s[12:13], s[0:1], 0x10
+s_waitcnt lgkmcnt(0)
+v_lshlrev_b32_e32 v1, 2, v0
+s_lshl_b32 s4, s2, 8
+v_add_u32_e32 v2, s4, v1
+global_load_dword v3, v2, s[10:11]
+global_load_dword v4, v2, s[12:13]
+s_waitcnt vmcnt(0)
+"""
+"""s2 is the index of the block, v1 the byte offset of the lane, v2 that of the element, v3 and v4 those of a and b."""
+
+SUM = f"{START}v_add_f32_e32 v5, v3, v4\nglobal_store_dword v2, v5, s[8:9]"
+
+MASKED = f"""{START}v_cmp_gt_u32_e32 vcc, 40, v0
+v_bfrev_b32_e32 v6, 1
+v_cndmask_b32_e32 v7, v6, v2, vcc
+s_mov_b64 s[16:17], s[12:13]
+s_and_b32 s17, s17, 0xffff
+s_mov_b32 s18, 0x7ffffffe
+s_mov_b32 s19, 0x27000
+buffer_load_dword v4, v7, s[16:19], 0 offen
+s_mov_b64 s[20:21], s[8:9]
+s_and_b32 s21, s21, 0xffff
+s_mov_b32 s22, s18
+s_mov_b32 s23, s19
+s_waitcnt vmcnt(0)
+v_add_f32_e32 v5, v3, v4
+buffer_store_dword v5, v7, s[20:23], 0 offen"""
+"""The offsets of the lanes from 40 on are out of bounds, as compilers write a mask."""
+
+
+def source(name: str, body: str) -> Source:
+    lines = "".join(f"\t{line}\n" for line in body.splitlines())
+    text = HEAD + lines + TAIL.format(size=24, denormals=3, arguments=ARGUMENTS).lstrip("\n")
+    buffers = tuple(Argument(kind="buffer", buffer=each, dtype="fp32") for each in ("out", "a", "b"))
+    return Source(name, text, Launch(file=name, grid=(48, 1, 1), block=(64, 1, 1), args=buffers))
+
+
+@pytest.fixture(params=["large", "executed in full"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "large":
+        monkeypatch.setattr(analysis, "MAXIMUM_LANES", 0)
+    return str(request.param)
+
+
+@pytest.mark.parametrize(
+    ("body", "change", "equal"),
+    [
+        (SUM, ("v5, v3, v4", "v5, v4, v3"), True),
+        (SUM, ("v5, v3, v4", "v5, v3, v3"), False),
+        (SUM, ("global_load_dword v3, v2", "global_load_dword v3, v1"), False),
+        (SUM, ("v2, s4, v1\n", "v2, s4, v1\nv_mov_b32_e32 v6, v2\n"), True),
+        # The blocks do the work of others: block 47 - i that of block i.
+        (SUM, ("s_lshl_b32 s4, s2, 8", "s_sub_u32 s4, 47, s2\ns_lshl_b32 s4, s4, 8"), True),
+        (SUM, ("s_waitcnt vmcnt(0)", "s_mul_i32 s4, s2, 256\nv_add_u32_e32 v2, s4, v1\ns_waitcnt vmcnt(0)"), True),
+    ],
+    ids=["operands", "other operand", "one row", "copies", "other blocks", "other rows"],
+)
+def test_blocks_of_a_grid(size: str, body: str, change: tuple[str, str], equal: bool) -> None:
+    assert change[0] in body
+    changed = body.replace(*change)
+    found = compare(source("one", body), source("other", changed), GFX942, Options()).verdict
+    assert (found.outcome is Outcome.EQUAL) == equal, found
+    assert found.outcome is not Outcome.UNKNOWN, found
+    assert (analysis.LARGE_GRID in found.notes) == (size == "large")
+
+
+@pytest.mark.parametrize(
+    ("change", "equal"),
+    [
+        (("v5, v3, v4", "v5, v4, v3"), True),
+        (("v_cmp_gt_u32_e32 vcc, 40, v0", "v_cmp_le_u32_e32 vcc, 40, v0"), None),
+        (("vcc, 40, v0", "vcc, 41, v0"), False),
+        (("v_bfrev_b32_e32 v6, 1", "v_mov_b32_e32 v6, -2"), True),
+        (("v_bfrev_b32_e32 v6, 1", "v_mov_b32_e32 v6, 4"), False),
+        (("s_mov_b64 s[16:17]", "v_add_u32_e32 v7, 4, v7\ns_mov_b64 s[16:17]"), False),
+        (("s_mov_b64 s[16:17]", "v_add_u32_e32 v8, 4, v7\ns_mov_b64 s[16:17]"), True),
+        (("v4, v7, s[16:19], 0 offen", "v4, v7, s[16:19], 0 offen offset:4"), False),
+        (("v4, v7, s[16:19]", "v4, v2, s[16:19]"), True),
+    ],
+    ids=["operands", "other lanes", "one lane more", "another number", "a number in bounds", "a sum as the offset",
+         "a sum with the offset", "another element", "an unmasked load"],
+)  # fmt: skip
+def test_masked_accesses_to_buffers(size: str, change: tuple[str, str], equal: bool | None) -> None:
+    assert change[0] in MASKED
+    changed = MASKED.replace(*change)
+    if equal is None:  # with the sides of the select exchanged, the lanes are the same
+        changed = changed.replace("v7, v6, v2, vcc", "v7, v2, v6, vcc")
+    found = compare(source("one", MASKED), source("other", changed), GFX942, Options()).verdict
+    assert (found.outcome is Outcome.EQUAL) == (equal is not False), found
+    if found.outcome is Outcome.EQUAL:
+        assert (analysis.LARGE_GRID in found.notes) == (size == "large")
+
+
+@pytest.mark.parametrize("offset", ["v7", "v8"], ids=["the select", "a sum with it"])
+@pytest.mark.parametrize(("number", "equal"), [("-2", True), ("0xfc", False)], ids=["out of bounds", "in bounds"])
+def test_lanes_of_all_blocks_that_store_to_one_element(size: str, offset: str, number: str, equal: bool) -> None:
+    """The last lane of the first block stores to its own element, where that is in bounds, and so do all others."""
+    body = MASKED.replace("vcc, 40, v0", "vcc, 63, v0")
+    body = body.replace("v_bfrev_b32_e32 v6, 1", f"v_mov_b32_e32 v6, {number}\nv_mov_b32_e32 v9, 0")
+    if offset == "v8":
+        body = body.replace("v4, v7, s[16:19]", "v4, v2, s[16:19]")
+        body = body.replace("s_mov_b64 s[20:21]", "v_add_u32_e32 v8, v7, v9\ns_mov_b64 s[20:21]")
+    body = body.replace("v5, v7, s[20:23]", f"v5, {offset}, s[20:23]")
+    other = body.replace("v5, v3, v4", "v5, v4, v3")
+    found = compare(source("one", body), source("other", other), GFX942, Options()).verdict
+    if equal and offset == "v8" and size == "large":
+        return  # a sum with an offset that is out of bounds in some lanes is not followed for all blocks at once
+    assert (found.outcome is Outcome.EQUAL) == equal, found
