@@ -92,14 +92,11 @@ def _job(job: tuple[str, tuple[str, str]]) -> dict[str, Any]:
 def chosen_ids(targets: tuple[str, str], sample: int, families: Sequence[str]) -> list[str]:
     """Return the configurations that both compilers take, at most `sample` of a family (0: all)."""
     from bitwise_bench.corpus import catalogue
-    from bitwise_bench.corpus.targets import evenly
+    from bitwise_bench.corpus.targets import sampled
 
     others = catalogue.by_id(targets[1])
-    members: dict[str, list[Case]] = {}
-    for case in catalogue.cases(targets[0]):
-        if case.id in others and (not families or case.family in families):
-            members.setdefault(case.family, []).append(case)
-    return [case.id for each in members.values() for case in (evenly(each, sample) if sample else each)]
+    shared = [each for each in catalogue.cases(targets[0]) if each.id in others]
+    return [each.id for each in sampled(shared, sample) if not families or each.family in families]
 
 
 def summary(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:
