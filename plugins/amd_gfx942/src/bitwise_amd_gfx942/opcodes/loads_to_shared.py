@@ -79,6 +79,8 @@ def load_to_shared(instruction: Instruction, context: Context) -> Step:
     size = _SIZES.get(form(instruction.opcode).name.removeprefix("buffer_load_"))
     if size is None or len(instruction.operands) != 3:
         raise UnknownInstruction(instruction, "does not load into shared memory in this size")
+    if size > 4 and context.arch.name == "gfx942":
+        raise UnknownInstruction(instruction, "needs gfx950 or later, and this is gfx942")
     find = access_reader(instruction, instruction.operands, further=("lds",))
     offset = immediate_offset(instruction, form(instruction.opcode), 12)
     read_base, line = reader(Register("m0"), "b32", instruction), instruction.line
