@@ -15,7 +15,9 @@ RECORDS = sorted((ROOT / "records").glob("bits-sm90-*.json"))
 
 
 def test_the_page_is_that_of_the_records() -> None:
-    assert (ROOT / "docs" / "blackwell.md").read_text() == table.page([json.loads(each.read_text()) for each in RECORDS])
+    assert (ROOT / "docs" / "blackwell.md").read_text() == table.page(
+        [json.loads(each.read_text()) for each in RECORDS]
+    )
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda each: str(each.stem))
@@ -37,7 +39,7 @@ def test_every_configuration_has_one_of_the_results(record: Path) -> None:
         ("gemm_fp16_sum/x", "wgmma.mma_async.sync.aligned.m64n64k16.f16.f16.f16 {", "fp16 and bf16 products"),
         ("inductor_softmax/x", "", "softmaxes and losses"),
         ("inductor_pointwise/x", "", "functions, casts and copies"),
-        ("narrow_outputs/attention-bf16-32x200--inf", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "attention"),
+        ("narrow_outputs/attention-bf16-32x200--inf", "mma.sync.m16n8k16.row.col.f32.bf16.bf16.f32", "attention"),
         ("scan_tile/x", "", "scans"),
     ],
 )  # fmt: skip
@@ -47,7 +49,8 @@ def test_every_configuration_has_a_kind(name: str, opcode: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("family", "result"), [("row_sum", table.EQUAL), ("gemm_fp8e4nv", table.DIFFERENT), ("softmax_row", table.CONDITIONAL)]
+    ("family", "result"),
+    [("row_sum", table.EQUAL), ("gemm_fp8e4nv", table.DIFFERENT), ("softmax_row", table.CONDITIONAL)],
 )
 def test_a_configuration_is_compared_and_executed(family: str, result: str) -> None:
     (name,) = table.chosen_ids(("sm_90", "sm_100"), 1, [family])

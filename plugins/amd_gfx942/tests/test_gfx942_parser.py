@@ -112,7 +112,8 @@ def test_malformed_files_are_rejected(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "directive", [".long 0x7e0a0303", ".byte 1", ".fill 1, 4, 0", ".p2align 8, 0", ".p2align 8, 0, 4", ".rept 2", ".if 0"]
+    "directive",
+    [".long 0x7e0a0303", ".byte 1", ".fill 1, 4, 0", ".p2align 8, 0", ".p2align 8, 0, 4", ".rept 2", ".if 0"],
 )
 def test_directive_that_may_emit_instructions_is_rejected(directive: str) -> None:
     word = directive.split()[0]

@@ -21,7 +21,8 @@ TEXT = """
 .address_size 64
 .extern .shared .align 1024 .b8 smem[];
 .visible .entry k(
-  .param .align 64 .b8 map[128], .param .u64 .ptr .global rows, .param .align 64 .b8 to[128], .param .u64 .ptr .global out)
+  .param .align 64 .b8 map[128], .param .u64 .ptr .global rows, .param .align 64 .b8 to[128],
+  .param .u64 .ptr .global out)
 .reqntid 32
 {
   .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>;

@@ -50,7 +50,8 @@ KINDS = (
 """The kinds of kernels of the summary."""
 _MULTIPLIED = {
     "e4m3": "fp8 products", "e5m2": "fp8 products", "tf32": "tf32 products", "f64": "fp64 products",
-    "s8": "integer products", "u8": "integer products", "f16": "fp16 and bf16 products", "bf16": "fp16 and bf16 products",
+    "s8": "integer products", "u8": "integer products", "f16": "fp16 and bf16 products",
+    "bf16": "fp16 and bf16 products",
 }  # fmt: skip
 """The kinds of products by the types that matrix instructions multiply; the first one found counts."""
 _STARTS: Mapping[str, tuple[str, ...]] = {
@@ -149,7 +150,13 @@ def _job(job: tuple[str, tuple[str, str]]) -> dict[str, Any]:
     try:
         return {**entry, **compared((first, second))}
     except Exception as error:  # a configuration that does not compile is part of the result
-        return {**entry, "kind": None, "result": UNKNOWN, "why": "does not compile", "reason": " ".join(str(error).split())[:200]}
+        return {
+            **entry,
+            "kind": None,
+            "result": UNKNOWN,
+            "why": "does not compile",
+            "reason": " ".join(str(error).split())[:200],
+        }
 
 
 def chosen_ids(targets: tuple[str, str], sample: int, families: Sequence[str]) -> list[str]:
@@ -177,15 +184,15 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     others = [record["targets"][1] for record in records]
     lines = [f"# Which kernels keep their bits between {left} and {' or '.join(others)}", ""]
     lines += [
-        f"**Nothing was measured on {' or '.join(others)}.** The same bits follow from the instruction set: both kernels "
-        "have one canonical form. Other bits and alike bytes follow from executions on bit patterns, with what is "
-        f"measured of {left} and with the published arithmetic of the matrix units of {' and '.join(others)}.",
+        f"**Nothing was measured on {' or '.join(others)}.** The same bits follow from the instruction set: both "
+        "kernels have one canonical form. Other bits and alike bytes follow from executions on bit patterns, with what "
+        f"is measured of {left} and with the published arithmetic of the matrix units of {' and '.join(others)}.",
         "",
         "| result | what it says |",
         "| --- | --- |",
         "| same bits | equal on every input, by proof |",
-        "| same if approximations agree | equal on every input if the approximate instructions (`ex2.approx`, `div.full`, "
-        "...) return the same bits on both architectures, which nobody has published |",
+        "| same if approximations agree | equal on every input if the approximate instructions (`ex2.approx`, "
+        "`div.full`, ...) return the same bits on both architectures, which nobody has published |",
         "| alike | other instructions of matrix units or another tree; the same bytes on every drawn input |",
         "| other bits | an input on which a byte differs, by the published arithmetic |",
         "| open | an approximate instruction without published bits, beside other differences |",
@@ -202,8 +209,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         lines += [
             f"## {left} and {other}",
             "",
-            f"{len(entries)} configurations of {len(families)} families of Triton kernels, compiled for both architectures "
-            f"with Triton {record['environment']['triton']} and compared for one launch each; {len(record['draws'])} "
+            f"{len(entries)} configurations of {len(families)} families of Triton kernels, compiled for both "
+            f"architectures with Triton {record['environment']['triton']} and compared for one launch each; {len(record['draws'])} "
             "kinds of drawn inputs.",
             "",
             *_table("kind of kernels", {name: kinds[name] for name in KINDS if name in kinds}, total=True),

@@ -267,7 +267,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--sample", type=int, default=0, help="at most this many configurations of a family (0: all)")
-    parser.add_argument("--folder", type=Path, help="read compiled kernels from this folder, which take no compile time")
+    parser.add_argument(
+        "--folder", type=Path, help="read compiled kernels from this folder, which take no compile time"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
     chosen = parser.parse_args(arguments)

@@ -55,8 +55,8 @@ from bitwise_core.ir.rules.table import register
 register(rules.STATED_RULES, (), rules.PROOFS)
 
 SHARED = (
-    atomics.TABLE, buffer_loads.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
-    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE, scalar_integers.TABLE,
+    atomics.TABLE, buffer_loads.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE,
+    control.TABLE, conversion.TABLE, division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE, scalar_integers.TABLE,
     scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE,
     vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
 )  # fmt: skip

@@ -72,7 +72,8 @@ _ORDERED = frozenset({
     "LDGSTS", "MEMBAR", "RED", "REDG", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
     "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
     "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC", "CGAERRBAR", "QGMMA", "BGMMA", "NANOSLEEP", "YIELD",
-    "LDTM", "STTM", "USETMAXREG", "UTCATOMSWS", "UTCBAR", "UTCCP", "UTCHMMA", "UTCIMMA", "UTCOMMA", "UTCQMMA", "UVIRTCOUNT",
+    "LDTM", "STTM", "USETMAXREG", "UTCATOMSWS", "UTCBAR", "UTCCP", "UTCHMMA", "UTCIMMA", "UTCOMMA", "UTCQMMA",
+    "UVIRTCOUNT",
 })  # fmt: skip
 """Opcodes that write memory or order accesses to it, and all that access tensor memory."""
 

@@ -60,9 +60,10 @@ class Accumulator:
 class TensorMemory:
     """The tensor memory of a batch of blocks.
 
-    `accumulators` have been written after `columns`, which holds the content of each column, a value of 32 bits in the shape (1 or blocks, 1 or lanes); what nothing
-    has written is undefined.  `allocations` holds, for each block and unit, 1 + the first column of the allocation that
-    it belongs to, 0 if it is free.  `permitted`: which blocks may still allocate.  No two accumulators share a column.
+    `accumulators` have been written after `columns`, which holds the content of each column, a value of 32 bits in the
+    shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two accumulators share a column.
+    `allocations` holds, for each block and unit, 1 + the first column of the allocation that it belongs to, 0 if it is
+    free.  `permitted`: which blocks may still allocate.
     """
 
     allocations: Array

@@ -1,7 +1,7 @@
 """Buffer loads into shared memory (modifier lds), whose bytes arrive when their wave has waited for them.
 
-Source: AMD Instinct MI300 ISA, "Buffer load to LDS"; LLVM's documentation of llvm.amdgcn.raw.ptr.buffer.load.lds: lane i
-of a wave writes at M0 plus the constant offset plus i times the size of its load.
+Source: AMD Instinct MI300 ISA, "Buffer load to LDS"; LLVM's documentation of llvm.amdgcn.raw.ptr.buffer.load.lds: lane
+i of a wave writes at M0 plus the constant offset plus i times the size of its load.
 Until s_waitcnt lets no more vector memory accesses be pending than the wave has issued after such a load, an access to
 its cells is a race.  A wave whose execution mask is empty at an access is not counted: it then waits for more.
 """
@@ -113,7 +113,7 @@ def _has_loads(kernel: Kernel) -> bool:
 
 
 def followed(step: Step, instruction: Instruction, context: Context) -> Step:
-    """The step of an instruction, which also counts its accesses, or ends loads into shared memory, in such a kernel."""
+    """The step of an instruction, which in such a kernel also counts its accesses, or ends loads that it waits for."""
     if not _has_loads(context.kernel):
         return step
     if form(instruction.opcode).name == "s_waitcnt":
