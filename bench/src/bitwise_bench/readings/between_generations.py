@@ -210,8 +210,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             f"## {left} and {other}",
             "",
             f"{len(entries)} configurations of {len(families)} families of Triton kernels, compiled for both "
-            f"architectures with Triton {record['environment']['triton']} and compared for one launch each; {len(record['draws'])} "
-            "kinds of drawn inputs.",
+            f"architectures with Triton {record['environment']['triton']} and compared for one launch each; "
+            f"{len(record['draws'])} kinds of drawn inputs.",
             "",
             *_table("kind of kernels", {name: kinds[name] for name in KINDS if name in kinds}, total=True),
             "",

@@ -56,9 +56,9 @@ register(rules.STATED_RULES, (), rules.PROOFS)
 
 SHARED = (
     atomics.TABLE, buffer_loads.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE,
-    control.TABLE, conversion.TABLE, division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE, scalar_integers.TABLE,
-    scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE,
-    vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
+    control.TABLE, conversion.TABLE, division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE,
+    scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE,
+    shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
 )  # fmt: skip
 """The instructions that gfx942 and gfx950 share."""
 

@@ -37,7 +37,7 @@ def loads_to_shared(instruction: Instruction) -> bool:
 
 def info_of_load(instruction: Instruction) -> InstructionInfo:
     """What a load into shared memory reads, writes and does: it writes no register."""
-    reads = registers_of(*instruction.operands) | {"m0"}
+    reads = frozenset({"m0", *registers_of(*instruction.operands)})
     return InstructionInfo(reads, frozenset(), Effect.LOAD | Effect.STORE)
 
 
@@ -70,7 +70,7 @@ def _accesses(machine: Machine) -> WaveAccesses:
 def _waves(machine: Machine, lanes: Array) -> Array:
     """The waves with an active lane, of shape (blocks, waves)."""
     shape = machine.blocks, machine.threads // machine.warp, machine.warp
-    found: Array = np.broadcast_to(lanes, (machine.blocks, machine.threads)).reshape(shape).any(axis=2)
+    found: Array = np.any(np.broadcast_to(lanes, (machine.blocks, machine.threads)).reshape(shape), axis=2)
     return found
 
 
