@@ -19,14 +19,34 @@ SINCE_READ = pytest.mark.skipif(
 )
 
 
+KEPT = Path(__file__).parents[2] / "records" / "matrix-vectors"
+"""The vectors of a B200, under the licence beside them."""
+
+
 def folder() -> Path:
     return Path(os.environ[VARIABLE])
 
 
+def name_of(vectors: Vectors) -> str:
+    return f"{vectors.gpu}-{vectors.format}-{vectors.result}"
+
+
 @SINCE_READ
-@pytest.mark.parametrize("vectors", published(), ids=lambda each: f"{each.gpu}-{each.format}-{each.result}")
+@pytest.mark.parametrize("vectors", published(), ids=name_of)
 def test_every_result_has_the_bits_of_the_hardware(vectors: Vectors) -> None:
     assert differing(folder(), vectors, UNITS[vectors.row]) == (0, 5000)
+
+
+@pytest.mark.parametrize("vectors", [each for each in published() if each.gpu == "B200"], ids=name_of)
+def test_every_result_has_the_bits_of_a_b200(vectors: Vectors) -> None:
+    assert differing(KEPT, vectors, UNITS[vectors.row]) == (0, 5000)
+
+
+def test_the_vectors_of_a_b200_detect_wrong_rows() -> None:
+    vectors = Vectors("B200", "e5m2", "fp32")
+    different, count = differing(KEPT, vectors, wrong(UNITS[vectors.row], accumulator_last=False))
+    assert count == 5000
+    assert different > count // 20
 
 
 def wrong(spec: MmaSpec, **changes: object) -> MmaSpec:

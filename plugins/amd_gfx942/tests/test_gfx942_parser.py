@@ -112,13 +112,14 @@ def test_malformed_files_are_rejected(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "directive", [".long 0x7e0a0303", ".byte 1", ".fill 1, 4, 0", ".p2align 8, 0", ".rept 2", ".if 0"]
+    "directive",
+    [".long 0x7e0a0303", ".byte 1", ".fill 1, 4, 0", ".p2align 8, 0", ".p2align 8, 0, 4", ".rept 2", ".if 0"],
 )
 def test_directive_that_may_emit_instructions_is_rejected(directive: str) -> None:
     word = directive.split()[0]
     message = error_of(text_of(f"v_mov_b32_e32 v5, v2\n{directive}"))
     assert message.endswith(f"the directive {word} is inside a function, where it may emit instructions")
-    assert parse(text_of("v_mov_b32_e32 v5, v2\n.p2align 8\n.cfi_def_cfa s0, 0")).kernels
+    assert parse(text_of("v_mov_b32_e32 v5, v2\n.p2align 8\n.p2align 5, , 4\n.cfi_def_cfa s0, 0")).kernels
     assert parse(TEXT.replace("\t.amdgpu_metadata", f"\t.section .rodata\n{directive}\n\t.amdgpu_metadata")).kernels
 
 

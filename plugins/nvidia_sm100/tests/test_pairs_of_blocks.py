@@ -150,6 +150,49 @@ def test_the_accumulator_of_the_other_block_is_read_after_the_commit() -> None:
     assert "known to be complete" in found.unknown
 
 
+MULTIPLY = "@%p9 tcgen05.mma.cta_group::2.kind::f16 [%r3], %rd30, %rd31, %r30, %p4;"
+STORE = (
+    "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7], {%r1};\n  tcgen05.wait::st.sync.aligned;\n"
+    "  tcgen05.fence::before_thread_sync;\n"
+)
+ODD_STORES = f"@%p8 bra EVEN;\n  {STORE}EVEN:\n  "
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (f"{MULTIPLY}\n  {COMMIT}", f"{COMMIT}\n  {MULTIPLY}", "known to be complete"),
+        # a product of another shape into the same columns
+        (
+            MULTIPLY,
+            f"{MULTIPLY}\n  mov.b32 %r31, {instruction_descriptor(256, 32, 1, 0, 0)};\n  "
+            + MULTIPLY.replace("%r30", "%r31"),
+            "known to be complete",
+        ),
+        (f"{MULTIPLY}\n", f"{ODD_STORES}{MULTIPLY}\n", "known to be complete"),  # only its own block knows of its store
+        ("mbarrier.init.shared::cta.b64 [%r20], 1;", "mbarrier.init.shared::cta.b64 [%r20], 2;", "hangs"),
+        (COMMIT, f"{COMMIT}\n  {COMMIT}", "hangs"),  # the second arrival completes the next phase
+    ],
+)
+def test_work_that_is_not_complete_is_unknown(old: str, new: str, reason: str) -> None:
+    found = mutant(old, new)
+    assert found.signature is None
+    assert found.unknown is not None
+    assert reason in found.unknown
+
+
+def test_products_into_the_columns_of_one_accumulator_are_ordered() -> None:
+    assert mutant(MULTIPLY, f"{MULTIPLY}\n  {MULTIPLY}").signature == SIGNATURE  # both start from zero
+    found = mutant(MULTIPLY, f"{MULTIPLY}\n  {MULTIPLY.replace('%p4', '%p3')}").signature
+    assert found is not None
+    assert found != SIGNATURE
+
+
+def test_a_store_of_the_odd_block_is_ordered_by_a_barrier_of_the_cluster() -> None:
+    found = mutant(f"{MULTIPLY}\n", f"{ODD_STORES}{BOTH}\n  {MULTIPLY}\n")
+    assert found.signature == SIGNATURE, found.unknown
+
+
 def test_blocks_of_a_pair_allocate_together() -> None:
     old = "  @%p1 tcgen05.alloc"
     assert old in kernel()

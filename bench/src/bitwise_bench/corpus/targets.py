@@ -20,15 +20,13 @@ class TargetOptions:
 
     `matmul_options` are compile options tried on kernels with matrix products, `options` those tried on all others.
     `unsupported` gives the reason why the compiler rejects a family, a group (`family/group`) or a configuration (its
-    id).  `replaced` maps a compile-time constant and its value to the value for this architecture.  `sample` is the
-    largest number of configurations of a family, None for all of them.
+    id).  `replaced` maps a compile-time constant and its value to the value for this architecture.
     """
 
     matmul_options: CompileOptions = ()
     options: CompileOptions = ()
     unsupported: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[tuple[str, Any], Any] = field(default_factory=dict)
-    sample: int | None = None
 
     def supports(self, case: Case) -> bool:
         """Whether the compiler takes the configuration."""
@@ -40,8 +38,6 @@ class TargetOptions:
         return replace(case, constants=constants, target=target)
 
 
-SAMPLE = 4
-"""The number of configurations of a family for the architectures whose corpus is a sample."""
 _WITHOUT_FP8 = MappingProxyType(
     {"gemm_fp8e4nv": "the type needs sm_89", "cast/fp32-fp8e4nv-2048": "the type needs sm_89"}
 )
@@ -70,12 +66,11 @@ TARGETS: Mapping[str, TargetOptions] = MappingProxyType(
     {
         "gfx942": TargetOptions(gfx942_options.MATMUL_OPTIONS, gfx942_options.OPTIONS, gfx942_options.UNSUPPORTED),
         "gfx950": TargetOptions(
-            gfx942_options.MATMUL_OPTIONS, gfx942_options.OPTIONS, _UNSUPPORTED_ON_GFX950, _WITHOUT_TF32, SAMPLE
+            gfx942_options.MATMUL_OPTIONS, gfx942_options.OPTIONS, _UNSUPPORTED_ON_GFX950, _WITHOUT_TF32
         ),
-        "sm_80": TargetOptions(unsupported=_WITHOUT_FP8, sample=SAMPLE),
-        "sm_86": TargetOptions(unsupported=_WITHOUT_FP8, sample=SAMPLE),
-        "sm_89": TargetOptions(sample=SAMPLE),
-        "sm_120": TargetOptions(unsupported=_WITHOUT_SPECIALISED_WARPS, sample=SAMPLE),
+        "sm_80": TargetOptions(unsupported=_WITHOUT_FP8),
+        "sm_86": TargetOptions(unsupported=_WITHOUT_FP8),
+        "sm_120": TargetOptions(unsupported=_WITHOUT_SPECIALISED_WARPS),
     }
 )
 """The architectures whose compiler has options of its own, or does not take every configuration."""
@@ -89,18 +84,15 @@ def target_options(target: str) -> TargetOptions:
     return TARGETS.get(target, TargetOptions())
 
 
-def for_target(cases: Iterable[Case], target: str) -> Iterator[Case]:
-    """Yield the configurations of an architecture, or a sample of them."""
-    count = target_options(target).sample
-    listed = _supported(cases, target)
-    if count is None:
-        yield from listed
-        return
+def sampled(cases: Iterable[Case], count: int) -> Sequence[Case]:
+    """Return at most `count` configurations of each family, see `evenly`; all of them for 0."""
+    listed = list(cases)
+    if not count:
+        return listed
     families: dict[str, list[Case]] = {}
     for case in listed:
         families.setdefault(case.family, []).append(case)
-    for members in families.values():
-        yield from evenly(members, count)
+    return [case for members in families.values() for case in evenly(members, count)]
 
 
 def evenly(members: Sequence[Case], count: int) -> Sequence[Case]:
@@ -116,7 +108,7 @@ def evenly(members: Sequence[Case], count: int) -> Sequence[Case]:
     return found
 
 
-def _supported(cases: Iterable[Case], target: str) -> Iterator[Case]:
+def for_target(cases: Iterable[Case], target: str) -> Iterator[Case]:
     """Yield the supported configurations; the first of each group is repeated with each further option."""
     particular = target_options(target)
     groups: set[tuple[str, str]] = set()

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -138,6 +140,15 @@ def operands(product: Product, seed: int) -> tuple[Bits, Bits]:
     )
 
 
+def kernel_key(desc: GEMMDesc) -> tuple[Any, ...]:
+    """Return what decides the compiled kernel of a descriptor."""
+    plan = plan_product(desc)
+    return (
+        plan.kernel, *plan.constants.items(), *plan.options.items(), desc.left_dtype, desc.right_dtype,
+        desc.output_dtype,
+    )  # fmt: skip
+
+
 @dataclass
 class Compiled:
     """Kernels of plans, compiled once each."""
@@ -147,11 +158,7 @@ class Compiled:
     def simulated(self, product: Product, a: Bits, b: Bits) -> bytes:
         """Return the bytes of C that the compiled kernel stores."""
         desc, m, n = product.desc, product.m, product.n
-        plan = plan_product(desc)
-        key = (
-            plan.kernel, *plan.constants.items(), *plan.options.items(), desc.left_dtype, desc.right_dtype,
-            desc.output_dtype,
-        )  # fmt: skip
+        plan, key = plan_product(desc), kernel_key(desc)
         if key not in self.texts:
             self.texts[key] = compile_kernel(plan, desc).asm["amdgcn"]
         arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]
@@ -173,25 +180,45 @@ def agrees(compiled: Compiled, seed: int) -> bool:
     return compiled.simulated(product, a, b) == evaluate(product.desc, a, b, hardware=HARDWARE).tobytes()
 
 
-def measure(first: int, count: int, seconds: float) -> Mapping[str, Any]:
-    """Return the outcome of the products of at most `count` seeds, and of as many as `seconds` allow, as a record."""
-    compiled, different, forms = Compiled(), list[int](), Counter[str]()
-    begin, done = perf_counter(), 0
+def _of_one_kernel(seeds: Sequence[int]) -> list[tuple[int, bool]]:
+    """Return for each of some seeds with one kernel whether the simulated kernel agrees."""
+    compiled = Compiled()
+    return [(seed, agrees(compiled, seed)) for seed in seeds]
+
+
+def measure(first: int, count: int, seconds: float, processes: int = 1) -> Mapping[str, Any]:
+    """Return the outcome of the products of `count` seeds, or of as many as `seconds` allow, as a record.
+
+    Each kernel is compiled by one process, for all products that have it; those of most products come first.
+    """
+    kernels: dict[tuple[Any, ...], list[int]] = {}
     for seed in range(first, first + count):
+        kernels.setdefault(kernel_key(drawn(seed).desc), []).append(seed)
+    begin, outcomes = perf_counter(), dict[int, bool]()
+    groups = sorted(kernels.values(), key=len, reverse=True)
+    finished = 0
+    with ProcessPoolExecutor(processes) as pool:
+        waiting = [pool.submit(_of_one_kernel, seeds) for seeds in groups]
+        for each in waiting:
+            left = seconds - (perf_counter() - begin)
+            try:
+                outcomes.update(each.result(timeout=None if left == float("inf") else max(0.0, left)))
+            except TimeoutError:
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
+            finished += 1
+            if finished % 50 == 0:
+                print(f"{len(outcomes)} of {count}, {finished} kernels", flush=True)
+    different = sorted(seed for seed, equal in outcomes.items() if not equal)
+    forms = Counter[str]()
+    for seed in outcomes:
         desc = drawn(seed).desc
         names = ("iteration_rotation", "iteration_permutation", "tail", "k_cuts")
         forms.update(name for name in names if getattr(desc, name))
-        if not agrees(compiled, seed):
-            different.append(seed)
-        done = seed + 1 - first
-        if done % 100 == 0:
-            print(f"{done} of {count}: {len(different)} different, {len(compiled.texts)} kernels", flush=True)
-        if perf_counter() - begin > seconds:
-            break
     return {
         **analysis_environment(), "architecture": "gfx942", "executed": "simulated on bit patterns, not on a device",
-        "first_seed": first, "products": done, "equal": done - len(different), "different_seeds": different,
-        "kernels": len(compiled.texts), "with": dict(sorted(forms.items())),
+        "first_seed": first, "seeds": count, "products": len(outcomes), "equal": len(outcomes) - len(different),
+        "different_seeds": different, "kernels": finished, "with": dict(sorted(forms.items())),
         "seconds": round(perf_counter() - begin),
     }  # fmt: skip
 
@@ -202,9 +229,10 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    given.out.write_text(json.dumps(measure(given.first, given.count, given.seconds), indent=1) + "\n")
+    given.out.write_text(json.dumps(measure(given.first, given.count, given.seconds, given.processes), indent=1) + "\n")
 
 
 if __name__ == "__main__":

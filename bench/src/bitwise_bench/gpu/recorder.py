@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the record here, as JSON, compressed if the name ends in .gz")
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--sample", type=int, default=0, help="at most this many configurations of a family (0: all)")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
     parser.add_argument("--repeats", type=int, default=2, help="launches for each kind of input (default 2)")
     parser.add_argument("--seconds", type=float, default=90.0, help="time limit of one configuration (default 90)")
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if missing is not None:
             parser.error(f"{missing}; add --dry-run to compile them only")
     from bitwise_bench.corpus import catalogue
+    from bitwise_bench.corpus.targets import sampled
 
     try:
         listed = catalogue.cases(chosen.target)
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(chosen.families) - set(families))
     if unknown:
         parser.error(f"unknown family {', '.join(unknown)}; the families are {', '.join(families)}")
-    cases = [case for case in listed if not chosen.families or case.family in chosen.families]
+    cases = [case for case in sampled(listed, chosen.sample) if not chosen.families or case.family in chosen.families]
     if chosen.list:
         groups = {(case.family, case.group) for case in cases}
         by_family = Counter(family for family, _ in groups)

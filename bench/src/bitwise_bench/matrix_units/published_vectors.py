@@ -4,6 +4,7 @@ The vectors are those of https://github.com/north-numerical-computing/MATLAB-ten
 Mikaitis, arXiv 2512.07004), folder model_validation, converted to one file GPU_FORMAT.npz for each GPU and format:
 - `a`, `b` (count, K) and `c` (count): uint32, fp32 patterns of the operands' values;
 - `d_fp32`, `d_fp16` (count): uint32, fp32 patterns of the results with accumulators of that format, where published.
+`records/matrix-vectors` holds the files of a B200, with their licence.
 Each result is c + sum of a[k] * b[k].  For fp16 results c was rounded to fp16 first.  For fp8 on H100 and H200,
 `d_fp32` comes from wgmma with zero accumulators and `d_fp16` from mma.sync; all others come from mma.sync.
 """

@@ -1,11 +1,13 @@
-"""Which kernels of the corpus keep their bits between two generations of one vendor: verdicts, a record, and its page.
+"""Which kernels of the corpus keep their bits between two generations of one vendor: verdicts, records, and their page.
 
     python -m bitwise_bench.readings.between_generations --targets sm_90 sm_100 --out records/bits-sm90-sm100.json
-    python -m bitwise_bench.readings.between_generations --page records/bits-sm90-sm100.json > docs/blackwell.md
+    python -m bitwise_bench.readings.between_generations --page records/bits-sm90-*.json > docs/blackwell.md
 
 Each configuration is compiled for both architectures and compared for its launch.  Where the trees differ, both kernels
 are executed on bit patterns with what is measured or published of each architecture, and nothing else: a kernel with an
-approximation whose bits nobody has published is not executed.  Different bytes then follow from these sources.
+approximation whose bits nobody has published is not executed.  Different bytes then follow from these sources.  Such a
+kernel has the same bits where the approximations have, if its trees are equal once both architectures' approximations
+are called the same.
 """
 
 from __future__ import annotations
@@ -34,14 +36,56 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.plugins import registry
 
-EQUAL, DIFFERENT, ALIKE, OPEN, UNKNOWN = "equal", "different", "alike", "open", "unknown"
-"""The results: equal bits; other bits on an input; other trees with the same bytes on every drawn input; an operation
-without published bits; a kernel that is Unknown."""
+EQUAL, CONDITIONAL, ALIKE = "equal", "equal but for approximations", "alike"
+DIFFERENT, OPEN, UNKNOWN = "different", "open", "unknown"
+RESULTS = (EQUAL, CONDITIONAL, ALIKE, DIFFERENT, OPEN, UNKNOWN)
+"""The results: equal bits; equal bits if the approximations have equal bits; other trees with the same bytes on every
+drawn input; other bits on an input; an operation without published bits; a kernel that is Unknown."""
+
+KINDS = (
+    "sums and extrema of rows and columns", "scans", "softmaxes and losses", "norms", "functions, casts and copies",
+    "atomic operations", "products without matrix units", "integer products", "fp64 products", "tf32 products",
+    "fp16 and bf16 products", "fp8 products", "attention",
+)  # fmt: skip
+"""The kinds of kernels of the summary."""
+_MULTIPLIED = {
+    "e4m3": "fp8 products", "e5m2": "fp8 products", "tf32": "tf32 products", "f64": "fp64 products",
+    "s8": "integer products", "u8": "integer products", "f16": "fp16 and bf16 products",
+    "bf16": "fp16 and bf16 products",
+}  # fmt: skip
+"""The kinds of products by the types that matrix instructions multiply; the first one found counts."""
+_STARTS: Mapping[str, tuple[str, ...]] = {
+    "sums and extrema of rows and columns": (
+        "row_", "rows_", "column_", "tail_", "ragged_", "cube_", "square_", "block_partial", "gather_partials", "arg_",
+        "split_k_reduce", "stream_k_fixup", "map_copy_sum", "inductor_sum", "inductor_outer_sum",
+    ),
+    "products without matrix units": ("gemm", "split_k", "stream_k", "serial_split_k", "inductor_split_k"),
+    "attention": ("attention",),
+    "scans": ("scan_",),
+    "softmaxes and losses": ("softmax", "log_sum_exp", "cross_entropy", "inductor_softmax"),
+    "norms": ("layer_norm", "rms_norm", "welford", "inductor_layer_norm"),
+    "atomic operations": ("atomic_", "count_then_sum"),
+    "functions, casts and copies": ("",),
+}  # fmt: skip
+"""What the names of the families of a kind begin with; the first kind that matches counts."""
+
+
+def kind_of(name: str, text: str) -> str:
+    """Return the kind of a configuration with an id of the corpus, and a text for NVIDIA's GPUs."""
+    family, group, _ = name.split("/", 2)
+    if family == "narrow_outputs":  # the group begins with the family that it would have with fp32 outputs
+        family = group
+    kind = next(each for each, starts in _STARTS.items() if family.startswith(starts))
+    if kind != "products without matrix units":
+        return kind
+    types = {part for opcode in re.findall(r"\bw?g?mma\.\S*m\d+n\d+\S*", text) for part in opcode.split(".")}
+    return next((kind for each, kind in _MULTIPLIED.items() if each in types), kind)
 
 
 def compared(cases: tuple[Case, Case], draws: Sequence[str] = FIRST) -> dict[str, Any]:
     """Return the result of one configuration compiled for two architectures, with its reason."""
     sources = tuple(replace(compile_source(case)[0], name=f"{case.id}.{case.target}") for case in cases)
+    kind = kind_of(cases[0].id, sources[0].text)
     arches = tuple(registry.default().arch(case.target) for case in cases)
     assert len(sources) == 2
     assert len(arches) == 2
@@ -49,12 +93,32 @@ def compared(cases: tuple[Case, Case], draws: Sequence[str] = FIRST) -> dict[str
     unknown = next((each for each in found.results if each.unknown is not None), None)
     if unknown is not None:
         own = "not determined" if unknown.nondeterministic else "unknown"
-        return {"result": UNKNOWN, "why": own, "reason": unknown.unknown}
+        return {"kind": kind, "result": UNKNOWN, "why": own, "reason": unknown.unknown}
     if found.verdict.outcome is Outcome.EQUAL:
-        return {"result": EQUAL}
+        return {"kind": kind, "result": EQUAL}
     seen = found.verdict.divergence
     nodes = [each.operation for each in (seen.left, seen.right) if each is not None] if seen is not None else []
-    return {**_executed(cases, sources, arches, draws), "divergence": nodes}
+    executed = _executed(cases, sources, arches, draws)
+    if executed["result"] == OPEN and _equal_but_for_approximations(sources, arches):
+        executed["result"] = CONDITIONAL
+    return {"kind": kind, **executed, "divergence": nodes}
+
+
+def _equal_but_for_approximations(sources: tuple[Source, Source], arches: tuple[Arch, Arch]) -> bool:
+    """Return whether the first text, read as one for the second architecture, is equal to the second text.
+
+    Its approximations then have the names of the second architecture's.  So would its matrix instructions: a text with
+    one is not compared.
+    """
+    left, right = sources
+    target = _TARGET.search(right.text)
+    if target is None or any("mma" in each.text for each in sources):
+        return False
+    moved = replace(left, text=_TARGET.sub(target[0], left.text, count=1))
+    return compare(moved, right, arches[1], Options()).verdict.outcome is Outcome.EQUAL
+
+
+_TARGET = re.compile(r"^\.target\s+\S+", re.MULTILINE)
 
 
 def _executed(
@@ -86,59 +150,95 @@ def _job(job: tuple[str, tuple[str, str]]) -> dict[str, Any]:
     try:
         return {**entry, **compared((first, second))}
     except Exception as error:  # a configuration that does not compile is part of the result
-        return {**entry, "result": UNKNOWN, "why": "does not compile", "reason": " ".join(str(error).split())[:200]}
+        return {
+            **entry,
+            "kind": None,
+            "result": UNKNOWN,
+            "why": "does not compile",
+            "reason": " ".join(str(error).split())[:200],
+        }
 
 
 def chosen_ids(targets: tuple[str, str], sample: int, families: Sequence[str]) -> list[str]:
     """Return the configurations that both compilers take, at most `sample` of a family (0: all)."""
     from bitwise_bench.corpus import catalogue
-    from bitwise_bench.corpus.targets import evenly
+    from bitwise_bench.corpus.targets import sampled
 
     others = catalogue.by_id(targets[1])
-    members: dict[str, list[Case]] = {}
-    for case in catalogue.cases(targets[0]):
-        if case.id in others and (not families or case.family in families):
-            members.setdefault(case.family, []).append(case)
-    return [case.id for each in members.values() for case in (evenly(each, sample) if sample else each)]
+    shared = [each for each in catalogue.cases(targets[0]) if each.id in others]
+    return [each.id for each in sampled(shared, sample) if not families or each.family in families]
 
 
 def summary(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the number of configurations with each result."""
     counts = Counter(each["result"] for each in entries)
-    return {name: counts[name] for name in (EQUAL, DIFFERENT, ALIKE, OPEN, UNKNOWN)}
+    return {name: counts[name] for name in RESULTS}
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """Return the page: a row for each family of kernels, and what decides it."""
-    left, right = record["targets"]
-    families: dict[str, list[Mapping[str, Any]]] = {}
-    for each in record["configurations"]:
-        families.setdefault(each["family"], []).append(each)
-    total = summary(record["configurations"])
-    lines = [
-        f"# Which kernels keep their bits between {left} and {right}",
+_TITLES = ("same bits", "same if approximations agree", "alike", "other bits", "open", "Unknown")
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page: a summary by kinds of kernels, and a row for each family, for each pair of architectures."""
+    left = records[0]["targets"][0]
+    others = [record["targets"][1] for record in records]
+    lines = [f"# Which kernels keep their bits between {left} and {' or '.join(others)}", ""]
+    lines += [
+        f"**Nothing was measured on {' or '.join(others)}.** The same bits follow from the instruction set: both "
+        "kernels have one canonical form. Other bits and alike bytes follow from executions on bit patterns, with what "
+        f"is measured of {left} and with the published arithmetic of the matrix units of {' and '.join(others)}.",
         "",
-        f"{len(record['configurations'])} configurations of {len(families)} families of Triton kernels, compiled for "
-        f"both architectures with Triton {record['environment']['triton']} and compared for one launch each: "
-        f"{total[EQUAL]} return the same bits on every input, {total[DIFFERENT]} return other bits on an input, "
-        f"{total[ALIKE]} have other trees and return the same bytes on {len(record['draws'])} kinds of drawn inputs, "
-        f"{total[OPEN]} have an approximate instruction without published bits, and {total[UNKNOWN]} are Unknown or "
-        "not determined on one of both.",
+        "| result | what it says |",
+        "| --- | --- |",
+        "| same bits | equal on every input, by proof |",
+        "| same if approximations agree | equal on every input if the approximate instructions (`ex2.approx`, "
+        "`div.full`, ...) return the same bits on both architectures, which nobody has published |",
+        "| alike | other instructions of matrix units or another tree; the same bytes on every drawn input |",
+        "| other bits | an input on which a byte differs, by the published arithmetic |",
+        "| open | an approximate instruction without published bits, beside other differences |",
+        "| Unknown | not read, or not determined, on one of both |",
         "",
-        f"**Nothing was measured on {right}.** The same bits follow from the instruction set. Other bits and alike "
-        f"bytes follow from executions with what is measured of {left}, and with the published arithmetic of the "
-        f"matrix units of {right}.",
-        "",
-        "| family | configurations | same bits | other bits | alike | open | Unknown | what decides |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
-    for family, entries in families.items():
-        counts = summary(entries)
-        lines.append(
-            f"| {family} | {len(entries)} | {counts[EQUAL]} | {counts[DIFFERENT]} | {counts[ALIKE]} | {counts[OPEN]} "
-            f"| {counts[UNKNOWN]} | {_decides(entries)} |"
-        )
-    return "\n".join(lines) + "\n"
+    for record, other in zip(records, others, strict=True):
+        entries = record["configurations"]
+        kinds: dict[str, list[Mapping[str, Any]]] = {}
+        families: dict[str, list[Mapping[str, Any]]] = {}
+        for each in entries:
+            kinds.setdefault(each["kind"], []).append(each)
+            families.setdefault(each["family"], []).append(each)
+        lines += [
+            f"## {left} and {other}",
+            "",
+            f"{len(entries)} configurations of {len(families)} families of Triton kernels, compiled for both "
+            f"architectures with Triton {record['environment']['triton']} and compared for one launch each; "
+            f"{len(record['draws'])} kinds of drawn inputs.",
+            "",
+            *_table("kind of kernels", {name: kinds[name] for name in KINDS if name in kinds}, total=True),
+            "",
+            "By family:",
+            "",
+            *_table("family", families, decides=True),
+            "",
+        ]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def _table(
+    title: str, groups: Mapping[str, Sequence[Mapping[str, Any]]], *, total: bool = False, decides: bool = False
+) -> list[str]:
+    """Return the lines of a table: the number of configurations of each group with each result."""
+    more = ["what decides"] * decides
+    lines = [
+        f"| {' | '.join([title, 'configurations', *_TITLES, *more])} |",
+        f"| --- | {' | '.join(['---:'] * (1 + len(_TITLES)) + ['---'] * decides)} |",
+    ]
+    rows = [(name, entries, [_decides(entries)] * decides) for name, entries in groups.items()]
+    if total:
+        rows.append(("all", [each for entries in groups.values() for each in entries], []))
+    for name, entries, last in rows:
+        numbers = [str(count) for count in summary(entries).values()]
+        lines.append(f"| {' | '.join([name, str(len(entries)), *numbers, *last])} |")
+    return lines
 
 
 def _decides(entries: Iterable[Mapping[str, Any]]) -> str:
@@ -147,7 +247,7 @@ def _decides(entries: Iterable[Mapping[str, Any]]) -> str:
     for each in entries:
         if each["result"] in (DIFFERENT, ALIKE):
             found[" / ".join(f"`{node}`" for node in each["divergence"]) or "another tree"] += 1
-        elif each["result"] in (OPEN, UNKNOWN):
+        elif each["result"] in (CONDITIONAL, OPEN, UNKNOWN):
             found[str(each["why"])] += 1
     return ", ".join(name for name, _ in found.most_common(2))
 
@@ -160,10 +260,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--out", type=Path, help="write the record here, as JSON")
-    parser.add_argument("--page", type=Path, help="print the page of this record")
+    parser.add_argument("--page", nargs="+", type=Path, help="print the page of these records")
     chosen = parser.parse_args(arguments)
     if chosen.page:
-        print(page(json.loads(chosen.page.read_text(encoding="utf-8"))), end="")
+        print(page([json.loads(each.read_text(encoding="utf-8")) for each in chosen.page]), end="")
         return 0
     targets = (chosen.targets[0], chosen.targets[1])
     names = chosen_ids(targets, chosen.sample, chosen.families)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
-from bitwise_bench.compilation.sources import compile_source, group_buffers
+from bitwise_bench.compilation.sources import compile_source, group_buffers, stored_source
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
 from bitwise_bench.draws.inputs import NOT_FINITE
 from bitwise_bench.environment import analysis_environment
@@ -32,6 +32,7 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, analyse
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import ManifestError
 from bitwise_core.plugins import registry
 
 RECORDED_BYTES: Mapping[str, Path] = {
@@ -65,13 +66,19 @@ def modes_of(target: str) -> tuple[str, ...]:
     return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
 
 
-def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
-    """Compile and analyse one configuration: digest, signatures or reasons of Unknown by mode, and seconds by step."""
-    source, digest, compile_seconds = compile_source(case)
+def measure(case: Case, modes: Iterable[str] | None = None, folder: Path | None = None) -> dict[str, Any]:
+    """Compile and analyse one configuration: digest, signatures or reasons of Unknown by mode, and seconds by step.
+
+    `folder` holds compiled kernels, which are then not compiled again.
+    """
+    seconds: dict[str, float] = {}
+    if folder is None:
+        source, digest, seconds["compile"] = compile_source(case)
+    else:
+        source, digest = stored_source(case, folder)
     arch = registry.default().arch(case.target)
     modes = modes_of(case.target) if modes is None else tuple(modes)
     assert source.launch is not None
-    seconds = {"compile": compile_seconds}
     scalars = {each.name: each.value for each in case.arguments if isinstance(each, Scalar)}
     result: dict[str, Any] = {"id": case.id, "digest": digest, "scalars": repr(scalars), "seconds": seconds}
     result |= {"signatures": {}, "unknown": {}, "nondeterministic": []}
@@ -99,14 +106,20 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
     return result
 
 
-def measure_named(job: tuple[str, str]) -> dict[str, Any]:
-    """Return `measure` of the configuration (target, id), with the reason of Unknown for one that fails."""
-    from bitwise_bench.corpus import catalogue
+def measure_named(job: tuple[str, str, Path | None]) -> dict[str, Any]:
+    """Return `measure` of the configuration (target, id, folder), with the reason for one that fails.
 
-    target, name = job
+    What the compiler does not take is `uncompiled`; anything else is Unknown.
+    """
+    from bitwise_bench.corpus import catalogue
+    from bitwise_triton import CaptureError
+
+    target, name, folder = job
     try:
-        return measure(catalogue.by_id(target)[name])
-    except Exception as error:  # a configuration that does not compile is part of the result
+        return measure(catalogue.by_id(target)[name], folder=folder)
+    except (CaptureError, ManifestError) as error:
+        return {"id": name, "uncompiled": " ".join(str(error).split())[:300]}
+    except Exception as error:  # part of the result
         reason = " ".join(str(error).split())[:300]
         return {
             "id": name,
@@ -191,7 +204,9 @@ def summarise(
     modes: Sequence[str] = tuple(MODES),
     target: str = DEFAULT_TARGET,
 ) -> dict[str, Any]:
-    """Return the record: agreement by mode and family, reasons of Unknown, and times."""
+    """Return the record: agreement by mode and family, reasons of Unknown, what did not compile, and times."""
+    uncompiled = sorted(str(r["id"]) for r in results if "uncompiled" in r)
+    results = [r for r in results if "uncompiled" not in r]
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
     summary: dict[str, Any] = {
         "environment": analysis_environment(),
@@ -201,6 +216,7 @@ def summarise(
         "modes": {},
         "families": {},
         "unknown": {},
+        "uncompiled": uncompiled,
         "seconds": {},
     }
     for mode in modes:
@@ -250,10 +266,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=Path, help="the recorded bytes (default: those in records/ of the target)")
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--sample", type=int, default=0, help="at most this many configurations of a family (0: all)")
+    parser.add_argument(
+        "--folder", type=Path, help="read compiled kernels from this folder, which take no compile time"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
     chosen = parser.parse_args(arguments)
     from bitwise_bench.corpus import catalogue
+    from bitwise_bench.corpus.targets import sampled
 
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
     target = chosen.target
@@ -261,11 +282,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         records = records_of(target, chosen.records)
     except RecordError as error:
         parser.error(str(error))
-    names = [case.id for case in catalogue.cases(target) if not chosen.families or case.family in chosen.families]
+    cases = sampled(catalogue.cases(target), chosen.sample)
+    names = [case.id for case in cases if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
     results: list[dict[str, Any]] = []
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for result in pool.map(measure_named, [(target, name) for name in names]):
+        for result in pool.map(measure_named, [(target, name, chosen.folder) for name in names]):
             results.append(result)
             if len(results) % 100 == 0:
                 print(

@@ -15,7 +15,7 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 
-KEPT = ("environment", "simulated", "draws", "modes", "unknown")
+KEPT = ("environment", "simulated", "draws", "modes", "unknown", "uncompiled", "seconds")
 """The parts of a reading that the record keeps, beside the number of its families."""
 
 

@@ -163,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default="gfx942", help="the architecture (default gfx942)")
     parser.add_argument("--out", type=Path, required=True, help="where to write the record")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--sample", type=int, default=0, help="at most this many configurations of a family (0: all)")
     parser.add_argument("--folder", type=Path, help="read compiled kernels from this folder")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)"
@@ -176,9 +177,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one configuration (default 300)")
     chosen = parser.parse_args(arguments)
     from bitwise_bench.corpus import catalogue
+    from bitwise_bench.corpus.targets import sampled
     from bitwise_bench.worker_pool import run_all
 
-    cases = [each for each in catalogue.cases(chosen.target) if not chosen.families or each.family in chosen.families]
+    listed = sampled(catalogue.cases(chosen.target), chosen.sample)
+    cases = [each for each in listed if not chosen.families or each.family in chosen.families]
     groups: dict[str, list[str]] = {}
     for case in cases:
         groups.setdefault(f"{case.family}/{case.group}", []).append(case.id)

@@ -15,6 +15,7 @@ from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
 from bitwise_amd_gfx942.kernarg_segment import kernarg_words
 from bitwise_amd_gfx942.opcodes import (
     atomics,
+    buffer_loads,
     buffers,
     calls,
     comparisons,
@@ -55,10 +56,10 @@ from bitwise_core.ir.rules.table import register
 register(rules.STATED_RULES, (), rules.PROOFS)
 
 SHARED = (
-    atomics.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
-    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE, scalar_integers.TABLE,
-    scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE,
-    vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
+    atomics.TABLE, buffer_loads.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE,
+    control.TABLE, conversion.TABLE, division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, packed.TABLE,
+    scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE,
+    shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
 )  # fmt: skip
 """The instructions that gfx942 and gfx950 share."""
 

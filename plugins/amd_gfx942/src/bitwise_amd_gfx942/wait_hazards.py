@@ -84,7 +84,7 @@ def memory_accesses(instruction: Instruction, info: InstructionInfo) -> tuple[Me
     return (MemoryAccess("vmcnt", True, destinations),)
 
 
-def _wait_counts(instruction: Instruction) -> dict[str, int]:
+def wait_counts(instruction: Instruction) -> dict[str, int]:
     """The counts of an s_waitcnt by counter, from its symbols or its encoded immediate."""
     found = {}
     for operand in instruction.operands:
@@ -105,7 +105,7 @@ class _InstructionEffects:
 
     def __init__(self, instruction: Instruction, info: InstructionInfo) -> None:
         name = form(instruction.opcode).name
-        self.waits = _wait_counts(instruction) if name == "s_waitcnt" else {}
+        self.waits = wait_counts(instruction) if name == "s_waitcnt" else {}
         self.accesses = memory_accesses(instruction, info)
         self.barrier = Effect.BARRIER in info.effects
         self.names = info.reads | info.writes
@@ -116,6 +116,7 @@ class _InstructionEffects:
             and self.accesses[0].counter == "vmcnt"
             and "_load_" in name
             and instruction.operands
+            and info.writes
         ):
             target, *others = instruction.operands
             self.overwritten = frozenset(registers_of(target) - registers_of(*others))

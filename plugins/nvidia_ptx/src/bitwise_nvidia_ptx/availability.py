@@ -27,6 +27,7 @@ SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
         (90, r"(add|min|max)\..*[us]16x2$|(min|max)\.relu\.s32$|cvt\.r[nz](\.\w+)*\.tf32\.f32$"),
         (100, r"cvt\.r[nz]\..*satfinite\..*tf32\.f32$"),
         (100, r"(add|sub|mul|fma)\..*f32x2$|(add|sub|fma)\..*f32\.b?f16$"),
+        (100, r"cp\.async\.bulk\.tensor\..*tile::(gather4|scatter4)"),
         (100, r"redux\..*\.f32$|.*\.(e2m1|e2m3|e3m2|ue8m0|ue4m3)(x[24])?\b"),
         (120, r"mma\..*\.(kind::|block_scale|e2m1|e2m3|e3m2)"),
     )

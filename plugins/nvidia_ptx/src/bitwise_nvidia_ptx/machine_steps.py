@@ -29,6 +29,7 @@ _ARITHMETIC = frozenset({
     "P2R", "PLOP3", "POPC", "PRMT", "R2P", "SEL", "SGXT", "SHF", "UBMSK", "UBREV", "UFLO", "UIADD3", "UIMAD",
     "UISETP", "ULEA", "ULOP3", "UMOV", "UPLOP3", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VABSDIFF4",
     "VIADD", "VIADDMNMX", "VIMNMX", "CS2R", "S2R", "S2UR", "R2UR", "LDC", "ULDC", "HMMA", "IMMA", "DMMA",
+    "FADD2", "FFMA2", "FMNMX3", "FMUL2", "LDCU",
 })  # fmt: skip
 """Opcodes whose results depend on the registers, the constants and the thread only."""
 
@@ -41,8 +42,10 @@ _ORDERED = frozenset({
     "LDGSTS", "MEMBAR", "RED", "REDG", "ST", "STG", "STL", "STS", "STSM", "SYNCS", "UTMALDG", "UTMASTG", "UTMACCTL",
     "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
     "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC", "CGAERRBAR", "QGMMA", "BGMMA", "NANOSLEEP", "YIELD",
+    "LDTM", "STTM", "USETMAXREG", "UTCATOMSWS", "UTCBAR", "UTCCP", "UTCHMMA", "UTCIMMA", "UTCOMMA", "UTCQMMA",
+    "UVIRTCOUNT",
 })  # fmt: skip
-"""Opcodes that write memory or order accesses to it."""
+"""Opcodes that write memory or order accesses to it, and all that access tensor memory."""
 
 _IGNORED = frozenset({"NOP"})
 _SPECIAL_REGISTERS = frozenset({

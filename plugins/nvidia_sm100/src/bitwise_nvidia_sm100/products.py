@@ -14,10 +14,10 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.matrix_chains import shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
-from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
-from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_pairs
 from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name
@@ -35,13 +35,14 @@ from bitwise_nvidia_sm100.tensor_memory import (
     NAME,
     PIPELINE,
     QUARTER,
+    Accumulator,
     TensorMemory,
     first_copies,
     joined_vectors,
+    of_lanes,
     race_cells,
     stacked,
     tensor_memory,
-    unstacked,
 )
 
 FAMILY = "tcgen05"
@@ -179,7 +180,7 @@ class Product:
             for number in columns.tolist()
             for low in range(per_column)
         ]
-        elements = _of_lanes(stacked(parts), lanes)
+        elements = of_lanes(stacked(parts), lanes)
         flags = elements.flags if isinstance(elements.flags, int) else elements.flags.transpose(0, 2, 1)
         words = elements.words.transpose(0, 1, 3, 2)
         whole = SymbolicVector(bits, words, flags)
@@ -200,14 +201,13 @@ class Product:
         columns = (address & 0xFFFF) + np.arange(len(column))
         kind = _accumulation(address, shape)
         self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind, COPY})))
-        bits = 16 if shape.result == "f16" else 32
-        before = [extract(memory.column(number), 0, bits) for number in columns.tolist()]
-        whole = stacked(before)
-        old = _of_lanes(whole, lanes) if adds else _zero(bits)
+        bits, first = 16 if shape.result == "f16" else 32, address & 0xFFFF
+        old = memory.results_at(first, len(column), lanes, self.blocks, bits) if adds else _zero(bits)
         new = self.machine.domain.mma_step(self.step, old, left.take(row), right.take(column))
-        for index, each in unstacked(_replaced(whole, new, lanes, self.blocks)).items():
-            content = each if bits == 32 else concat([each, poison(16)])
-            memory.columns[int(columns[index])] = content
+        blocks, full = shape_of(new)[1], (len(column), lanes.size)
+        if shape_of(new)[2:] != full:
+            new = SymbolicVector(bits, np.broadcast_to(new.words, (2, blocks, *full)), new.flags)
+        memory.hold(Accumulator(first, lanes, self.blocks, new))
 
     def _elements(self) -> tuple[Array, Array]:
         """Return the own rows and the columns of D that the columns and lanes of tensor memory hold.
@@ -242,38 +242,3 @@ def row_lanes(m: int) -> Array:
 def _zero(bits: int) -> SymbolicVector:
     zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
     return SymbolicVector(bits, zero.words.reshape(2, 1, 1, 1), zero.flags)
-
-
-def _of_lanes(value: SymbolicVector, lanes: Array) -> SymbolicVector:
-    """Return some lanes of a value with words of the shape (2, blocks, columns, lanes)."""
-    if lanes.size == LANES:
-        return value
-    flags = value.flags if isinstance(value.flags, int) else value.flags[..., lanes]
-    return SymbolicVector(value.bits, value.words[..., lanes], flags)
-
-
-def _replaced(whole: SymbolicVector, new: SymbolicVector, lanes: Array, blocks: Array) -> SymbolicVector:
-    """Return a value of all lanes in which some lanes of some blocks are replaced."""
-    count, rows = whole.words.shape[2], max(whole.words.shape[1], new.words.shape[1])
-    shape = (rows, count, lanes.size)
-    words = np.broadcast_to(new.words, (2, *shape))
-    flags = new.flags if isinstance(new.flags, int) else np.broadcast_to(new.flags, shape)
-    if lanes.size == LANES and blocks.all():
-        return SymbolicVector(new.bits, words, flags)
-    rows = rows if blocks.all() else len(blocks)
-    full = (rows, count, LANES)
-    chosen = np.zeros((rows, LANES), dtype=bool)
-    chosen[np.ix_(np.ones(rows, dtype=bool) if blocks.all() else blocks, lanes)] = True
-    spread = np.zeros(LANES, dtype=np.int64)
-    spread[lanes] = np.arange(lanes.size)
-    moved = SymbolicVector(
-        new.bits,
-        np.broadcast_to(words[..., spread], (2, *full)),
-        flags if isinstance(flags, int) else flags[..., spread],
-    )
-    found = L.blend(
-        np.broadcast_to(chosen[:, None], full),
-        moved,
-        SymbolicVector(whole.bits, np.broadcast_to(whole.words, (2, *full)), whole.flags),
-    )
-    return found

@@ -15,6 +15,7 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.matrix_chains import shape_of
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
@@ -31,23 +32,84 @@ QUARTER = 32
 """The number of lanes that one warp of four accesses."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Accumulator:
+    """Results of multiplications that the columns do not hold yet.
+
+    `results` has words of the shape (2, blocks, columns, lanes), from column `first` on, for these lanes of the blocks
+    in `blocks` (boolean).  The next multiplication into the same places starts from them.
+    """
+
+    first: int
+    lanes: Array
+    blocks: Array
+    results: SymbolicVector
+
+    @property
+    def count(self) -> int:
+        """The number of columns."""
+        return shape_of(self.results)[2]
+
+    def is_at(self, first: int, count: int, lanes: Array, blocks: Array) -> bool:
+        """Return whether it has these places, and no others."""
+        same = (self.first, self.count) == (first, count)
+        return same and np.array_equal(self.lanes, lanes) and np.array_equal(self.blocks, blocks)
+
+
 @dataclass(slots=True)
 class TensorMemory:
     """The tensor memory of a batch of blocks.
 
-    `columns` holds the content of each column, a value of 32 bits in the shape (1 or blocks, 1 or lanes); what nothing
-    has written is undefined.  `allocations` holds, for each block and unit, 1 + the first column of the allocation that
-    it belongs to, 0 if it is free.  `permitted`: which blocks may still allocate.
+    `accumulators` have been written after `columns`, which holds the content of each column, a value of 32 bits in the
+    shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two accumulators share a column.
+    `allocations` holds, for each block and unit, 1 + the first column of the allocation that it belongs to, 0 if it is
+    free.  `permitted`: which blocks may still allocate.
     """
 
     allocations: Array
     permitted: Array
     columns: dict[int, Value] = field(default_factory=dict)
+    accumulators: list[Accumulator] = field(default_factory=list)
 
     def column(self, number: int) -> Value:
         """Return the content of a column."""
+        self._settle(number, number + 1)
         found = self.columns.get(number)
         return poison(32) if found is None else found
+
+    def results_at(self, first: int, count: int, lanes: Array, blocks: Array, bits: int) -> SymbolicVector:
+        """Return the content of lanes of columns from `first` on, of which each value has the lower `bits` bits.
+
+        Blocks other than those in `blocks` may hold anything in it.  Its words have the shape (2, blocks, columns,
+        lanes).
+        """
+        for each in self.accumulators:
+            if each.results.bits == bits and each.is_at(first, count, lanes, blocks):
+                return each.results
+        contents = [extract(self.column(number), 0, bits) for number in range(first, first + count)]
+        return of_lanes(stacked(contents), lanes)
+
+    def hold(self, accumulator: Accumulator) -> None:
+        """Write the results of a multiplication."""
+        first, count = accumulator.first, accumulator.count
+        self.accumulators = [
+            each for each in self.accumulators if not each.is_at(first, count, accumulator.lanes, accumulator.blocks)
+        ]
+        self._settle(first, first + count)
+        self.accumulators.append(accumulator)
+
+    def _settle(self, first: int, end: int) -> None:
+        """Write the accumulators that have places in columns from `first` to `end` to the columns."""
+        settled = [each for each in self.accumulators if each.first < end and first < each.first + each.count]
+        if not settled:
+            return
+        self.accumulators = [each for each in self.accumulators if each not in settled]
+        for each in settled:
+            bits = each.results.bits
+            before = [extract(self.column(each.first + index), 0, bits) for index in range(each.count)]
+            whole = replaced(stacked(before), each.results, each.lanes, each.blocks)
+            for index, value in unstacked(whole).items():
+                self.columns[each.first + index] = value if bits == 32 else concat([value, poison(32 - bits)])
 
     def allocate(self, count: int, rows: Array) -> Array:
         """Allocate columns in each of these blocks (a boolean array).  Return their first columns, shape (blocks, 1).
@@ -76,6 +138,7 @@ class TensorMemory:
         if first % UNIT or count % UNIT or (units != count // UNIT).any() or not count:
             raise Unsupported("tensor memory is released that was not allocated in this size")
         self.allocations[np.ix_(rows, np.arange(first // UNIT, (first + count) // UNIT))] = 0
+        self._settle(first, first + count)
         for number in range(first, first + count):
             if number in self.columns:
                 self.put(number, poison(32), rows)
@@ -89,6 +152,7 @@ class TensorMemory:
 
     def put(self, number: int, value: Value, rows: Array) -> None:
         """Replace the content of a column in these blocks."""
+        self._settle(number, number + 1)
         self.columns[number] = value if rows.all() else blend_values(rows[:, None], value, self.column(number))
 
 
@@ -315,3 +379,38 @@ def joined_vectors(vectors: SymbolicVector, more: Sequence[SymbolicVector]) -> S
 def _widened(value: SymbolicVector) -> SymbolicVector:
     flags = value.flags if isinstance(value.flags, int) else value.flags[..., None]
     return SymbolicVector(value.bits, value.words[..., None], flags)
+
+
+def of_lanes(value: SymbolicVector, lanes: Array) -> SymbolicVector:
+    """Return some lanes of a value with words of the shape (2, blocks, columns, lanes)."""
+    if lanes.size == LANES:
+        return value
+    flags = value.flags if isinstance(value.flags, int) else value.flags[..., lanes]
+    return SymbolicVector(value.bits, value.words[..., lanes], flags)
+
+
+def replaced(whole: SymbolicVector, new: SymbolicVector, lanes: Array, blocks: Array) -> SymbolicVector:
+    """Return a value of all lanes in which some lanes of some blocks are replaced."""
+    count, rows = whole.words.shape[2], max(whole.words.shape[1], new.words.shape[1])
+    shape = (rows, count, lanes.size)
+    words = np.broadcast_to(new.words, (2, *shape))
+    flags = new.flags if isinstance(new.flags, int) else np.broadcast_to(new.flags, shape)
+    if lanes.size == LANES and blocks.all():
+        return SymbolicVector(new.bits, words, flags)
+    rows = rows if blocks.all() else len(blocks)
+    full = (rows, count, LANES)
+    chosen = np.zeros((rows, LANES), dtype=bool)
+    chosen[np.ix_(np.ones(rows, dtype=bool) if blocks.all() else blocks, lanes)] = True
+    spread = np.zeros(LANES, dtype=np.int64)
+    spread[lanes] = np.arange(lanes.size)
+    moved = SymbolicVector(
+        new.bits,
+        np.broadcast_to(words[..., spread], (2, *full)),
+        flags if isinstance(flags, int) else flags[..., spread],
+    )
+    found = L.blend(
+        np.broadcast_to(chosen[:, None], full),
+        moved,
+        SymbolicVector(whole.bits, np.broadcast_to(whole.words, (2, *full)), whole.flags),
+    )
+    return found

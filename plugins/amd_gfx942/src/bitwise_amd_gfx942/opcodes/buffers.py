@@ -1,4 +1,4 @@
-"""buffer_ loads and stores through a resource descriptor of four scalar registers, with range checking.
+"""Accesses through a resource descriptor of four scalar registers, with range checking; buffer_store_.
 
 Source: AMD Instinct MI300 ISA, "Vector memory buffer instructions": the descriptor's fields, raw buffers, and range
 checking.  Out of bounds a load returns 0 and a store does nothing.
@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
-from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, add_address, tuple_reader, zero_extend
+from bitwise_amd_gfx942.opcodes.flat import CACHE, STORES, add_address, tuple_reader, zero_extend
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, immediate_offset
 from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, store_words
-from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
 from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
 from bitwise_amd_gfx942.opcodes.select_provenance import split_out_of_bounds
 from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at
 from bitwise_core.execution.machine import Machine, Step, conjunction, literal
 from bitwise_core.execution.opcode_steps import apply_integer
@@ -61,13 +61,14 @@ class BufferAccess:
 
 
 def access_reader(
-    instruction: Instruction, operands: tuple[Operand, ...], *, by_data: bool = False
+    instruction: Instruction, operands: tuple[Operand, ...], *, by_data: bool = False, further: tuple[str, ...] = ()
 ) -> Callable[[Machine], BufferAccess]:
     """The function of the machine that returns the address of an access.
 
-    `by_data`: the base may depend on data.  Raises UnknownInstruction.
+    `by_data`: the base may depend on data.  `further` are further modifiers that the access may have.  Raises
+    UnknownInstruction.
     """
-    found = check_modifiers(instruction, "offen", "offset", *CACHE)
+    found = check_modifiers(instruction, "offen", "offset", *CACHE, *further)
     modifiers = found.modifiers
     varying, resource, scalar = operands
     if not isinstance(resource, Vector) or len(resource.items) != 4:
@@ -181,36 +182,13 @@ def _mask_within(machine: Machine, lanes: Array) -> Array | None:
     return machine.mask & lanes
 
 
-@vector_opcode(TABLE, *(f"buffer_load_{kind}" for kind in LOADS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
-def load(instruction: Instruction, context: Context) -> Step:
-    """Loads of 8 to 128 bits; 0 out of bounds."""
-    width = AccessWidth(instruction)
-    if len(instruction.operands) != 4:
-        raise UnknownInstruction(instruction, "does not take these operands")
-    target = instruction.operands[0]
-    find = access_reader(instruction, instruction.operands[1:], by_data=True)
-    line = instruction.line
-    write = (
-        half_writer(target, width.high, instruction, from_memory=True)
-        if width.half
-        else writer(target, width.register_bits, instruction)
-    )
-
-    def step(machine: Machine) -> None:
-        access = find(machine)
-        value = _loaded(machine, access, width.bits, line)
-        if access.condition is not None:
-            value = machine.domain.select(access.condition, value, _zero(width.bits))
-        write(machine, width.to_register(machine, value))
-
-    return step
-
-
-def _zero(bits: int) -> Value:
+def zero(bits: int) -> Value:
+    """Zeros of this width."""
     return concat([literal(0, min(bits, 32)) for _ in range(0, bits, min(bits, 32))])
 
 
-def _loaded(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
+def loaded(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
+    """The value of a load at an address; 0 out of bounds."""
     known = machine.known(access.offset)
     if known is None:
         return _gathered(machine, access, bits, line)
@@ -218,7 +196,7 @@ def _loaded(machine: Machine, access: BufferAccess, bits: int, line: int) -> Val
     outer = machine.mask
     lanes = _mask_within(machine, inside)
     if lanes is not None and not lanes.any():
-        return _zero(bits)
+        return zero(bits)
     machine.mask = lanes
     try:
         if access.data_base is not None:
@@ -229,7 +207,7 @@ def _loaded(machine: Machine, access: BufferAccess, bits: int, line: int) -> Val
             value = load_words(machine, access.base + known.astype(np.uint64), bits, line)
     finally:
         machine.mask = outer
-    return value if inside.all() else blend_values(inside, value, _zero(bits))
+    return value if inside.all() else blend_values(inside, value, zero(bits))
 
 
 def _gathered(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
@@ -243,7 +221,7 @@ def _gathered(machine: Machine, access: BufferAccess, bits: int, line: int) -> V
     if _in_any_active_lane(machine, access.bound < size):
         raise DataDependent("a buffer has fewer bytes than one access at an offset that depends on data", line)
     inside = compare_as_integers(machine, "le", "u32", varying, (access.bound - np.uint32(size)).astype(np.uint32))
-    return machine.domain.select(inside, value, _zero(bits))
+    return machine.domain.select(inside, value, zero(bits))
 
 
 def _gather_words(machine: Machine, address: Value, access: BufferAccess, bits: int, line: int) -> Value:

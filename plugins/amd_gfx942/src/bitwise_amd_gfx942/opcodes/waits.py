@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.loads_to_shared import followed
 from bitwise_amd_gfx942.wait_hazards import hazards_by_line
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -20,11 +21,11 @@ class WaitingTable(Table):
         hazard = hazards_by_line(context.kernel, context.arch.opcodes).get(instruction.line)
         if hazard is not None:
             raise UnknownInstruction(instruction, hazard)
-        return super().build(instruction, context)
+        return followed(super().build(instruction, context), instruction, context)
 
 
 @TABLE.opcode("s_waitcnt", operands=NO_DESTINATION, effects=Effect.NONE)
 def wait(instruction: Instruction, context: Context) -> Step:
-    """No effect: in this analysis a load completes at once, and `WaitingTable` checks the waits."""
+    """No effect but on loads into shared memory: others complete at once, and `WaitingTable` checks the waits."""
     check_modifiers(instruction)
     return lambda machine: None

@@ -27,9 +27,12 @@ LONGEST_LINE = 4096
 """The part of a line directive in which callers are looked for, in characters."""
 _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
 _BODY_DIRECTIVES = re.compile(
-    r"\.(?:cfi_\w+(?:\s.*)?|p2align\s+\d+|(?:globl|weak|hidden|protected|local|ident)(?:\s.*)?)"
+    r"\.(?:cfi_\w+(?:\s.*)?|p2align\s+\d+(?:\s*,\s*,\s*\d+)?|(?:globl|weak|hidden|protected|local|ident)(?:\s.*)?)"
 )
-"""The directives that may be inside a function, other than those that are parsed: they emit no code except s_nop."""
+"""The directives that may be inside a function, other than those that are parsed: they emit no code except s_nop.
+
+`.p2align` has no value to fill with, and may have a largest number of bytes as its third operand.
+"""
 
 FINAL_OPCODES = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
 

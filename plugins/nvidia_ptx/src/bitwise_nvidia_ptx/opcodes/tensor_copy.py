@@ -5,7 +5,7 @@ Source: PTX ISA 8.7, "Tensors" and "cp.async.bulk.tensor".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,7 @@ Source: https://github.com/triton-lang/triton/issues/7385 and https://github.com
 _MODIFIERS = {
     "bulk", "tensor", "1d", "2d", "3d", "4d", "5d", "shared::cta", "shared::cluster", "global", "tile",
     "mbarrier::complete_tx::bytes", "bulk_group", "multicast::cluster", "cta_group::1", "cta_group::2",
-    "L2::cache_hint",
+    "L2::cache_hint", "tile::gather4", "tile::scatter4",
 }  # fmt: skip
 """The modifiers of a tensor copy that are modelled."""
 
@@ -64,19 +64,23 @@ def copy(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     check_modifiers(instruction, parts[2:], _MODIFIERS)
     rank = next(int(each[0]) for each in parts if each in ("1d", "2d", "3d", "4d", "5d"))
+    rows = 4 if not {"tile::gather4", "tile::scatter4"}.isdisjoint(parts) else 0
+    if rows and rank != 2:
+        raise UnknownInstruction(instruction, "has another rank than 2")
     direction = parts.index("global") - next(i for i, each in enumerate(parts) if each.startswith("shared"))
     if direction > 0:
         target, source, barrier = instruction.operands[:3]
         line = instruction.line
         ranks = instruction.operands[3] if "multicast::cluster" in parts else None
         if "cta_group::2" in parts:
-            return _load_of_pairs(instruction, ranks, rank)
+            return _load_of_pairs(instruction, ranks, rank, rows)
 
         def load(machine: Machine) -> None:
             operands = target, source, barrier
 
             def issue() -> None:
-                for_each_place(machine, (target, barrier), lambda: _load_box(machine, operands, ranks, rank, line))
+                axes = rank, rows
+                for_each_place(machine, (target, barrier), lambda: _load_box(machine, operands, ranks, axes, line))
 
             _for_each_thread(machine, issue)
 
@@ -84,12 +88,12 @@ def copy(instruction: Instruction, context: Context) -> Step:
     target, source = instruction.operands[:2]
 
     def store(machine: Machine) -> None:
-        _for_each_thread(machine, lambda: _store_box(machine, target, source, rank, instruction.line))
+        _for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, rows), instruction.line))
 
     return store
 
 
-def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int) -> Step:
+def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int, rows: int) -> Step:
     """A copy to shared memory with .cta_group::2: its mbarrier may be in the other block of a pair of blocks.
 
     Each receiving block has the mbarrier in the block of its pair whose rank is even or odd as that of the operand's.
@@ -112,7 +116,7 @@ def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int) -
         def act() -> None:
             active = machine.active()
             address, parity = (int(np.broadcast_to(each, active.shape)[active][0]) for each in (offset, where % 2))
-            _load_box(machine, (target, source, barrier), ranks, rank, line, (address, parity))
+            _load_box(machine, (target, source, barrier), ranks, (rank, rows), line, (address, parity))
 
         for_each_number(machine, (own_offset(machine, place), offset, where % 2), act)
 
@@ -174,8 +178,12 @@ class Box:
     padding: Array | None = None
 
 
-def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bool = False) -> Box:
-    """Return the box of an operand; `chunks` takes elements of `CHUNK` bytes together, where rows consist of these."""
+def _box(machine: Machine, operand: Operand, axes: tuple[int, int], line: int, *, chunks: bool = False) -> Box:
+    """Return the box of an operand; `chunks` takes elements of `CHUNK` bytes together, where rows consist of these.
+
+    `axes` is the rank of the map, and the number of rows whose coordinates are given one by one, 0 for none.
+    """
+    rank, apart = axes
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
         raise Unsupported("a tensor copy without coordinates", line)
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
@@ -184,11 +192,16 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
     table, rows = used_map(machine, address, line), machine.active_blocks()
     coordinates = []
     for item in operand.extra[0].items:
-        value = machine.known(machine.read_bits(item, 32))
+        given = machine.read_bits(item, 32)
+        value = machine.known(given)
         if value is None:
-            raise DataDependent("a tensor copy at computed coordinates", line)
+            raise DataDependent("a tensor copy at computed coordinates", line, (given,))
         coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
+    if len(coordinates) != (1 + apart if apart else rank):
+        raise Unsupported(f"a tensor copy with {len(coordinates)} coordinates", line)
     extents = [table.uniform(f"box {d}", rows) for d in range(rank)]
+    if apart and extents[1] != 1:
+        raise Unsupported("a tensor copy of single rows through a map whose box has several", line)
     sizes = [table.number(f"size {d}", rows).astype(np.int64) for d in range(rank)]
     element, packed = table.uniform("element bytes", rows), table.uniform("packed bytes", rows)
     if packed:
@@ -205,11 +218,15 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
         if not any((each % count).any() for each in (coordinates[0], np.array(extents[0]), sizes[0])):
             coordinates[0], extents[0], sizes[0] = coordinates[0] // count, extents[0] // count, sizes[0] // count
             element = CHUNK
+    if apart:
+        extents[1] = apart
     index = np.indices(extents[::-1]).reshape(rank, -1)[::-1]
     inside: Array = np.ones((1, index.shape[1]), dtype=bool)
     where = table.number("address", rows).astype(np.int64)
     for d in range(rank):
         position = coordinates[d] + index[d][None]
+        if apart and d == 1:
+            position = _of_rows(coordinates[1:], extents[0])
         inside = inside & (position >= 0) & (position < sizes[d])
         stride = np.int64(element) if d == 0 else table.number(f"stride {d}", rows).astype(np.int64)
         where = where + position * stride
@@ -221,6 +238,20 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int, *, chunks: bo
     # Each unit of 16 bytes holds its elements first.
     where, inside = (np.repeat(each, repeats, axis=1) for each in (where, inside))
     return Box(where.astype(np.uint64), inside, offset, element, swizzle, size, np.arange(offset.size) % repeats > 0)
+
+
+def _of_rows(rows: Sequence[Array], length: int) -> Array:
+    """Return the row of each element of boxes of one row and this length, shape (blocks or 1, elements)."""
+    each = np.broadcast_arrays(*rows)
+    found: Array = np.repeat(np.concatenate(each, axis=1), length, axis=1)
+    return found
+
+
+def _has_repeats(box: Box, rows: Array) -> bool:
+    """Return whether a box has an address twice inside of its tensor, in one of these blocks."""
+    shape = np.broadcast_shapes(box.address.shape, box.inside.shape, (len(rows), 1))
+    address, inside = np.broadcast_to(box.address, shape), np.broadcast_to(box.inside, shape)
+    return any(np.unique(address[row][inside[row]]).size < inside[row].sum() for row in np.flatnonzero(rows))
 
 
 def _swizzle(address: Array, mode: int) -> Array:
@@ -236,7 +267,7 @@ def _load_box(
     machine: Machine,
     operands: tuple[Operand, Operand, Operand],
     ranks: Operand | None,
-    rank: int,
+    axes: tuple[int, int],
     line: int,
     of_pair: tuple[int, int] | None = None,
 ) -> None:
@@ -246,7 +277,7 @@ def _load_box(
     the offset of the mbarrier and 0 or 1 for the block of each pair that has it, None for the receiving block.
     """
     target, source, barrier_operand = operands
-    box = _box(machine, source, rank, line, chunks=True)
+    box = _box(machine, source, axes, line, chunks=True)
     base = uniform_offset(machine, target, "a tensor copy's destination")
     lanes = active_lane_count(machine)
     if (lanes > 1).any():
@@ -316,10 +347,12 @@ def _add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> Non
     complete_phase(machine, barrier)
 
 
-def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, line: int) -> None:
-    box = _box(machine, target, rank, line)
+def _store_box(machine: Machine, target: Operand, source: Operand, axes: tuple[int, int], line: int) -> None:
+    box = _box(machine, target, axes, line)
     if box.padding is not None:
         raise Unsupported("a tensor copy of padded elements from shared memory is not modelled", line)
+    if axes[1] and _has_repeats(box, machine.active_blocks()):
+        raise Unsupported("a tensor copy writes a row twice, in an order that is open", line)
     base = uniform_offset(machine, source, "a tensor copy's source")
     addresses = _swizzle(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(addresses, None)
