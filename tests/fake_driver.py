@@ -34,7 +34,8 @@ class FakeDriver:
 
     `sizes` are the sizes of the parameters of each kernel by name.  `launches` has, for each launch, the kernel's name,
     the stream, the configuration and the parameters: numbers, and addresses of tensor maps.  `during` is called in each
-    launch before its parameters are read, and `statuses` are the next results of launches.
+    launch before its parameters are read, and `statuses` and `encode_statuses` are the next results of launches and of
+    encoded maps.
     """
 
     CUresult = SimpleNamespace(CUDA_ERROR_INVALID_VALUE=INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT=INVALID_CONTEXT)
@@ -53,6 +54,7 @@ class FakeDriver:
         }  # fmt: skip
         self.during: Callable[[], None] = lambda: None
         self.statuses: list[int] = []
+        self.encode_statuses: list[int] = []
 
     def CUlaunchAttribute(self) -> Any:  # noqa: N802
         return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
@@ -105,7 +107,8 @@ class FakeDriver:
 
     def cuTensorMapEncodeTiled(self, *arguments: Any) -> tuple[int, EncodedMap]:  # noqa: N802
         self.encoded.append(arguments)
-        return SUCCESS, EncodedMap(len(self.encoded), arguments[2])
+        status = self.encode_statuses.pop(0) if self.encode_statuses else SUCCESS
+        return status, EncodedMap(len(self.encoded), arguments[2])
 
     def cuLaunchKernelEx(self, configuration: Any, function: str, pointers: int, extra: int) -> tuple[int]:  # noqa: N802
         assert extra == 0

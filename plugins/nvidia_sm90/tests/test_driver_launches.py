@@ -227,6 +227,17 @@ def test_a_thread_without_a_context_gets_one(fake: FakeDriver) -> None:
         launch(0, (1, 2))
 
 
+def test_a_thread_without_a_context_gets_one_for_the_maps_of_its_call(fake: FakeDriver) -> None:
+    launch = launches.launch_function([MAPPED], 3, 3)
+    fake.encode_statuses = [INVALID_CONTEXT]
+    launch(0, (4096, 8192, 12288))
+    assert fake.calls[-1] == ("set", "context of device 3")
+    assert len(fake.launches) == 1
+    fake.encode_statuses = [INVALID_CONTEXT, INVALID_CONTEXT]
+    with pytest.raises(DriverError, match="cuTensorMapEncodeTiled of the CUDA driver failed with the status 201"):
+        launch(0, (256, 512, 1024))
+
+
 def test_missing_bindings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
@@ -254,7 +265,7 @@ def test_the_bindings_have_what_is_used() -> None:
     assert (cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z) == (2, 3, 1)
     plain = launches._configuration(IMAGE, (1, 1, 1), 0)
     assert (plain.numAttrs, len(plain.attrs), int(plain.hStream)) == (0, 0, 0)
-    launches.EncodedMaps(MAP)
+    launches.EncodedMaps(MAP, 0)
     assert int(bindings.CUresult.CUDA_SUCCESS) == 0
     assert int(bindings.CUresult.CUDA_ERROR_INVALID_CONTEXT) == INVALID_CONTEXT
 

@@ -14,26 +14,21 @@ from bitwise_toy.matrix_units import MAC
 from bitwise_toy.text import parse, write
 
 
-def _granule(kernel: Kernel) -> int:
-    return 4
-
-
 def _special(machine: Machine, launch: Launch) -> None:
     machine.special["lane"] = np.arange(machine.threads, dtype=np.uint32)[None]
     machine.special["block"] = machine.special["block"].astype(np.uint32)
 
 
 def _prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
-    if len(launch.args) != len(kernel.parameters):
-        raise ManifestError(
-            f"the launch has {len(launch.args)} arguments and {kernel.name} has {len(kernel.parameters)} parameters"
-        )
+    given, expected = len(launch.args), len(kernel.parameters)
+    if given != expected:
+        raise ManifestError(f"the launch has {given} arguments and {kernel.name} has {expected} parameters")
     for parameter, argument in zip(kernel.parameters, launch.args, strict=True):
         machine.parameters[parameter.name] = value_of(machine, argument, parameter)
 
 
 TOY1 = Arch(
     name="toy1", targets=("toy1",), extension=".toy", warp=4, opcodes=OpcodeTable(opcodes.TABLE, matrix.TABLE),
-    parse=parse, write=write, granule=_granule, special=_special, prepare=_prepare,
+    parse=parse, write=write, granule=lambda kernel: 4, special=_special, prepare=_prepare,
     bits=BitSupport({"rcp.approx.fp32@toy1": opcodes.reciprocal}, (MAC,)),
 )  # fmt: skip

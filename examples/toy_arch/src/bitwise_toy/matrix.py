@@ -33,7 +33,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         if not machine.active().all():
             raise Unsupported("the matrix instruction is executed by a part of the block only", instruction.line)
         thread = np.arange(machine.threads)
-        wave, row, column = thread // 4, thread // 2 % 2, thread % 2
+        rows, columns = 2 * (thread // 4) + thread // 2 % 2, 2 * (thread // 4) + thread % 2
         first = 4 * np.arange(machine.threads // 4)[:, None]
         vectors = []
         for operand, places in ((left, [0, 2]), (right, [0, 1])):
@@ -42,8 +42,6 @@ def multiply(instruction: Instruction, context: Context) -> Step:
             elements = [extract(value, 0, 16), extract(value, 16, 16)]
             vectors.append(operand_vectors(machine, elements, MAC.left, holders.repeat(2, axis=1)))
         old = machine.read_bits(accumulator, 32)
-        machine.write(
-            destination, accumulate(machine, _STEP, old, vectors[0], vectors[1], 2 * wave + row, 2 * wave + column)
-        )
+        machine.write(destination, accumulate(machine, _STEP, old, vectors[0], vectors[1], rows, columns))
 
     return step

@@ -200,9 +200,9 @@ def bind_context(device: int) -> None:
 
 
 class EncodedMaps:
-    """The encoded tensor maps of one TensorMap, by address."""
+    """The encoded tensor maps of one TensorMap for a device, by address."""
 
-    def __init__(self, described: TensorMap) -> None:
+    def __init__(self, described: TensorMap, device: int) -> None:
         bindings, rank = driver(), len(described.shape)
         kind = _MAP_TYPES.get(described.dtype, "UINT8")
         if kind == "UINT8" and described.size != 1:
@@ -218,13 +218,21 @@ class EncodedMaps:
             bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             bindings.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
+        self._device = device
         self.by_address: dict[int, bytes] = {}
         with _encoding:
             _tables.add(self)
 
     def encode(self, address: int) -> bytes:
         """Return the map of the matrix at an address, and keep it.  Raises DriverError."""
-        found = checked("cuTensorMapEncodeTiled", *self._before, address, *self._after)
+        arguments = (*self._before, address, *self._after)
+        status, *_ = made = driver().cuTensorMapEncodeTiled(*arguments)
+        if status == driver().CUresult.CUDA_ERROR_INVALID_CONTEXT:
+            bind_context(self._device)
+            status, *_ = made = driver().cuTensorMapEncodeTiled(*arguments)
+        if status:
+            raise _failure("cuTensorMapEncodeTiled", status)
+        found = made[1]
         encoded = ctypes.string_at(int(found.getPtr()), MAP_BYTES)
         _keep(self.by_address, address, encoded)
         return encoded
@@ -260,7 +268,7 @@ def launch_function(kernels: Sequence[Kernel], matrices: int, device: int) -> La
     no_context = driver().CUresult.CUDA_ERROR_INVALID_CONTEXT
     configurations: dict[int, list[tuple[Any, Any]]] = {}  # by stream
     free: list[tuple[bytearray, int, tuple[int, ...]]] = []  # packed parameters that no call uses
-    tables = [(each.matrix, EncodedMaps(each)) for each in layout.maps]
+    tables = [(each.matrix, EncodedMaps(each, device)) for each in layout.maps]
     maps = [(matrix, table.by_address, table.encode) for matrix, table in tables]
     pack = layout.changing.pack_into
 
