@@ -22,7 +22,8 @@ def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> s
         "## Bytes\n",
         f"{correctness['problems']} random problems of {correctness['configurations']} configurations were computed on "
         f"the GPU and evaluated on a CPU: outputs, logarithms and gradients of dense sequences, variable lengths, "
-        f"pages, masks, windows, soft caps and sinks. {different or 'None'} had other bytes.\n",
+        f"pages, masks, windows, soft caps and sinks. {different or 'None'} had other bytes."
+        + (f" Not among them: {correctness['not covered']}.\n" if "not covered" in correctness else "\n"),
         f"The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches of "
         "1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n",

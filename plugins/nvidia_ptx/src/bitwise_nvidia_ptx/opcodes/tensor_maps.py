@@ -341,7 +341,7 @@ def _store_bytes(machine: Machine, table: TensorMap, address: Array, rows: Array
     buffers = machine.known(address >> np.uint64(POINTER_SHIFT))
     if L.lazy_integers(address) is not None:
         if buffers is None or L.lazy_integers(buffers) is not None or not np.isin(buffers, scratch).all():
-            raise Unsupported("a tensor map is published in a buffer of the launch at an address that is not one number")
+            raise Unsupported("a tensor map is published in a buffer of the launch at an address that blocks compute")
         return
     assert buffers is not None
     own = np.broadcast_to(np.isin(buffers, scratch), (rows.size, 1))[:, 0]
