@@ -15,6 +15,7 @@ from bitwise_bench.adversary.folders import MANIFEST, Element, element_of, manif
 from bitwise_bench.adversary.judging import Difference, canonical, difference
 from bitwise_bench.adversary.kernels import BUFFERS, DTYPES
 from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.pair_shrinking import shrunk_pair
 from bitwise_bench.adversary.patterns import Array, inputs
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.checker.analysis import Session, Source
@@ -167,18 +168,11 @@ def wrong_pair(
 
 def shrunk(pair: BlockPair, language: Language, scope: Scope, seed: int, most: int = 40) -> BlockPair:
     """Return a smaller pair after at most `most` attempts."""
-    attempts, progress = 0, True
-    while progress:
-        progress = False
-        for left, right in _smaller(pair.left, pair.right):
-            attempts += 1
-            if attempts > most:
-                return pair
-            found = wrong_pair(left, right, language, scope, seed, with_nan=pair.with_nan)
-            if found is not None:
-                pair, progress = found, True
-                break
-    return pair
+
+    def wrong(known: BlockPair, left: BlockProgram, right: BlockProgram) -> BlockPair | None:
+        return wrong_pair(left, right, language, scope, seed, with_nan=known.with_nan)
+
+    return shrunk_pair(pair, lambda each: _smaller(each.left, each.right), wrong, most)
 
 
 def _smaller(left: BlockProgram, right: BlockProgram) -> Iterator[tuple[BlockProgram, BlockProgram]]:

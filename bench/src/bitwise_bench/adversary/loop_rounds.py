@@ -16,6 +16,7 @@ from bitwise_bench.adversary.judging import Difference, canonical, difference
 from bitwise_bench.adversary.kernels import BUFFERS, DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.loops import STORE_OF, LoopProgram, loop_kernel
+from bitwise_bench.adversary.pair_shrinking import shrunk_pair
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES
 from bitwise_bench.adversary.scopes import Scope
@@ -160,18 +161,11 @@ def wrong_pair(
 
 def shrunk(pair: LoopPair, language: Language, scope: Scope, seed: int, most: int = 150) -> LoopPair:
     """Return a smaller pair after at most `most` attempts."""
-    attempts, progress = 0, True
-    while progress:
-        progress = False
-        for left, right in _smaller(pair.left, pair.right):
-            attempts += 1
-            if attempts > most:
-                return pair
-            found = wrong_pair(left, right, language, scope, seed, with_nan=pair.with_nan)
-            if found is not None:
-                pair, progress = found, True
-                break
-    return pair
+
+    def wrong(known: LoopPair, left: LoopProgram, right: LoopProgram) -> LoopPair | None:
+        return wrong_pair(left, right, language, scope, seed, with_nan=known.with_nan)
+
+    return shrunk_pair(pair, lambda each: _smaller(each.left, each.right), wrong, most)
 
 
 def _smaller(left: LoopProgram, right: LoopProgram) -> Iterator[tuple[LoopProgram, LoopProgram]]:
