@@ -8,19 +8,15 @@ import numpy as np
 
 from bitwise_bench.adversary.execution import Executed
 from bitwise_bench.adversary.patterns import Array
-from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.numerics import FLOAT_FORMATS, nan_of
-
-PAYLOAD_NOTE = "NaN payloads are not distinguished, nor are integers computed from them"
-"""The note of a verdict that covers different NaNs in a buffer of integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A sample in which two programs return different bytes.
 
-    `covered`: both elements are NaNs of one format in a buffer of integers, and a note of the verdict covers that.
+    `covered`: both elements are NaNs of one format in a buffer of integers, where different NaNs are expected.
     `with_nan`: the programs differ only where an operation had a NaN as an operand or as its result.
     """
 
@@ -62,12 +58,13 @@ def difference(
     dtype: str,
     allowed: Array | None = None,
     nans: Array | None = None,
-    cover: bool | None = None,
+    *,
+    cover: bool = False,
 ) -> Difference | None:
     """Return a sample in which two programs return different bytes, the most serious one.
 
     `left` and `right` are rows of bytes.  `allowed` holds the samples that count, `nans` those with a NaN.  `cover`:
-    different NaNs in a buffer of integers are covered, by default where a note of every verdict says so.
+    different NaNs in a buffer of integers are covered.
     """
     first, second = canonical(left, dtype), canonical(right, dtype)
     unequal = first != second
@@ -75,7 +72,7 @@ def difference(
         return None
     counts = np.ones(len(first), dtype=bool) if allowed is None else allowed
     covered = np.zeros(unequal.shape, dtype=bool)
-    if cover or (cover is None and PAYLOAD_NOTE in COMMON_NOTES):
+    if cover:
         covered = unequal & _payloads_only(first, second, dtype)
     plain = (unequal & ~covered).any(axis=1) & counts
     numbers = plain if nans is None else plain & ~nans
