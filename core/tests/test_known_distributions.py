@@ -62,7 +62,7 @@ def test_errors_name_the_distribution(installed: set[str], monkeypatch: pytest.M
         empty.matrix_unit("mma_k8_fp32_fp16_fp16_fp32_satfinite_one_1")
     assert str(of_unit.value).endswith(f"the nearest: there are none; {ONE}")
     with pytest.raises(InputError) as of_files:
-        extensions([])
+        extensions(empty)
     assert str(of_files.value) == f"no architecture plugin is installed; {ONE}"
     desc = single_pass(4, "fp16", Instruction(architecture="one_1", family="mma", k=4))
     with pytest.raises(DescriptorError) as of_desc:

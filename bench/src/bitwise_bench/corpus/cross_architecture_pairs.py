@@ -63,11 +63,11 @@ def pair(
 
 def of_values(
     function: Any, kind: str, dtype: str = "fp32", out: str = "", nodes: tuple[str, str] | None = None, *,
-    name: str = "", integers: bool = False, proved: bool = True, **settings: Any,
+    name: str = "", integers: bool = False, **settings: Any,
 ) -> Pair:  # fmt: skip
     """Return a pair of a kernel with arguments x, y, z, count and constants KIND, BLOCK.
 
-    The expected verdict is unproved where `nodes` is given or not `proved`, else equal.
+    The expected verdict is unproved where `nodes` is given, else equal.
     """
     count, out = 1000, out or dtype
     drawn: DrawKind = "integer" if integers else "float"
@@ -75,5 +75,5 @@ def of_values(
     settings = {"KIND": kind, "BLOCK": 256, **settings}
     return pair(
         name or f"{kind}-{dtype}-{out}", function, [*arguments, *numbers(count=count)], (4,),
-        "equal" if nodes is None and proved else "unproved", nodes, **settings,
+        "equal" if nodes is None else "unproved", nodes, **settings,
     )  # fmt: skip
