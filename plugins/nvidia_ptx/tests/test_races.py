@@ -306,6 +306,16 @@ def test_the_bytes_of_a_published_map_are_those_of_its_fields() -> None:
     assert {each for each in one if one[each] != other[each]} == one.keys() - copied.keys()
 
 
+def test_a_block_that_changes_a_map_of_all_blocks_is_unknown() -> None:
+    chosen = "mov.u32 %r51, %ctaid.x; setp.eq.u32 %p9, %r51, 1; add.s64 %d40, %d1, 256;"
+    changed = FROM_OTHER.replace("shared::cta", "global").replace("[%d8]", "[%d16]").format(guard="@%p9")
+    body = through_a_map(ACQUIRE)
+    published = chosen + body.replace(ACQUIRE, f"bar.sync 0; @!%p1 bra AFTER; {changed} AFTER: {ACQUIRE}")
+    with pytest.raises(Unsupported, match="blocks publish different tensor maps"):
+        hashes(published, shared=ROOM, blocks=2)
+    assert hashes(chosen + body, shared=ROOM, blocks=2)
+
+
 def test_a_block_that_uses_the_map_of_another_one_is_unknown() -> None:
     chosen = "mov.u32 %r51, %ctaid.x; mul.wide.u32 %d41, %r51, 128; add.s64 %d0, %d0, %d41; add.s64 %d43, %d1, %d41;"
     other = OWN_PLACE.replace("[%d16, {%r3}]", "[%d42, {%r3}]").replace(

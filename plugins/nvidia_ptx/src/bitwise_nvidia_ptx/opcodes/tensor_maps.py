@@ -95,6 +95,10 @@ class TensorMaps:
         for other, old in self.listed:
             old.rows = old.rows & ~(_same_places(other, address) & table.rows)
         self.listed = [*((where, each) for where, each in self.listed if each.rows.any()), (address, table)]
+        self.require_agreement()
+
+    def require_agreement(self) -> None:
+        """Raise Unsupported if two blocks have different maps at one address."""
         contents: dict[int, frozenset[tuple[str, int]]] = {}
         for where, each in self.listed:
             if any(contents.setdefault(place, own) != own for place, own in _contents_by_place(where, each)):
@@ -221,6 +225,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         for table in find(machine):
             _set_field(table, name, ordinal, number, rows)
             if not in_shared:
+                maps_of(machine).require_agreement()
                 place = uniform_address(machine, map_operand, "a tensor map")
                 _store_bytes(machine, table, np.full((machine.blocks, 1), place, dtype=np.uint64), rows)
 
