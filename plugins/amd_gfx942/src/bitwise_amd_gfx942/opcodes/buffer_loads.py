@@ -8,7 +8,6 @@ from bitwise_amd_gfx942.opcodes.flat import LOADS
 from bitwise_amd_gfx942.opcodes.forms import Table
 from bitwise_amd_gfx942.opcodes.loads_to_shared import info_of_load, load_to_shared, loads_to_shared
 from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth
-from bitwise_amd_gfx942.opcodes.operand_access import half_writer, writer
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
@@ -34,11 +33,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     target = instruction.operands[0]
     find = access_reader(instruction, instruction.operands[1:], by_data=True)
     line = instruction.line
-    write = (
-        half_writer(target, width.high, instruction, from_memory=True)
-        if width.half
-        else writer(target, width.register_bits, instruction)
-    )
+    write = width.register_writer(target, instruction)
 
     def step(machine: Machine) -> None:
         access = find(machine)

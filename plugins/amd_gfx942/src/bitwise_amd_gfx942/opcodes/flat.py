@@ -10,7 +10,7 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immediate_offset
 from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, store_words
-from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, join_registers, reader, word_reader, writer
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, join_registers, reader, word_reader
 from bitwise_amd_gfx942.opcodes.pointer_provenance import buffers_of, record_pointer_sum
 from bitwise_core.assembly.module import Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -80,11 +80,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     base = rest[0] if rest else None
     read = address_reader(instruction, address_operand, base)
     line = instruction.line
-    write = (
-        half_writer(target, width.high, instruction, from_memory=True)
-        if width.half
-        else writer(target, width.register_bits, instruction)
-    )
+    write = width.register_writer(target, instruction)
 
     def step(machine: Machine) -> None:
         address = read(machine)

@@ -7,8 +7,9 @@ import re
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_amd_gfx942.opcodes.operand_access import Writer, half_writer, writer
 from bitwise_amd_gfx942.opcodes.sdwa import widened
-from bitwise_core.assembly.module import Instruction
+from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.access import load_global, store_global
@@ -44,6 +45,12 @@ class AccessWidth:
     def register_bits(self) -> int:
         """The width in bits of the register, or half register, that a load writes."""
         return 16 if self.half else max(self.bits, 32)
+
+    def register_writer(self, target: Operand, instruction: Instruction) -> Writer:
+        """Return what writes a loaded value of `register_bits` to the registers of a load."""
+        if self.half:
+            return half_writer(target, self.high, instruction, from_memory=True)
+        return writer(target, self.register_bits, instruction)
 
     def to_register(self, machine: Machine, value: Value) -> Value:
         """The loaded value extended to the width of its registers."""
