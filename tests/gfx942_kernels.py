@@ -109,11 +109,17 @@ def run(
 
 
 def reading(
-    body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3, arch: Arch = GFX942
+    body: str,
+    *,
+    threads: int = 64,
+    text: str | None = None,
+    denormals: int = 3,
+    dtype: str = "i32",
+    arch: Arch = GFX942,
 ) -> AnalysisResult:
     """Return the concrete analysis of the kernel."""
     made = text_of(body, denormals, arch.name) if text is None else text
-    source = Source("kernel.amdgcn", made, launch_of(threads))
+    source = Source("kernel.amdgcn", made, launch_of(threads, dtype))
     return analyse(source, arch, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+from bitwise_core.execution import executor
 from gfx942_kernels import reading, run
 
 _FIRST_WAVE = """v_mov_b32_e32 v5, 0
@@ -129,3 +133,38 @@ def test_maximum_of_widened_bf16_in_some_lanes() -> None:
     assert forms[0] == forms[1] is not None
     left = run(some.format(*inside), [0x3F80], [0x4000])
     assert left.tolist() == [0x40000000] * 20 + list(range(20, 64))
+
+
+_UNTIL_NO_LANE = """v_mov_b32_e32 v5, v4
+v_mov_b32_e32 v7, v2
+v_mov_b32_e32 v8, v3
+v_mov_b32_e32 v10, {step}
+v_cmp_eq_u32_e32 vcc, 0, v0
+v_cndmask_b32_e32 v9, v10, v3, vcc
+.LAGAIN:
+v_cmp_lt_f32_e32 vcc, v7, v4
+v_add_f32_e32 v7, v7, v8
+v_mov_b32_e32 v8, v9
+v_add_f32_e32 v5, v5, v3
+{branch}
+v_cmp_eq_u32_e32 vcc, 0, v0
+v_cndmask_b32_e32 v5, 0, v5, vcc"""
+"""Lane 0 stores a sum, and other lanes decide by their `step` how often it is repeated."""
+
+
+@pytest.mark.parametrize("branch", ["s_cbranch_vccnz .LAGAIN", "s_and_b64 s[20:21], vcc, exec\ns_cbranch_scc1 .LAGAIN"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_lanes_that_other_lanes_repeat_differ_with_these(
+    branch: str, declared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instruction that does not declare that it reads other lanes makes no two loops one function."""
+    if not declared:
+        monkeypatch.setattr(executor, "threads_together", lambda *loop: (1, False))
+    texts = [_UNTIL_NO_LANE.format(branch=branch, step=step) for step in ("1.0", "2.0")]
+    limits = np.where(np.arange(64) == 5, np.float32(100), np.float32(0)).view(np.uint32)
+    ones = np.ones(64, dtype=np.float32).view(np.uint32)
+    results = [run(each, [0], ones, limits) for each in texts]
+    assert results[0][0] != results[1][0]
+    forms = [reading(each, dtype="fp32").signature for each in texts]
+    assert None not in forms if declared else forms == [None, None]
+    assert not declared or forms[0] != forms[1]

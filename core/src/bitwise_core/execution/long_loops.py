@@ -25,6 +25,7 @@ over the names of variables).  A further term over names is the condition.
 - What is not passed on is a term that holds no variable, of values before the loop.  Terms of a loop inside of another
   one hold the outer variables by name, which are fixed while the inner loop runs.
 - The condition must be proved equal in all threads of the group, for the variables too.
+- A group depends on no variable of another one: the body is executed with other names for these, too.
 - A value whose bits an equal term does not determine, of a NaN or of a race, gives its variable a name of its own, by
   register and thread.  So does a large number of refinements.
 - A cell of shared memory that the body changes is undefined before each iteration and after the loop.  So what it
@@ -36,6 +37,8 @@ over the names of variables).  A further term over names is the condition.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -110,6 +113,11 @@ class _Iteration:
     def __post_init__(self) -> None:
         self.repeats_hash = exact_hash(one_value(self.repeats))
         self.hashes = tuple(exact_hash(one_value(each)) for each in self.results)
+
+    @property
+    def every_hash(self) -> tuple[hashing.Words, ...]:
+        """The hashes of the condition and of all registers."""
+        return (self.repeats_hash, *self.hashes)
 
     def same_as(self, other: _Iteration, except_for: Sequence[int] = ()) -> bool:
         """Return whether two iterations compute the same function, some registers aside."""
@@ -246,6 +254,8 @@ class _Body:
                 break
         if self.together > 1 and not is_uniform(self.machine, found.repeats, self.together):
             return None
+        if self._other_groups_decide(found):
+            return None
         ends = self._sticky(found.repeats)
         self.sticky = [each | ends for each in self.sticky]
         if self.block is None:
@@ -347,6 +357,27 @@ class _Body:
             self.names = [hashing.mix(name * hashing.multiplier(1) + end * factor + tag) for name, end in pairs]
             return
         self.names = [self._alone(place, name) for place, name in enumerate(self.names)]
+
+    def _other_groups_decide(self, found: _Iteration) -> bool:
+        """Return whether what a group computes depends on variables of another group of its block.
+
+        The body is executed with other names in some groups, so often that for each two groups the names of the one
+        change in an execution in which those of the other do not.
+        """
+        count = -(-self.machine.threads // self.together)
+        group = np.arange(self.machine.threads) // self.together
+        active, names = self.machine.active(self.shape), self.names
+        for chosen in _separating_sets(count):
+            changed = chosen[group]
+            self.names = [np.where(changed, self._alone(place, each), each) for place, each in enumerate(names)]
+            self._begin()
+            other = self._run(self._variables())
+            self.names = names
+            pairs = None if other is None else zip(found.every_hash, other.every_hash, strict=True)
+            kept = active & ~changed
+            if pairs is None or any((np.broadcast_to(one != two, (2, *self.shape)) & kept).any() for one, two in pairs):
+                return True
+        return False
 
     def _of_groups(self, words: Sequence[hashing.Words]) -> tuple[hashing.Words, Array]:
         """Return hashes as (2, groups, members), and which members are variables of active threads.
@@ -525,6 +556,19 @@ def _sum_of_different(words: hashing.Words, members: Array) -> tuple[Array, hash
     """Return how many different words the members of each group have, and their sums, shape (2, groups)."""
     words, first = _different(words, members)
     return first.sum(axis=-1).astype(np.uint64), np.where(first, words, np.uint64(0)).sum(axis=-1)
+
+
+def _separating_sets(count: int) -> list[Array]:
+    """Return sets of `count` members as masks, so that for each two members one set holds the first without the other.
+
+    Each member is in half of the sets, and no two are in the same ones.
+    """
+    sets = next(number for number in itertools.count() if math.comb(number, number // 2) >= count)
+    halves = itertools.islice(itertools.combinations(range(sets), sets // 2), count)
+    of_members = np.zeros((count, sets), dtype=bool)
+    for member, places in enumerate(halves):
+        of_members[member, list(places)] = True
+    return list(of_members.T) if count > 1 else []
 
 
 def _same(left: dict[object, object] | dict[str, Value] | dict[int, Value], right: object) -> bool:

@@ -33,6 +33,8 @@ def branch_target(instruction: Instruction, context: Context) -> int:
 
 
 _CONDITIONAL = Effect.BRANCH | Effect.CONDITIONAL
+_ANY_LANE = _CONDITIONAL | Effect.CROSS_LANE
+"""Effects of a branch on whether a lane mask has a lane."""
 
 
 @TABLE.opcode("s_branch", operands=NO_DESTINATION, effects=Effect.BRANCH)
@@ -57,7 +59,7 @@ def branch_on_scc(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz", operands=with_implicit(NO_DESTINATION, _CONDITIONAL, reads=VCC))
+@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz", operands=with_implicit(NO_DESTINATION, _ANY_LANE, reads=VCC))
 def branch_on_vcc(instruction: Instruction, context: Context) -> Step:
     """Branch in the waves in which vcc has no lane (vccz), or some lane (vccnz)."""
     target = branch_target(instruction, context)
@@ -71,7 +73,7 @@ def branch_on_vcc(instruction: Instruction, context: Context) -> Step:
 
 
 @TABLE.opcode(
-    "s_cbranch_execz", "s_cbranch_execnz", operands=with_implicit(NO_DESTINATION, _CONDITIONAL, reads=EXECUTION_MASK)
+    "s_cbranch_execz", "s_cbranch_execnz", operands=with_implicit(NO_DESTINATION, _ANY_LANE, reads=EXECUTION_MASK)
 )
 def branch_on_exec(instruction: Instruction, context: Context) -> Step:
     """Branch in the waves in which no lane is active (execz), or some lane (execnz).

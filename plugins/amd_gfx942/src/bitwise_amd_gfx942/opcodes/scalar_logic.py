@@ -27,7 +27,7 @@ from bitwise_amd_gfx942.registers import (
 )
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.instruction_info import DESTINATION_FIRST, InstructionInfo
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.logic import combine
@@ -112,9 +112,10 @@ def _check_pair_or_constant(operand: Operand, instruction: Instruction) -> None:
 
 
 def _logic_64_info(instruction: Instruction) -> InstructionInfo:
-    """The declaration of `logic_64`: all but a move write the condition code."""
-    writes = frozenset() if instruction.opcode.startswith("s_mov") else CONDITION_CODE
-    return with_implicit(DESTINATION_FIRST, writes=writes)(instruction)
+    """The declaration of `logic_64`: all but a move write the condition code, whether any lane of a mask is set."""
+    if instruction.opcode.startswith("s_mov"):
+        return DESTINATION_FIRST.info(instruction, Effect.NONE)
+    return with_implicit(DESTINATION_FIRST, Effect.CROSS_LANE, writes=CONDITION_CODE)(instruction)
 
 
 @TABLE.opcode(*(f"s_{verb}_b64" for verb in _VERBS), "s_not_b64", "s_mov_b64", operands=_logic_64_info)
@@ -199,7 +200,9 @@ def select(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode(
     *(f"s_{verb}_saveexec_b64" for verb in (*_VERBS, "andn1", "orn1")),
-    operands=with_implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=EXECUTION_MASK | CONDITION_CODE),
+    operands=with_implicit(
+        DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK, writes=EXECUTION_MASK | CONDITION_CODE
+    ),
 )
 def save_exec(instruction: Instruction, context: Context) -> Step:
     """Save the execution mask, and set it to a function of the source and its old value."""
