@@ -1,27 +1,20 @@
 # ruff: noqa: E501 - a line of PTX is read as one
-"""PTX kernels whose threads work together, in families of small changes of one kernel.
+"""PTX kernels for sm_90 whose threads work together, in families of small changes of one kernel.
 
 Each family exercises a part of the analysis: loops that data ends, copies through shared memory, chains of matrix steps,
-products of a warpgroup, branches that whole warps or blocks take, and blocks that leave a loop early.  A kernel is a
-list of slots, each with one of several texts.  Its changes choose other texts, exchange slots, repeat or drop one, so
-that some of them return the same bytes and others do not.
+products of a warpgroup, branches that whole warps or blocks take, and blocks that leave a loop early.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bitwise_bench.adversary.kernels import KernelText, Place
-from bitwise_bench.adversary.ptx_vocabulary import LEAVES
-from bitwise_core.execution.launch import Argument
+from bitwise_bench.adversary.block_programs import Family, Frame, Shape, Slot, pick
+from bitwise_bench.adversary.languages import LANGUAGES
 
-WORDS = 4
-"""The words of the input and of the output of each thread."""
-
-_HEAD = """.version 8.7
+HEAD = """.version 8.7
 .target sm_90a
 .address_size 64
 .visible .entry kernel(.param .u64 .ptr .global .align 16 in_{kind}, .param .u64 .ptr .global .align 16 out_fp32) .reqntid {threads}
@@ -32,65 +25,17 @@ mul.wide.u32 %d4, %r9, {block}; add.s64 %d2, %d1, %d4; mul.wide.u32 %d3, %r0, 16
 ld.global.v4.b32 {{%r10, %r11, %r12, %r13}}, [%d6];
 """
 """%r10 to %r13: the words of this thread; %d2: the input of the block; %d7: the output; %d9: the own 16 bytes of shared memory."""
-_END = "st.global.v4.b32 [%d7], {%r20, %r21, %r22, %r23};\nret; }\n"
-
-Slot = tuple[str, ...]
-"""The texts of which one is chosen."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockProgram:
-    """A kernel: its family, the text chosen for each slot, the other texts of each slot, and the threads of a block.
-
-    `fixed` are the numbers of slots at the start and at the end that no change moves.
-    """
-
-    family: str
-    chosen: tuple[str, ...]
-    slots: tuple[Slot, ...]
-    threads: int
-    kind: str
-    fixed: tuple[int, int]
-
-    def text_key(self) -> str:
-        """Return the program as text."""
-        return f"{self.family}, {self.kind}, {self.threads} threads: " + " | ".join(self.chosen)
-
-    @property
-    def kernel(self) -> KernelText:
-        """The kernel."""
-        head = _HEAD.format(kind=self.kind, threads=self.threads, block=16 * self.threads)
-        text = head + "\n".join(self.chosen) + "\n" + _END
-        place = Place("out_fp32", 0, 4 * WORDS, True)
-        return KernelText(text, (place,), (self.kind,), {"out_fp32": 1}, LEAVES, self.threads, "kernel.ptx", _NONE)
-
-
-_NONE: tuple[Argument, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What a family returns: its slots, the threads of a block, the kind of the input, and the fixed slots."""
-
-    slots: Sequence[Slot]
-    threads: int
-    kind: str = "f32"
-    fixed: tuple[int, int] = (1, 1)
-
-
-def _pick(dice: random.Random, *texts: str) -> Slot:
-    """Return a slot of some texts in a random order."""
-    return tuple(dice.sample(texts, len(texts)))
-
+END = "st.global.v4.b32 [%d7], {%r20, %r21, %r22, %r23};\nret; }\n"
+_FRAME = Frame(LANGUAGES["ptx"], HEAD, END)
 
 _RESULT = tuple(f"mov.b32 %r2{each}, {{}};" for each in range(4))
 _STEP = "fma.rn.f32 %r20, %r20, 0f3F780000, 0f3C800000;"
 
 
-def _mixing(dice: random.Random, names: Sequence[str]) -> Slot:
+def mixing(dice: random.Random, names: Sequence[str]) -> Slot:
     """Return a slot that changes one of some registers."""
     one, other, third = (dice.choice(names) for _ in range(3))
-    return _pick(
+    return pick(
         dice,
         f"add.rn.f32 {one}, {other}, {third};",
         f"add.rn.f32 {one}, {third}, {other};",
@@ -104,10 +49,10 @@ def _mixing(dice: random.Random, names: Sequence[str]) -> Slot:
     )
 
 
-def _exchange(dice: random.Random, register: str, to: str) -> Slot:
+def exchange(dice: random.Random, register: str, to: str) -> Slot:
     """Return a slot in which threads exchange values."""
     lanes = dice.choice((1, 2, 8, 16))
-    return _pick(
+    return pick(
         dice,
         f"shfl.sync.bfly.b32 %r30, {register}, {lanes}, 31, -1; add.rn.f32 {to}, {register}, %r30;",
         f"shfl.sync.bfly.b32 %r30, {register}, {lanes}, 31, -1; add.rn.f32 {to}, %r30, {register};",
@@ -125,7 +70,7 @@ _BLOCK_ANY = (
 _ENDS = {"thread": "", "warp": "vote.sync.any.pred %p1, %p1, -1;", "block": _BLOCK_ANY}
 
 
-def _long_loop(dice: random.Random) -> _Shape:
+def _long_loop(dice: random.Random) -> Shape:
     """A loop that data ends, after up to 90 iterations, for each thread, warp or block."""
     scope = dice.choice(tuple(_ENDS))
     names = ("%r20", "%r21", "%r22", "%r23")
@@ -136,8 +81,8 @@ def _long_loop(dice: random.Random) -> _Shape:
         ("mov.b32 %r31, 0; setp.lt.u32 %p7, %r0, 8; AGAIN:",),
     ]
     for _ in range(dice.randint(1, 3)):
-        kinds = [_mixing(dice, names)] * 2 + [
-            _pick(
+        kinds = [mixing(dice, names)] * 2 + [
+            pick(
                 dice,
                 "@%p7 mov.b32 %r21, %r22;",
                 "@%p7 add.rn.f32 %r22, %r22, %r20;",
@@ -147,7 +92,7 @@ def _long_loop(dice: random.Random) -> _Shape:
                 "setp.lt.f32 %p6, %r21, %r22; selp.b32 %r23, %r21, %r23, %p6;",
                 "setp.lt.f32 %p6, %r21, %r22; @%p6 bra OVER; mov.b32 %r23, %r22; OVER:",
             ),
-            _pick(
+            pick(
                 dice,
                 *(
                     f"add.u32 %r41, %r31, {first}; and.b32 %r41, %r41, 31; mul.wide.u32 %d30, %r41, 4; add.s64 %d31, %d2, %d30; ld.global.b32 %r45, [%d31]; {what}"
@@ -159,7 +104,7 @@ def _long_loop(dice: random.Random) -> _Shape:
                     )
                 ),
             ),
-            _pick(
+            pick(
                 dice,
                 "max.f32 %r46, %r20, %r21; max.f32 %r47, %r21, %r22; max.f32 %r23, %r46, %r47;",
                 "max.f32 %r46, %r20, %r22; max.f32 %r47, %r21, %r22; max.f32 %r23, %r46, %r47;",
@@ -168,14 +113,14 @@ def _long_loop(dice: random.Random) -> _Shape:
                 "and.b32 %r46, %r20, %r21; and.b32 %r47, %r21, %r22; and.b32 %r23, %r46, %r47;",
                 "and.b32 %r46, %r20, %r22; and.b32 %r23, %r46, %r21;",
             ),
-            _pick(
+            pick(
                 dice, *(f"setp.gt.u32 %p6, %r31, {each}; selp.b32 %r22, %r20, %r22, %p6;" for each in (0, 20, 70, 88))
             ),
         ]
         if scope != "thread":
-            kinds += 2 * [_exchange(dice, dice.choice(names), dice.choice(names))]
+            kinds += 2 * [exchange(dice, dice.choice(names), dice.choice(names))]
         if scope == "block":
-            kinds += 3 * [_pick(dice, *_THROUGH_SHARED)]
+            kinds += 3 * [pick(dice, *_THROUGH_SHARED)]
         slots.append(dice.choice(kinds))
     if dice.random() < 0.7:
         slots.append(
@@ -194,7 +139,7 @@ def _long_loop(dice: random.Random) -> _Shape:
             ("0f3F400000", 89, "%p1, %p2"),
         )
     )
-    return _Shape([*slots, limit], 64, fixed=(5, 1))
+    return Shape([*slots, limit], 64, fixed=(5, 1))
 
 
 _THROUGH_SHARED = tuple(
@@ -208,7 +153,7 @@ def _at(text: str, offset: int) -> str:
     return text.replace("#+8", f"+{offset + 8}").replace("#", f"+{offset}" if offset else "")
 
 
-def _copies(dice: random.Random) -> _Shape:
+def _copies(dice: random.Random) -> Shape:
     """Copies from global to shared memory in units of 4, 8 and 16 bytes, other stores into them, and reads of any width."""
     whole = [
         "st.shared.v4.b32 [%d9#], {%r10, %r11, %r12, %r13};",
@@ -226,8 +171,8 @@ def _copies(dice: random.Random) -> _Shape:
     ]
     other = dice.choice((1, 5, 32))
     swapped = f"xor.b32 %r50, %r0, {other}; mul.wide.u32 %d21, %r50, 16; add.s64 %d21, %d8, %d21; ld.global.v4.b32 {{%r14, %r15, %r16, %r17}}, [%d6]; st.shared.v4.b32 [%d21#], {{%r14, %r15, %r16, %r17}};"
-    first = _pick(dice, *(_at(each, 0) for each in (*whole, swapped)))
-    second = _pick(dice, *(_at(each, 4096) for each in whole))
+    first = pick(dice, *(_at(each, 0) for each in (*whole, swapped)))
+    second = pick(dice, *(_at(each, 4096) for each in whole))
     changes = [
         "st.shared.b32 [%d9+4], %r11;", "st.shared.b32 [%d9+4], %r12;", "st.shared.b16 [%d9+6], 0;", "st.shared.b8 [%d9+3], %r0;",
         "st.shared.b64 [%d9+8], 0;", "st.shared.v2.b32 [%d9+8], {%r12, %r13};", "st.shared.b32 [%d9], 0;", "mov.b32 %r53, 0;",
@@ -258,10 +203,10 @@ def _copies(dice: random.Random) -> _Shape:
         second,
         change[1],
         ("bar.sync 0;",),
-        _pick(dice, *lanes),
-        _pick(dice, *reads),
+        pick(dice, *lanes),
+        pick(dice, *reads),
     ]
-    return _Shape(slots, 64, fixed=(1, 3))
+    return Shape(slots, 64, fixed=(1, 3))
 
 
 _UNITS = {
@@ -271,7 +216,7 @@ _UNITS = {
 """The matrix instructions, and how many registers of A and B a lane has."""
 
 
-def _matrix_chain(dice: random.Random) -> _Shape:
+def _matrix_chain(dice: random.Random) -> Shape:
     """Chains of matrix steps with operands in registers, whose accumulators are moved, read or used as operands between."""
     words = [f"%r{10 + each}" for each in range(4)] + [f"%r{14 + each}" for each in range(4)]
     unit = dice.choice(list(_UNITS))
@@ -288,14 +233,14 @@ def _matrix_chain(dice: random.Random) -> _Shape:
         again = dice.sample(words, of_b)
         others = dice.choice([each for each in _UNITS if _UNITS[each] == (of_a, of_b)])
         zeros = ["%r80"] * of_a
-        return _pick(
+        return pick(
             dice,
             step(a, b, own), step([*a[1::2], *a[0::2]], b, own), step(a, b[::-1], own), step(a, again, own),
             step(a, b, own, others), step(zeros, b, own), step(zeros, zeros[:of_b], own), step(a, b, own[::-1]),
             step([*own, *own][:of_a], b, own), step(a[:1] * of_a, a[:1] * of_b, own), step(b * 2 if of_a > of_b else b, b, own),
         )  # fmt: skip
 
-    between = _pick(
+    between = pick(
         dice,
         "mov.b32 %r81, 0;",
         "mov.b32 %r81, %r20; mov.b32 %r20, %r21; mov.b32 %r21, %r81;",
@@ -316,7 +261,7 @@ def _matrix_chain(dice: random.Random) -> _Shape:
             "ld.global.v4.b32 {%r14, %r15, %r16, %r17}, [%d2]; mov.b32 %r80, 0;",
             "ld.global.v4.b32 {%r14, %r15, %r16, %r17}, [%d2+16]; mov.b32 %r80, 0;",
         ),
-        _pick(dice, *start),
+        pick(dice, *start),
         texts(),
         texts(),
         between,
@@ -336,7 +281,7 @@ def _matrix_chain(dice: random.Random) -> _Shape:
         ),
     )
     kind = {"f16": "h2", "bf16": "b2"}.get(unit.split(".")[4], "f32")
-    return _Shape(slots, dice.choice((32, 64)), kind, (2, 0))
+    return Shape(slots, dice.choice((32, 64)), kind, (2, 0))
 
 
 _GROUP = "{%r20, %r21, %r22, %r23}"
@@ -350,7 +295,7 @@ def _multiply(a: str, b: str, of_a: int, of_b: int) -> str:
     )
 
 
-def _warpgroup(dice: random.Random) -> _Shape:
+def _warpgroup(dice: random.Random) -> Shape:
     """Products of a warpgroup of tiles in shared memory, on both sides of a branch on data or in a loop that data ends."""
     places = "shr.u64 %d11, %d8, 4; and.b64 %d11, %d11, 16383; or.b64 %d24, %d11, 68720001024; add.s64 %d25, %d24, 128; add.s64 %d26, %d24, 32; add.s64 %d27, %d24, 144;"
     stores = [
@@ -388,7 +333,7 @@ def _warpgroup(dice: random.Random) -> _Shape:
             )
         ]
         slots += [written(), product(), ("bra DONE; OTHER:",), written(), product(), ("DONE:",)]
-        return _Shape(slots, 128, "h2", (3, 1))
+        return Shape(slots, 128, "h2", (3, 1))
     change = (
         "add.rn.f16x2 %r10, %r10, %r11;",
         "add.rn.f16x2 %r10, %r11, %r10;",
@@ -397,23 +342,23 @@ def _warpgroup(dice: random.Random) -> _Shape:
         "mov.b32 %r12, %r13;",
         "xor.b32 %r10, %r10, 0x80008000;",
     )
-    slots += [("and.b32 %r55, %r55, 3; mov.b32 %r31, 0; AGAIN:",), written(), product(), _pick(dice, *change)]
+    slots += [("and.b32 %r55, %r55, 3; mov.b32 %r31, 0; AGAIN:",), written(), product(), pick(dice, *change)]
     slots += [
         (
             "add.u32 %r31, %r31, 1; setp.lt.u32 %p3, %r31, %r55; @%p3 bra AGAIN;",
             "add.u32 %r31, %r31, 1; setp.le.u32 %p3, %r31, %r55; @%p3 bra AGAIN;",
         )
     ]
-    return _Shape(slots, 128, "h2", (3, 1))
+    return Shape(slots, 128, "h2", (3, 1))
 
 
-def _branches(dice: random.Random) -> _Shape:
+def _branches(dice: random.Random) -> Shape:
     """Branches that each warp or block takes as a whole by data: votes, shuffles, barriers and shared memory on their sides."""
     of_block = dice.random() < 0.5
     test = dice.choice(("setp.lt.f32 %p1, %r10, %r11;", "setp.gt.f32 %p1, %r10, 0f3F000000;"))
     place = "%d2" if of_block else "%d21"
     warp = "shr.u32 %r61, %r0, 5; mul.wide.u32 %d20, %r61, 512; add.s64 %d21, %d2, %d20;"
-    choice = _pick(
+    choice = pick(
         dice,
         f"{warp} ld.global.b32 %r55, [{place}]; setp.lt.f32 %p4, %r55, 0f3F000000;",
         f"{warp} ld.global.b32 %r55, [{place}]; setp.geu.f32 %p4, %r55, 0f3F000000; not.pred %p4, %p4;",
@@ -430,11 +375,11 @@ def _branches(dice: random.Random) -> _Shape:
         ]  # fmt: skip
         kinds = [
             tuple(dice.sample(votes, 4)),
-            _exchange(dice, dice.choice(names), dice.choice(names)),
-            _mixing(dice, names),
+            exchange(dice, dice.choice(names), dice.choice(names)),
+            mixing(dice, names),
         ]
         if of_block:
-            kinds += [_pick(dice, *_THROUGH_SHARED), ("bar.sync 0;", "mov.b32 %r81, 0;")]
+            kinds += [pick(dice, *_THROUGH_SHARED), ("bar.sync 0;", "mov.b32 %r81, 0;")]
         return dice.choice(kinds)
 
     begin = (
@@ -452,19 +397,19 @@ def _branches(dice: random.Random) -> _Shape:
         inside(),
         inside(),
         ("DONE:",),
-        inside() if of_block else _mixing(dice, names),
+        inside() if of_block else mixing(dice, names),
     ]
-    return _Shape(slots, 64, fixed=(3, 2))
+    return Shape(slots, 64, fixed=(3, 2))
 
 
-def _early_blocks(dice: random.Random) -> _Shape:
+def _early_blocks(dice: random.Random) -> Shape:
     """Blocks that leave a loop after different numbers of iterations, with matrix steps, copies and exchanges inside."""
     names = ("%r20", "%r21", "%r22", "%r23")
     begin = "mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13; mov.b32 %r31, 0; mov.b32 %r40, %r13; mov.b32 %r14, %r10; mov.b32 %r15, %r11;"
     kinds = [
-        _mixing(dice, names), _exchange(dice, "%r20", "%r21"), _pick(dice, *_THROUGH_SHARED),
-        _pick(dice, *(f"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {_GROUP}, {{{a}}}, {{{b}}}, {_GROUP};" for a, b in (("%r10, %r11", "%r12"), ("%r11, %r10", "%r12"), ("%r14, %r11", "%r12"), ("%r10, %r11", "%r15")))),
-        _pick(dice, "setp.gt.u32 %p6, %r31, %r9; @%p6 mov.b32 %r14, %r20;", "@%p6 mov.b32 %r14, %r21;", "setp.eq.u32 %p6, %r9, 1; @%p6 mov.b32 %r15, %r12;", "mov.b32 %r40, %r20;", "mov.b32 %r22, %r40;"),
+        mixing(dice, names), exchange(dice, "%r20", "%r21"), pick(dice, *_THROUGH_SHARED),
+        pick(dice, *(f"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {_GROUP}, {{{a}}}, {{{b}}}, {_GROUP};" for a, b in (("%r10, %r11", "%r12"), ("%r11, %r10", "%r12"), ("%r14, %r11", "%r12"), ("%r10, %r11", "%r15")))),
+        pick(dice, "setp.gt.u32 %p6, %r31, %r9; @%p6 mov.b32 %r14, %r20;", "@%p6 mov.b32 %r14, %r21;", "setp.eq.u32 %p6, %r9, 1; @%p6 mov.b32 %r15, %r12;", "mov.b32 %r40, %r20;", "mov.b32 %r22, %r40;"),
     ]  # fmt: skip
     ends = tuple(
         f"add.u32 %r31, %r31, 1; {count} setp.lt.u32 %p2, %r31, %r57; @%p2 bra AGAIN;"
@@ -473,51 +418,20 @@ def _early_blocks(dice: random.Random) -> _Shape:
     slots: list[Slot] = [
         (begin + "setp.ne.u32 %p6, %r9, %r9; AGAIN:",),
         *(dice.choice(kinds) for _ in range(3)),
-        _pick(dice, *ends),
+        pick(dice, *ends),
         dice.choice(kinds[:3]),
     ]
-    return _Shape(slots, dice.choice((32, 64)), fixed=(1, 2))
+    return Shape(slots, dice.choice((32, 64)), fixed=(1, 2))
 
 
-FAMILIES: Mapping[str, Callable[[random.Random], _Shape]] = MappingProxyType(
+FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "long loops": _long_loop, "copies": _copies, "matrix chains": _matrix_chain, "warpgroups": _warpgroup,
-        "branches of warps and blocks": _branches, "blocks that leave early": _early_blocks,
+        name: Family(_FRAME, make)
+        for name, make in (
+            ("long loops", _long_loop), ("copies", _copies), ("matrix chains", _matrix_chain),
+            ("warpgroups", _warpgroup), ("branches of warps and blocks", _branches),
+            ("blocks that leave early", _early_blocks),
+        )
     }
 )  # fmt: skip
 """The families by name."""
-
-
-def block_programs(family: str, dice: random.Random, count: int) -> list[BlockProgram]:
-    """Return a kernel of a family and changes of it."""
-    shape = FAMILIES[family](dice)
-    first = tuple(dice.choice(each) for each in shape.slots)
-    root = BlockProgram(family, first, tuple(shape.slots), shape.threads, shape.kind, shape.fixed)
-    found = [root]
-    for _ in range(count):
-        made = dice.choice(found) if dice.random() < 0.4 else root
-        for _ in range(dice.choice((1, 1, 2))):
-            made = changed(made, dice)
-        found.append(made)
-    return list({each.text_key(): each for each in found}.values())
-
-
-def changed(program: BlockProgram, dice: random.Random) -> BlockProgram:
-    """Return a program with one change."""
-    chosen, slots = list(program.chosen), list(program.slots)
-    low, high = program.fixed[0], len(chosen) - program.fixed[1]
-    what = dice.random()
-    places = [place for place in range(low, high - 1) if ":" not in chosen[place] + chosen[place + 1]]
-    if what < 0.15 and places:
-        place = dice.choice(places)
-        chosen[place], chosen[place + 1] = chosen[place + 1], chosen[place]
-        slots[place], slots[place + 1] = slots[place + 1], slots[place]
-    elif what < 0.2 and high - low > 1:
-        place = dice.randrange(low, high)
-        if ":" not in chosen[place]:
-            del chosen[place], slots[place]
-    else:
-        several = [place for place, each in enumerate(slots) if len(each) > 1]
-        place = dice.choice(several)
-        chosen[place] = dice.choice(slots[place])
-    return replace(program, chosen=tuple(chosen), slots=tuple(slots))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_bench.adversary.block_kernels import BlockProgram
+from bitwise_bench.adversary.block_programs import BlockProgram, has_label
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.execution import Executed, run
 from bitwise_bench.adversary.folders import MANIFEST, Element, element_of, manifest, typed
@@ -54,7 +54,8 @@ class BlockPair:
 
     def texts(self) -> Mapping[str, str]:
         """See `WrongEqual.texts`."""
-        kernels = {"left.ptx": self.left.kernel, "right.ptx": self.right.kernel}
+        suffix = self.left.frame.language.suffix
+        kernels = {f"left{suffix}": self.left.kernel, f"right{suffix}": self.right.kernel}
         launches = {name: kernel.launch(BLOCKS) for name, kernel in kernels.items()}
         return {**{name: kernel.text for name, kernel in kernels.items()}, MANIFEST: manifest(launches)}
 
@@ -85,7 +86,7 @@ def contents_of(program: BlockProgram, language: Language, scope: Scope, seed: i
     Sums of many products of special patterns are NaNs.
     """
     kernel = program.kernel
-    found = inputs(language.words.leaves, kernel.loads, BLOCKS * kernel.threads, seed + draw, finite=scope.finite)
+    found = inputs(kernel.leaves, kernel.loads, BLOCKS * kernel.threads, seed + draw, finite=scope.finite)
     if draw == 0:
         return found
     dice = np.random.default_rng([seed, draw])
@@ -180,7 +181,7 @@ def _smaller(left: BlockProgram, right: BlockProgram) -> Iterator[tuple[BlockPro
     if len(left.chosen) != len(right.chosen):
         return
     for place in range(left.fixed[0], len(left.chosen) - left.fixed[1]):
-        if ":" not in left.chosen[place] + right.chosen[place]:
+        if not has_label(f"{left.chosen[place]} {right.chosen[place]}"):
             yield _without(left, place), _without(right, place)
     for place, (one, other) in enumerate(zip(left.chosen, right.chosen, strict=True)):
         if one != other:

@@ -13,9 +13,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from bitwise_bench.adversary import block_rounds, execution, kernel_mutants, loop_rounds, loops
-from bitwise_bench.adversary.block_kernels import FAMILIES, BlockProgram, block_programs
+from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
+from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import canonical, difference, pair_difference
 from bitwise_bench.adversary.kernel_mutants import WrongMutant
@@ -340,10 +341,16 @@ def _judge_loops(
                 )
 
 
-def play_blocks(language: Language, scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
-    """Make kernels whose threads work together from one, ask the checker, and judge every Equal by bytes."""
-    family = dice.choice(list(FAMILIES))
-    programs = block_programs(family, dice, 12)
+def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
+    """Make kernels whose threads work together from one, ask the checker, and judge every Equal by bytes.
+
+    With a GPU, they are kernels for it.
+    """
+    names = [name for name, each in FAMILIES.items() if device is None or each.frame.language.name == "ptx"]
+    name = dice.choice(names)
+    family = FAMILIES[name]
+    language = family.frame.language
+    programs = block_programs(name, family, dice, 12)
     where = f"{language.name}, {scope.name}"
     forms, reasons = block_rounds.analysed(programs, language, scope)
     tally.programs[where] += len(programs)
@@ -471,7 +478,7 @@ def worker(
             played += 1
             chosen = SCOPES["launch"] if scope.options.every_launch else scope
             try:
-                play_blocks(LANGUAGES["ptx"], chosen, dice, tally, device)
+                play_blocks(chosen, dice, tally, device)
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"blocks, round {played} of worker {number}: {error}"[:2000])
             continue

@@ -25,7 +25,7 @@ STORE_TEXTS = MappingProxyType(
 )
 """The instructions of each store: & is the offset, $ the value, # the pointer."""
 
-_HEAD = """\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
+HEAD = """\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
 \t.amdhsa_code_object_version 5
 \t.text
 \t.globl\tkernel
@@ -59,7 +59,7 @@ amdhsa.kernels:
 {arguments}    .group_segment_fixed_size: 0
     .kernarg_segment_align: 8
     .kernarg_segment_size: {size}
-    .max_flat_workgroup_size: 64
+    .max_flat_workgroup_size: 128
     .name:           kernel
     .private_segment_fixed_size: 0
     .sgpr_count:     100
@@ -77,6 +77,16 @@ amdhsa.version:
 _FIRST_POINTER = 8
 _FIRST_PREDICATE = 40
 _LAST_PREDICATE = 98
+
+
+def tail(buffers: int, vectors: int) -> str:
+    """Return the end of a kernel with this number of buffers and of vector registers."""
+    arguments = "".join(
+        f"      - .address_space:  global\n        .offset:         {8 * number}\n        .size:           8\n"
+        "        .value_kind:     global_buffer\n"
+        for number in range(buffers)
+    )
+    return _TAIL.format(size=8 * buffers, arguments=arguments, vectors=vectors)
 
 
 class _Registers:
@@ -169,12 +179,6 @@ def kernel_text(programs: Sequence[Program]) -> KernelText:
         body.append(f"v_add_u32_e32 v2, {hex(place.slot * THREADS * place.size)}, {bases[place.buffer]}")
         text = STORE_TEXTS[program.store].replace("&", "v2").replace("$", result)
         body += text.replace("#", pointers[place.buffer]).split("; ")
-    arguments = "".join(
-        f"      - .address_space:  global\n        .offset:         {8 * number}\n        .size:           8\n"
-        "        .value_kind:     global_buffer\n"
-        for number in range(len(names))
-    )
     vectors = min(256, -(-registers.most // 4) * 4)
-    tail = _TAIL.format(size=8 * len(names), arguments=arguments, vectors=vectors)
-    text = _HEAD + "".join(f"\t{line}\n" for line in body) + tail
+    text = HEAD + "".join(f"\t{line}\n" for line in body) + tail(len(names), vectors)
     return KernelText(text, places, loads, counts, GFX942_WORDS.leaves, THREADS, "kernel.amdgcn")
