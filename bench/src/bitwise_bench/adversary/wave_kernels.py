@@ -153,11 +153,15 @@ def _long_loop(dice: random.Random) -> Shape:
     ]  # fmt: skip
     step = ("v_fma_f32 v20, v20, v26, v27;", "v_fma_f32 v20, v26, v20, v27;", "v_fma_f32 v20, v20, v26, v28;", "v_add_f32_e32 v20, v20, v21;")
     start = tuple(f"v_mov_b32_e32 v2{place}, {value};" for place in (1, 2, 3) for value in ("v11", "v12", "0", "v10"))
-    ends = [f"s_add_u32 s30, s30, 1; {test} s_cmp_lt_u32 s30, {count}; s_cselect_b64 s[26:27], -1, 0; s_and_b64 {pair}; s_cbranch_{branch} .LAGAIN;" for test, pair, branch, count in (
-        ("v_cmp_lt_f32_e64 s[28:29], v29, v20;", "vcc, s[28:29], s[26:27]", "vccnz", 90), ("v_cmp_lt_f32_e64 s[28:29], v29, v20;", "vcc, s[26:27], s[28:29]", "vccnz", 90),
-        ("v_cmp_lt_f32_e64 s[28:29], v29, v20;", "s[28:29], s[28:29], s[26:27]", "scc1", 90), ("v_cmp_gt_f32_e64 s[28:29], v20, v29;", "vcc, s[28:29], s[26:27]", "vccnz", 90),
-        ("v_cmp_lt_f32_e64 s[28:29], v29, v20;", "vcc, s[28:29], s[26:27]", "vccnz", 89), ("v_cmp_lt_f32_e64 s[28:29], v29, v21;", "vcc, s[28:29], s[26:27]", "vccnz", 90),
-    )]  # fmt: skip
+    # Above the limit, or never after as many iterations.
+    ends = [
+        f"s_add_u32 s30, s30, 1; s_cmp_lt_u32 s30, {count}; s_cselect_b32 s20, 0x3f400000, 0x7f800000; {test}"
+        for test, count in (
+            ("v_cmp_lt_f32_e32 vcc, s20, v20; s_cbranch_vccnz .LAGAIN;", 90), ("v_cmp_gt_f32_e64 vcc, v20, s20; s_cbranch_vccnz .LAGAIN;", 90),
+            ("v_cmp_lt_f32_e32 vcc, s20, v20; s_and_b64 s[28:29], vcc, exec; s_cbranch_scc1 .LAGAIN;", 90), ("v_cmp_lt_f32_e32 vcc, s20, v20; s_cbranch_vccnz .LAGAIN;", 89),
+            ("v_cmp_lt_f32_e32 vcc, s20, v21; s_cbranch_vccnz .LAGAIN;", 90), ("v_cmp_lg_f32_e32 vcc, v20, v20; v_cmp_lt_f32_e32 vcc, s20, v20; s_cbranch_vccnz .LAGAIN;", 90),
+        )
+    ]  # fmt: skip
     begin = "v_mov_b32_e32 v26, 0x3f780000; v_mov_b32_e32 v27, 0x3c800000; v_mov_b32_e32 v28, 0x3cc00000; v_mov_b32_e32 v29, 0x3f400000; v_mov_b32_e32 v30, v13; s_mov_b32 s30, 0;"
     slots: list[Slot] = [(begin,), tuple(dice.sample(start, 3)), tuple(dice.sample(start, 3)), (".LAGAIN:",), *steps, step, tuple(ends)]
     return Shape(slots, dice.choice((64, 128)), fixed=(4, 1))
