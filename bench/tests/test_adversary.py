@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitwise_bench.adversary import campaign, execution, folders, gfx942_kernel, loop_rounds
+from bitwise_bench.adversary import campaign, execution, folders, gfx942_kernel, pair_rounds
 from bitwise_bench.adversary.__main__ import main
 from bitwise_bench.adversary.campaign import Round, Tally, play, worker
 from bitwise_bench.adversary.classes import analyse, grouped
@@ -225,7 +225,7 @@ def test_wrong_loops_are_replayed(scope: str, broken_rule: None, tmp_path: Path)
         LoopProgram("f32", (constant(0x3F800000, "f32"),), (Expression("sub.rn.f32", pair, "f32"),), total)
         for pair in ((total, value), (value, total))
     )
-    pair = loop_rounds.wrong_pair(left, right, PTX, SCOPES[scope], 0, with_nan=False)
+    pair = pair_rounds.wrong_pair(left, right, PTX, SCOPES[scope], 0, with_nan=False)
     assert pair is not None
     folders.write(pair, tmp_path)
     replayed = folders.replay(tmp_path)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.adversary import folders
-from bitwise_bench.adversary.block_kernels import FAMILIES, block_programs
-from bitwise_bench.adversary.block_rounds import analysed
+from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
 from bitwise_bench.adversary.campaign import Tally, play_blocks, worker
-from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.families import FAMILIES
+from bitwise_bench.adversary.pair_rounds import analysed
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
@@ -22,23 +22,29 @@ from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.opcodes import fragments
 from bitwise_nvidia_sm90 import wgmma
 
-PTX, LAUNCH = LANGUAGES["ptx"], SCOPES["launch"]
+LAUNCH = SCOPES["launch"]
+
+
+def made(name: str, seed: str, count: int) -> list[BlockProgram]:
+    return block_programs(name, FAMILIES[name], random.Random(seed), count)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_kernels_of_a_family_are_assembled_and_analysed(family: str) -> None:
-    programs = block_programs(family, random.Random(family), 3)
+    programs, language = made(family, family, 3), FAMILIES[family].frame.language
     assert len({each.text_key() for each in programs}) == len(programs) > 1
-    forms, _ = analysed(programs, PTX, LAUNCH)
+    forms, _ = analysed(programs, language, LAUNCH)
     assert any(forms)
-    assert all(Ptxas.locate("sm_90a").digest(each.kernel.text) for each in programs)
+    if language.suffix == ".ptx":
+        assembler = Ptxas.locate(f"{language.architecture}a")
+        assert all(assembler.digest(each.kernel.text) for each in programs)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of loads, equal blocks, whole results of matrix steps and registers of groups only save time."""
-    programs = block_programs(family, random.Random(f"{family} again"), 3)
-    forms, _ = analysed(programs, PTX, LAUNCH)
+    programs, language = made(family, f"{family} again", 3), FAMILIES[family].frame.language
+    forms, _ = analysed(programs, language, LAUNCH)
 
     def nothing(*arguments: object, **named: object) -> None:
         return None
@@ -49,7 +55,7 @@ def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: py
     monkeypatch.setattr(fragments, "bundled", nothing)
     monkeypatch.setattr(wgmma, "_whole_accumulator", nothing)
     monkeypatch.setattr(Executor, "separates_registers", False)
-    assert analysed(programs, PTX, LAUNCH)[0] == forms
+    assert analysed(programs, language, LAUNCH)[0] == forms
 
 
 def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
@@ -70,10 +76,12 @@ def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {"warpgroups": FAMILIES["warpgroups"]})
     tally = Tally()
     for seed in range(20):
-        play_blocks(PTX, LAUNCH, random.Random(seed), tally, None)
-        if tally.wrong_blocks:
+        play_blocks(LAUNCH, random.Random(seed), tally, None)
+        if tally.wrong_pairs:
             break
-    found = tally.wrong_blocks[0]
+    found = tally.wrong_pairs[0]
+    assert isinstance(found.left, BlockProgram)
+    assert isinstance(found.right, BlockProgram)
     differences = [one != other for one, other in zip(found.left.chosen, found.right.chosen, strict=True)]
     assert sum(differences) == 1
     folders.write(found, tmp_path)

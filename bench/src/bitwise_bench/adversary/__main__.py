@@ -82,7 +82,7 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
                 lost.append(f"worker {number} failed: {type(error).__name__}: {error}"[:2000])
     found: list[WrongEqual] = []
     for tally in tallies:
-        found += [*tally.findings, *tally.wrong_loops, *tally.wrong_blocks, *tally.wrong_mutants]
+        found += [*tally.findings, *tally.wrong_pairs, *tally.wrong_mutants]
     for number, each in enumerate(found, 1):
         print(f"WRONG EQUAL: {each.entry()}")
         if chosen.found is not None:

@@ -28,7 +28,6 @@ ld.global.v4.b32 {{%r10, %r11, %r12, %r13}}, [%d6];
 END = "st.global.v4.b32 [%d7], {%r20, %r21, %r22, %r23};\nret; }\n"
 _FRAME = Frame(LANGUAGES["ptx"], HEAD, END)
 
-_RESULT = tuple(f"mov.b32 %r2{each}, {{}};" for each in range(4))
 _STEP = "fma.rn.f32 %r20, %r20, 0f3F780000, 0f3C800000;"
 
 
@@ -139,7 +138,11 @@ def _long_loop(dice: random.Random) -> Shape:
             ("0f3F400000", 89, "%p1, %p2"),
         )
     )
-    return Shape([*slots, limit], 64, fixed=(5, 1))
+    return Shape([*slots, limit, dice.choice((_FEW_LANES, ("mov.b32 %r81, 0;",)))], 64, fixed=(5, 2))
+
+
+_FEW_LANES = ("setp.lt.u32 %p9, %r0, 4;" + "".join(f"selp.b32 %r2{each}, %r2{each}, 0, %p9;" for each in range(4)),)
+"""Other threads than the first four return nothing, so that they have no effect but on these."""
 
 
 _THROUGH_SHARED = tuple(

@@ -1,22 +1,29 @@
 """Kernels whose threads work together: a kernel is a list of slots, each with one of several texts, in a frame.
 
-Its changes choose other texts, exchange slots, repeat or drop one, so that some of them return the same bytes and others
-do not.
+Its changes choose other texts, exchange slots, or drop one, so that some of them return the same bytes and others do not.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from bitwise_bench.adversary.kernels import KernelText, Place
 from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.pair_rounds import BLOCKS, Trial
+from bitwise_bench.adversary.patterns import Array, inputs
 from bitwise_bench.adversary.ptx_vocabulary import LEAVES
+from bitwise_bench.adversary.scopes import Scope
 
 WORDS = 4
 """The words of the input and of the output of each thread."""
+
+DRAWS = 3
+"""How many inputs Equal kernels are executed on."""
 
 _LABEL = re.compile(r"(?:^|[\s;])[.\w]+:(?:\s|$)")
 
@@ -39,12 +46,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class BlockProgram:
-    """A kernel: its family, the text chosen for each slot, the other texts of each slot, and the threads of a block.
+    """A kernel: its family (`source`), the text chosen for each slot, its other texts, and the threads of a block.
 
     `fixed` are the numbers of slots at the start and at the end that no change moves.
     """
 
-    family: str
+    source: str
     chosen: tuple[str, ...]
     slots: tuple[Slot, ...]
     threads: int
@@ -54,7 +61,7 @@ class BlockProgram:
 
     def text_key(self) -> str:
         """Return the program as text."""
-        return f"{self.family}, {self.kind}, {self.threads} threads: " + " | ".join(self.chosen)
+        return f"{self.source}, {self.kind}, {self.threads} threads: " + " | ".join(self.chosen)
 
     @property
     def kernel(self) -> KernelText:
@@ -67,6 +74,19 @@ class BlockProgram:
         place = Place("out_fp32", 0, 4 * WORDS, True)
         file = f"kernel{frame.language.suffix}"
         return KernelText(f"{head}{lines}\n{frame.end}", (place,), (self.kind,), {"out_fp32": 1}, LEAVES, threads, file)
+
+    def analysed_kernel(self) -> tuple[KernelText, int]:
+        """See `WholeProgram.analysed_kernel`."""
+        return self.kernel, BLOCKS
+
+    def trials(self, language: Language, scope: Scope, seed: int) -> list[Trial]:
+        """Return a launch for each drawn input."""
+        kernel = self.kernel
+        return [Trial(kernel, _contents(kernel, scope, seed, draw)) for draw in range(DRAWS)]
+
+    def smaller(self, other: BlockProgram) -> Iterator[tuple[BlockProgram, BlockProgram]]:
+        """See `WholeProgram.smaller`."""
+        return _smaller(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +150,48 @@ def changed(program: BlockProgram, dice: random.Random) -> BlockProgram:
         place = dice.choice(several)
         chosen[place] = dice.choice(slots[place])
     return replace(program, chosen=tuple(chosen), slots=tuple(slots))
+
+
+def _contents(kernel: KernelText, scope: Scope, seed: int, draw: int) -> dict[str, Array]:
+    """Return the bytes of the input of a kernel: special patterns in the first draw, and few of them in others.
+
+    Sums of many products of special patterns are NaNs.
+    """
+    found = inputs(kernel.leaves, kernel.loads, BLOCKS * kernel.threads, seed + draw, finite=scope.finite)
+    if draw == 0:
+        return found
+    dice = np.random.default_rng([seed, draw])
+    for name, content in found.items():
+        patterns = content.view(np.uint32)
+        numbers = dice.standard_normal((2, patterns.size)).astype(np.float32)
+        ordinary = {
+            "in_f32": numbers[0].view(np.uint32),
+            "in_h2": np.ascontiguousarray(numbers.T.astype(np.float16)).view(np.uint32)[:, 0],
+            "in_b2": numbers[0].view(np.uint32) >> np.uint32(16) | numbers[1].view(np.uint32) & np.uint32(0xFFFF0000),
+        }[name]
+        found[name] = np.where(dice.random(patterns.size) < _SPECIAL, patterns, ordinary).view(np.uint8)
+    return found
+
+
+_SPECIAL = 0.01
+"""The share of special patterns among ordinary numbers."""
+
+
+def _smaller(left: BlockProgram, right: BlockProgram) -> Iterator[tuple[BlockProgram, BlockProgram]]:
+    """Yield pairs with one slot less, and pairs that differ in one slot less."""
+    if len(left.chosen) != len(right.chosen):
+        return
+    for place in range(left.fixed[0], len(left.chosen) - left.fixed[1]):
+        if not has_label(f"{left.chosen[place]} {right.chosen[place]}"):
+            yield _without(left, place), _without(right, place)
+    for place, (one, other) in enumerate(zip(left.chosen, right.chosen, strict=True)):
+        if one != other:
+            yield left, replace(right, chosen=(*right.chosen[:place], one, *right.chosen[place + 1 :]))
+
+
+def _without(program: BlockProgram, place: int) -> BlockProgram:
+    return replace(
+        program,
+        chosen=program.chosen[:place] + program.chosen[place + 1 :],
+        slots=program.slots[:place] + program.slots[place + 1 :],
+    )

@@ -12,8 +12,8 @@ from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
-from bitwise_bench.adversary import block_rounds, execution, kernel_mutants, loop_rounds, loops
-from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
+from bitwise_bench.adversary import execution, kernel_mutants, loops, pair_rounds
+from bitwise_bench.adversary.block_programs import block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.families import FAMILIES
@@ -23,6 +23,7 @@ from bitwise_bench.adversary.kernel_mutants import WrongMutant
 from bitwise_bench.adversary.kernels import DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.pair_rounds import WholeProgram, WrongPair
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
 from bitwise_bench.adversary.record import COUNTS
@@ -58,8 +59,7 @@ class Tally:
     unshrunk: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     wrong_mutants: list[WrongMutant] = field(default_factory=list)
-    wrong_loops: list[loop_rounds.LoopPair] = field(default_factory=list)
-    wrong_blocks: list[block_rounds.BlockPair] = field(default_factory=list)
+    wrong_pairs: list[WrongPair] = field(default_factory=list)
     kernels_not_judged: Counter[str] = field(default_factory=Counter)
     seen: set[bytes] = field(default_factory=set)
     contexts: int = 0
@@ -71,8 +71,7 @@ class Tally:
             "findings": [
                 *(each.entry() for each in self.findings),
                 *(each.entry() for each in self.wrong_mutants),
-                *(each.entry() for each in self.wrong_loops),
-                *(each.entry() for each in self.wrong_blocks),
+                *(each.entry() for each in self.wrong_pairs),
             ],
             "device differences": self.device_differences,
             "wrong pairs that were not reproduced alone": self.unshrunk[:20],
@@ -289,112 +288,59 @@ def _note(
 
 
 def play_loops(language: Language, scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
-    """Make loops from one, ask the checker, and judge every Equal by bytes."""
-    programs = loops.loops(language.material, dice, 20)
-    where = f"{language.name}, {scope.name}"
-    forms, reasons = loop_rounds.analysed(programs, language, scope)
-    tally.programs[where] += len(programs)
-    tally.unknown[where] += sum(form is None for form in forms)
-    for reason in reasons:
-        tally.reasons[f"a loop: {reason}"[:120]] += 1
-    seed = dice.randrange(1 << 30)
-    for each in grouped(forms):
-        _judge_loops([programs[index] for index in each], language, scope, seed, tally, device)
-
-
-def _judge_loops(
-    members: Sequence[loops.LoopProgram],
-    language: Language,
-    scope: Scope,
-    seed: int,
-    tally: Tally,
-    device: Device | None,
-) -> None:
-    where = f"{language.name}, {scope.name}, loops"
-    try:
-        results = [loop_rounds.executed(each, language, scope, seed) for each in members]
-    except Unsupported as error:
-        tally.reasons[f"a loop is not executed: {error}"[:120]] += 1
-        return
-    on_device = (
-        [loop_rounds.executed_on_device(each, language, scope, seed, device) for each in members] if device else []
-    )
-    for number in range(1, len(members)):
-        left, right = members[0], members[number]
-        tally.equal[where] += 1
-        found = loop_rounds.pair_difference(results[0], results[number], left.kind)
-        if found is not None and found[1].covered:
-            tally.covered[where] += 1
-        elif found is not None:
-            tally.wrong[f"{where}, {'with' if found[1].with_nan else 'without'} NaN"] += 1
-            if len(tally.wrong_loops) < MOST_FINDINGS:
-                pair = loop_rounds.wrong_pair(left, right, language, scope, seed, with_nan=found[1].with_nan)
-                if pair is not None:
-                    tally.wrong_loops.append(loop_rounds.shrunk(pair, language, scope, seed))
-        if on_device:
-            tally.on_device[where] += 1
-            found = loop_rounds.pair_difference(on_device[0], on_device[number], left.kind)
-            if found is not None and not found[1].covered and not scope.finite:
-                tally.device_wrong[where] += 1
-                tally.device_differences.append(
-                    {"what": "loops", "left": left.text_key(), "right": right.text_key(), "scope": scope.name}
-                )
+    """Make loops from one, and judge them."""
+    _play_whole(loops.loops(language.material, dice, 20), language, scope, dice.randrange(1 << 30), tally, device)
 
 
 def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
-    """Make kernels whose threads work together from one, ask the checker, and judge every Equal by bytes.
-
-    With a GPU, they are kernels for it.
-    """
+    """Make kernels whose threads work together from one, and judge them; with a GPU, kernels for it."""
     names = [name for name, each in FAMILIES.items() if device is None or each.frame.language.name == "ptx"]
     name = dice.choice(names)
-    family = FAMILIES[name]
-    language = family.frame.language
-    programs = block_programs(name, family, dice, 12)
+    programs = block_programs(name, FAMILIES[name], dice, 12)
+    _play_whole(programs, FAMILIES[name].frame.language, scope, dice.randrange(1 << 30), tally, device)
+
+
+def _play_whole(
+    programs: Sequence[WholeProgram], language: Language, scope: Scope, seed: int, tally: Tally, device: Device | None
+) -> None:
+    """Ask the checker about programs that are kernels of their own, and judge every Equal by bytes."""
     where = f"{language.name}, {scope.name}"
-    forms, reasons = block_rounds.analysed(programs, language, scope)
+    forms, reasons = pair_rounds.analysed(programs, language, scope)
     tally.programs[where] += len(programs)
     tally.unknown[where] += sum(form is None for form in forms)
     for reason in reasons:
         tally.reasons[reason[:120]] += 1
-    seed = dice.randrange(1 << 30)
     for each in grouped(forms):
-        _judge_blocks([programs[index] for index in each], language, scope, seed, tally, device)
+        _judge_whole([programs[index] for index in each], language, scope, seed, tally, device)
 
 
-def _judge_blocks(
-    members: Sequence[BlockProgram],
-    language: Language,
-    scope: Scope,
-    seed: int,
-    tally: Tally,
-    device: Device | None,
+def _judge_whole(
+    members: Sequence[WholeProgram], language: Language, scope: Scope, seed: int, tally: Tally, device: Device | None
 ) -> None:
-    where = f"{language.name}, {scope.name}, {members[0].family}"
+    where, dtype = f"{language.name}, {scope.name}, {members[0].source}", pair_rounds.type_of(members[0])
     try:
-        results = [block_rounds.executed(each, language, scope, seed) for each in members]
+        results = [pair_rounds.executed(each, language, scope, seed) for each in members]
     except Unsupported as error:
-        tally.reasons[f"{members[0].family}: not executed: {error}"[:120]] += 1
+        tally.reasons[f"{members[0].source}: not executed: {error}"[:120]] += 1
         return
     for number in range(1, len(members)):
-        left, right = members[0], members[number]
         tally.equal[where] += 1
-        found = block_rounds.pair_difference(results[0], results[number])
+        found = pair_rounds.pair_difference(results[0], results[number], dtype)
         if found is not None and found[1].covered:
             tally.covered[where] += 1
         elif found is not None:
             with_nan = found[1].with_nan
             tally.wrong[f"{where}, {'with' if with_nan else 'without'} NaN"] += 1
-            if len(tally.wrong_blocks) < MOST_FINDINGS:
-                pair = block_rounds.wrong_pair(left, right, language, scope, seed, with_nan=with_nan)
+            if len(tally.wrong_pairs) < MOST_FINDINGS:
+                pair = pair_rounds.wrong_pair(members[0], members[number], language, scope, seed, with_nan=with_nan)
                 if pair is not None:
-                    tally.wrong_blocks.append(block_rounds.shrunk(pair, language, scope, seed))
+                    tally.wrong_pairs.append(pair_rounds.shrunk(pair, language, scope, seed))
     if device is not None:
-        _judge_blocks_on_device(members, results[0], language, scope, seed, tally, device)
+        _judge_whole_on_device(members, results[0], language, scope, seed, tally, device)
 
 
-def _judge_blocks_on_device(
-    members: Sequence[BlockProgram],
+def _judge_whole_on_device(
+    members: Sequence[WholeProgram],
     simulated: Sequence[execution.Executed],
     language: Language,
     scope: Scope,
@@ -403,30 +349,27 @@ def _judge_blocks_on_device(
     device: Device,
 ) -> None:
     """Run Equal kernels on a GPU, and compare the first one with its simulation."""
-    where = f"{language.name}, {scope.name}, {members[0].family}"
-    run = partial(block_rounds.executed_on_device, language=language, scope=scope, seed=seed, device=device)
-    first = run(members[0])
+    where, dtype = f"{language.name}, {scope.name}, {members[0].source}", pair_rounds.type_of(members[0])
+    run = partial(pair_rounds.executed_on_device, language=language, scope=scope, seed=seed, device=device)
+    first, expected = run(members[0]), [each.results[0] for each in simulated]
     tally.simulation["programs compared with the GPU"] += 1
-    other_bytes = block_rounds.device_difference(first, [each.results[0] for each in simulated])
-    if other_bytes is not None:
-        plain = block_rounds.device_difference(
-            run(members[0], optimised=False), [each.results[0] for each in simulated]
-        )
-        after = "other bytes after a NaN" if simulated[0].nans[0].any() else "other bytes"
+    if pair_rounds.device_difference(first, expected, dtype) is not None:
+        plain = pair_rounds.device_difference(run(members[0], optimised=False), expected, dtype)
+        after = "other bytes after a NaN" if any(each.nans[0].any() for each in simulated) else "other bytes"
         tally.simulation[f"{after}, only where the assembler optimises" if plain is None else after] += 1
         key = members[0].text_key()
         tally.device_differences.append({"what": "simulation", "left": key, "right": key, "scope": scope.name})
     for other in members[1:]:
         tally.on_device[where] += 1
-        found = block_rounds.device_difference(first, run(other))
+        found = pair_rounds.device_difference(first, run(other), dtype)
         if found is None or found.covered or scope.finite:
             continue
-        plain = block_rounds.device_difference(run(members[0], optimised=False), run(other, optimised=False))
-        what = "pair, optimised" if plain is None else "pair"
+        plain = pair_rounds.device_difference(run(members[0], optimised=False), run(other, optimised=False), dtype)
         (tally.optimiser if plain is None else tally.device_wrong)[where] += 1
         tally.device_differences.append(
-            {"what": what, "left": members[0].text_key(), "right": other.text_key(), "scope": scope.name}
-        )
+            {"what": "pair, optimised" if plain is None else "pair", "left": members[0].text_key(),
+             "right": other.text_key(), "scope": scope.name}
+        )  # fmt: skip
 
 
 SCHEDULE = ("launch",) * 7 + ("finite",) * 2 + ("every launch",)

@@ -41,7 +41,11 @@ def _read(dice: random.Random, at: int) -> Slot:
     """Return a slot that reads shared memory of a block of the cluster."""
     lane = dice.choice((0, 1, 32, 40))
     place = f"xor.b32 %r76, %r0, {lane}; mad.lo.u32 %r77, %r76, 16, %r70;"
-    uses = ("add.rn.f32 %r20, %r20, %r24; add.rn.f32 %r21, %r21, %r25;", "max.f32 %r22, %r22, %r24; max.f32 %r23, %r23, %r27;", "add.rn.f32 %r20, %r24, %r20; add.rn.f32 %r21, %r25, %r21;")
+    uses = (
+        "add.rn.f32 %r20, %r20, %r24; add.rn.f32 %r21, %r21, %r25;",
+        "max.f32 %r22, %r22, %r24; max.f32 %r23, %r23, %r27;",
+        "add.rn.f32 %r20, %r24, %r20; add.rn.f32 %r21, %r25, %r21;",
+    )
     loads = []
     for rank in ("%r72", "%r73", "0", "1"):
         address = f"{place} mapa.shared::cluster.u32 %r78, %r77, {rank};"
@@ -76,11 +80,28 @@ def _handed_over(dice: random.Random) -> Shape:
     for turn in range(dice.randint(1, 2)):
         at = 2048 * turn
         slots += [
-            pick(dice, f"st.shared::cluster.v4.b32 [%r74+{at}], {{%r20, %r21, %r22, %r23}};", f"st.shared::cluster.v4.b32 [%r74+{at}], {{%r21, %r20, %r23, %r22}};", f"st.shared::cluster.v2.b32 [%r74+{at}], {{%r20, %r21}}; st.shared::cluster.v2.b32 [%r74+{at + 8}], {{%r22, %r23}};", f"xor.b32 %r76, %r0, 33; mad.lo.u32 %r76, %r76, 16, %r70; mapa.shared::cluster.u32 %r76, %r76, %r73; st.shared::cluster.v4.b32 [%r76+{at}], {{%r20, %r21, %r22, %r23}};"),
+            pick(
+                dice,
+                f"st.shared::cluster.v4.b32 [%r74+{at}], {{%r20, %r21, %r22, %r23}};",
+                f"st.shared::cluster.v4.b32 [%r74+{at}], {{%r21, %r20, %r23, %r22}};",
+                f"st.shared::cluster.v2.b32 [%r74+{at}], {{%r20, %r21}}; st.shared::cluster.v2.b32 [%r74+{at + 8}], {{%r22, %r23}};",
+                f"xor.b32 %r76, %r0, 33; mad.lo.u32 %r76, %r76, 16, %r70; mapa.shared::cluster.u32 %r76, %r76, %r73; st.shared::cluster.v4.b32 [%r76+{at}], {{%r20, %r21, %r22, %r23}};",
+            ),
             (arrive.format("%r73"), f"fence.acq_rel.cluster; {arrive.format('%r73')}"),
             (wait.format(turn, turn, turn),),
-            pick(dice, f"ld.shared.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r71+{at}];", f"ld.shared::cluster.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r75+{at}];", f"ld.shared.v4.b32 {{%r25, %r24, %r27, %r26}}, [%r71+{at}];", f"xor.b32 %r76, %r71, 16; ld.shared.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r76+{at}];"),
-            pick(dice, "add.rn.f32 %r20, %r20, %r24; add.rn.f32 %r21, %r21, %r25;", "add.rn.f32 %r20, %r24, %r20; add.rn.f32 %r21, %r25, %r21;", "max.f32 %r22, %r22, %r24; max.f32 %r23, %r23, %r27;"),
+            pick(
+                dice,
+                f"ld.shared.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r71+{at}];",
+                f"ld.shared::cluster.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r75+{at}];",
+                f"ld.shared.v4.b32 {{%r25, %r24, %r27, %r26}}, [%r71+{at}];",
+                f"xor.b32 %r76, %r71, 16; ld.shared.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r76+{at}];",
+            ),
+            pick(
+                dice,
+                "add.rn.f32 %r20, %r20, %r24; add.rn.f32 %r21, %r21, %r25;",
+                "add.rn.f32 %r20, %r24, %r20; add.rn.f32 %r21, %r25, %r21;",
+                "max.f32 %r22, %r22, %r24; max.f32 %r23, %r23, %r27;",
+            ),
             mixing(dice, _NAMES),
         ]
     return Shape([*slots, _ORDERED], 64, fixed=(1, 1))

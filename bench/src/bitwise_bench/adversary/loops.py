@@ -7,21 +7,37 @@ stores a result.  The number of rows is an argument, so that the analysis for ev
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from bitwise_bench.adversary.expressions import CONSTANT, LEAF, WIDTHS, Expression, constant, leaf, nodes, replaced
+from bitwise_bench.adversary.expressions import (
+    CONSTANT,
+    LEAF,
+    WIDTHS,
+    Expression,
+    constant,
+    leaf,
+    nodes,
+    replaced,
+    substituted,
+)
 from bitwise_bench.adversary.kernels import KernelText, Place
+from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.pair_rounds import BLOCKS, Trial
 from bitwise_bench.adversary.programs import STORES
 from bitwise_bench.adversary.ptx_kernel import THREADS, Registers, lines_of
 from bitwise_bench.adversary.ptx_vocabulary import LEAVES, PTX
 from bitwise_bench.adversary.random_programs import LITERALS, mutated
 from bitwise_bench.adversary.rewriting import Rule, chain
+from bitwise_bench.adversary.scopes import Scope
 from bitwise_bench.adversary.sources import Material
 from bitwise_core.execution.launch import Argument
 
 STORE_OF = {"f32": "fp32", "i32": "u32", "f16": "fp16", "f64": "fp64"}
 """The store of each kind of accumulator."""
+ROWS = (3, 1, 2, 0, 6)
+"""The numbers of rows for which programs that are Equal for every launch are executed, that of one launch first."""
 _ROW_VALUES = LEAVES["f32"][1]
 
 
@@ -54,6 +70,23 @@ class LoopProgram:
     def expressions(self) -> tuple[Expression, ...]:
         """All expressions of the program."""
         return (*self.starts, *self.updates, self.result)
+
+    def analysed_kernel(self) -> tuple[KernelText, int]:
+        """See `WholeProgram.analysed_kernel`."""
+        return loop_kernel(self, ROWS[0]), 1
+
+    def trials(self, language: Language, scope: Scope, seed: int) -> list[Trial]:
+        """Return a launch for each number of rows; for one launch, only the first one."""
+        found = []
+        for rows in ROWS if scope.options.every_launch else ROWS[:1]:
+            kernel = loop_kernel(self, rows)
+            contents = language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
+            found.append(Trial(kernel, contents, f", {rows} rows"))
+        return found
+
+    def smaller(self, other: LoopProgram) -> Iterator[tuple[LoopProgram, LoopProgram]]:
+        """See `WholeProgram.smaller`."""
+        return _smaller(self, other)
 
 
 def accumulator(kind: str, number: int) -> Expression:
@@ -296,3 +329,36 @@ def _changed(program: LoopProgram, rules: list[Rule], near: list[Rule], dice: ra
     place = dice.randrange(len(updates))
     updates[place] = change(updates[place])
     return replace(program, updates=tuple(updates))
+
+
+def _smaller(left: LoopProgram, right: LoopProgram) -> Iterator[tuple[LoopProgram, LoopProgram]]:
+    """Yield pairs of plainer loops, and of loops with smaller expressions."""
+    plainer: tuple[dict[str, Any], ...] = ({"order": "up"}, {"test": "bottom"}, {"first": 0}, {"steps": 1})
+    for shape in plainer:
+        plain = [replace(each, **shape) for each in (left, right)]
+        if plain[0] != left and plain[1] != right:
+            yield plain[0], plain[1]
+        if plain[0] != left:
+            yield plain[0], right
+        if plain[1] != right:
+            yield left, plain[1]
+    for node in {node for each in left.expressions for node in nodes(each)}:
+        for made in node.inner:
+            if made.width == node.width:
+                first, second = (_substituted(each, node, made) for each in (left, right))
+                if first != left and second != right:
+                    yield first, second
+    for number, program in enumerate((left, right)):
+        for node in {node for each in program.expressions for node in nodes(each)}:
+            for made in node.inner:
+                if made.width == node.width:
+                    changed = _substituted(program, node, made)
+                    yield (changed, right) if number == 0 else (left, changed)
+
+
+def _substituted(program: LoopProgram, old: Expression, new: Expression) -> LoopProgram:
+    return replace(
+        program,
+        updates=tuple(substituted(each, old, new) for each in program.updates),
+        result=substituted(program.result, old, new),
+    )

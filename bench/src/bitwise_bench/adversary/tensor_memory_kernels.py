@@ -12,7 +12,9 @@ from bitwise_bench.adversary.block_kernels import END, HEAD, mixing
 from bitwise_bench.adversary.block_programs import Family, Frame, Shape, Slot, pick
 from bitwise_bench.adversary.languages import LANGUAGES
 
-_HEAD = HEAD.replace(".version 8.7\n.target sm_90a", ".version 8.8\n.target sm_100a").replace("room[8192]", "room[16384]") + (
+_HEAD = HEAD.replace(".version 8.7\n.target sm_90a", ".version 8.8\n.target sm_100a").replace(
+    "room[8192]", "room[16384]"
+) + (
     "mov.u32 %r70, room; shr.u32 %r61, %r0, 5; and.b32 %r5, %r61, 3; shl.b32 %r6, %r5, 21; setp.lt.u32 %p14, %r0, 32; setp.eq.u32 %p15, %r0, 0;"
     "mov.pred %p16, -1; mov.pred %p17, 0; add.u32 %r71, %r70, 16368;"
     "@%p14 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r71], 128; bar.sync 0; ld.shared.b32 %r3, [%r71];"
@@ -64,7 +66,16 @@ def _moved(dice: random.Random) -> Shape:
         )  # fmt: skip
 
     first = (f"{st}32x32b.x8.b32 [%r7+{at}], {{%r10, %r11, %r12, %r13, %r13, %r12, %r11, %r10}}; {_STORED}",)
-    slots: list[Slot] = [first, stores(), pick(dice, "bar.sync 0;", "mov.b32 %r81, 0;"), loads(), mixing(dice, _NAMES), stores(), loads(), mixing(dice, _NAMES)]
+    slots: list[Slot] = [
+        first,
+        stores(),
+        pick(dice, "bar.sync 0;", "mov.b32 %r81, 0;"),
+        loads(),
+        mixing(dice, _NAMES),
+        stores(),
+        loads(),
+        mixing(dice, _NAMES),
+    ]
     return Shape(slots, 128, fixed=(1, 0))
 
 
@@ -109,7 +120,12 @@ def _multiplied(dice: random.Random) -> Shape:
         "st.shared.v4.b32 [%d9+2048], {%r10, %r12, %r11, %r13}; fence.proxy.async.shared::cta; bar.sync 0;",
         "bar.sync 0;",
     )
-    last = pick(dice, f"{ld} {_WORDS}, [%r7]; {_LOADED}", f"{ld} {_WORDS}, [%r7+4]; {_LOADED}", f"{ld} {_SWAPPED}, [%r7]; {_LOADED}")
+    last = pick(
+        dice,
+        f"{ld} {_WORDS}, [%r7]; {_LOADED}",
+        f"{ld} {_WORDS}, [%r7+4]; {_LOADED}",
+        f"{ld} {_SWAPPED}, [%r7]; {_LOADED}",
+    )
     rows = "and.b32 %r73, %r0, 16; setp.ne.u32 %p12, %r73, 0; selp.b32 %r20, 0, %r20, %p12; selp.b32 %r21, 0, %r21, %p12; selp.b32 %r22, 0, %r22, %p12; selp.b32 %r23, 0, %r23, %p12;"
     slots: list[Slot] = [(begin,), product(), product(), committed(0), between, product(), committed(1), last, (rows,)]
     return Shape(slots, 128, "h2", (1, 1))

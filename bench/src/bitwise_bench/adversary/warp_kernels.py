@@ -33,7 +33,13 @@ _REGIONS = (
 
 def _exchanges(dice: random.Random, mask: str) -> list[str]:
     one, to = dice.choice(_NAMES), dice.choice(_NAMES)
-    uses = (f"add.rn.f32 {to}, {to}, %r30;", f"add.rn.f32 {to}, {one}, %r30;", f"max.f32 {to}, {to}, %r30;", f"mov.b32 {to}, %r30;", f"xor.b32 {to}, {to}, %r30;")
+    uses = (
+        f"add.rn.f32 {to}, {to}, %r30;",
+        f"add.rn.f32 {to}, {one}, %r30;",
+        f"max.f32 {to}, {to}, %r30;",
+        f"mov.b32 {to}, %r30;",
+        f"xor.b32 {to}, {to}, %r30;",
+    )
     use = dice.choice(uses)
     return [
         f"shfl.sync.bfly.b32 %r30, {one}, 2, 31, {mask}; {use}",
@@ -57,7 +63,16 @@ def _exchanges(dice: random.Random, mask: str) -> list[str]:
 
 def _votes(dice: random.Random, mask: str) -> list[str]:
     numbers = ("setp.lt.u32 %p1, %r62, 5;", "setp.gt.u32 %p1, %r62, 5;")
-    test = dice.choice(numbers if mask != "-1" else ("setp.lt.f32 %p1, %r10, %r11;", "setp.gt.f32 %p1, %r20, 0f3F000000;", "setp.lt.u32 %p1, %r62, 5;", "setp.eq.u32 %p1, %r10, %r11;"))
+    test = dice.choice(
+        numbers
+        if mask != "-1"
+        else (
+            "setp.lt.f32 %p1, %r10, %r11;",
+            "setp.gt.f32 %p1, %r20, 0f3F000000;",
+            "setp.lt.u32 %p1, %r62, 5;",
+            "setp.eq.u32 %p1, %r10, %r11;",
+        )
+    )
     select = "selp.b32 %r21, %r22, %r21, %p5;"
     return [
         f"{test} vote.sync.any.pred %p5, %p1, {mask}; {select}", f"{test} vote.sync.all.pred %p5, %p1, {mask}; {select}",
@@ -71,11 +86,25 @@ f"elect.sync %r56|%p5, {mask}; {select}", f"bar.warp.sync {mask};",
 
 def _reductions(dice: random.Random, mask: str) -> list[str]:
     one = dice.choice(_NAMES)
-    found = [f"redux.sync.{verb} %r23, {one}, {mask};" for verb in ("add.u32", "add.s32", "min.s32", "max.s32", "min.u32", "max.u32", "and.b32", "or.b32", "xor.b32")]
-    tree = "".join(f"shfl.sync.bfly.b32 %r31, %r30, {1 << place}, 31, {mask}; {{0}} %r30, %r30, %r31;" for place in range(5))
-    found += [f"mov.b32 %r30, {one}; {tree.format(verb)} mov.b32 %r23, %r30;" for verb in ("add.u32", "max.s32", "or.b32", "max.f32", "add.rn.f32")]
-    down = "".join(f"shfl.sync.bfly.b32 %r31, %r30, {1 << place}, 31, {mask}; {{0}} %r30, %r31, %r30;" for place in reversed(range(5)))
-    return found + [f"mov.b32 %r30, {one}; {down.format(verb)} mov.b32 %r23, %r30;" for verb in ("add.u32", "max.s32", "max.f32", "add.rn.f32")]
+    found = [
+        f"redux.sync.{verb} %r23, {one}, {mask};"
+        for verb in ("add.u32", "add.s32", "min.s32", "max.s32", "min.u32", "max.u32", "and.b32", "or.b32", "xor.b32")
+    ]
+    tree = "".join(
+        f"shfl.sync.bfly.b32 %r31, %r30, {1 << place}, 31, {mask}; {{0}} %r30, %r30, %r31;" for place in range(5)
+    )
+    found += [
+        f"mov.b32 %r30, {one}; {tree.format(verb)} mov.b32 %r23, %r30;"
+        for verb in ("add.u32", "max.s32", "or.b32", "max.f32", "add.rn.f32")
+    ]
+    down = "".join(
+        f"shfl.sync.bfly.b32 %r31, %r30, {1 << place}, 31, {mask}; {{0}} %r30, %r31, %r30;"
+        for place in reversed(range(5))
+    )
+    return found + [
+        f"mov.b32 %r30, {one}; {down.format(verb)} mov.b32 %r23, %r30;"
+        for verb in ("add.u32", "max.s32", "max.f32", "add.rn.f32")
+    ]
 
 
 def _divergent(dice: random.Random) -> Shape:
@@ -87,7 +116,13 @@ def _divergent(dice: random.Random) -> Shape:
         texts = dice.choice(kinds)(dice, mask)
         if before:
             same = [each for each in _REGIONS if each[2] == mask and each[0]]
-            slots.append(tuple(dict.fromkeys(each[0].format(number) for each in (same if dice.random() < 0.5 else [(before, "", "")]))))
+            slots.append(
+                tuple(
+                    dict.fromkeys(
+                        each[0].format(number) for each in (same if dice.random() < 0.5 else [(before, "", "")])
+                    )
+                )
+            )
         slots.append(tuple(dice.sample(texts, min(6, len(texts)))))
         if after:
             if dice.random() < 0.5:
@@ -98,5 +133,7 @@ def _divergent(dice: random.Random) -> Shape:
     return Shape([*slots, pick(dice, "bar.warp.sync -1;", "bar.sync 0;", "mov.b32 %r81, 0;")], 64, fixed=(1, 0))
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType({"lanes that diverge": Family(Frame(LANGUAGES["ptx"], HEAD, END), _divergent)})
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {"lanes that diverge": Family(Frame(LANGUAGES["ptx"], HEAD, END), _divergent)}
+)
 """The families by name."""

@@ -37,7 +37,9 @@ def _mixing(dice: random.Random) -> Slot:
 def _lanes(dice: random.Random) -> Slot:
     """Return a slot in which lanes exchange values."""
     one, to = dice.choice(_NAMES), dice.choice(_NAMES)
-    use = dice.choice((f"v_add_f32_e32 {to}, {to}, v30;", f"v_max_f32_e32 {to}, v30, {to};", f"v_mov_b32_e32 {to}, v30;"))
+    use = dice.choice(
+        (f"v_add_f32_e32 {to}, {to}, v30;", f"v_max_f32_e32 {to}, v30, {to};", f"v_mov_b32_e32 {to}, v30;")
+    )
     exchanges = [
         f"v_mov_b32_dpp v30, {one} quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf; {use}",
         f"v_mov_b32_dpp v30, {one} row_shr:1 row_mask:0xf bank_mask:0xf; {use}",
@@ -74,7 +76,10 @@ def _masked(dice: random.Random, number: int, *, by_data: bool = True) -> tuple[
         else (
             ("v_cmp_gt_u32_e32 vcc, 8, v3;", "v_cmp_gt_u32_e64 vcc, 8, v3;"),
             ("v_cmp_lt_f32_e32 vcc, v10, v11;", "v_cmp_nge_f32_e32 vcc, v10, v11;", "v_cmp_gt_f32_e32 vcc, v11, v10;"),
-            ("v_cmp_lt_f32_e32 vcc, v10, v11; v_cmp_lt_f32_e64 s[40:41], v10, v12; s_and_b64 vcc, vcc, s[40:41];", "v_cmp_lt_f32_e32 vcc, v10, v11; v_cmp_lt_f32_e64 s[40:41], v10, v12; s_or_b64 vcc, vcc, s[40:41];"),
+            (
+                "v_cmp_lt_f32_e32 vcc, v10, v11; v_cmp_lt_f32_e64 s[40:41], v10, v12; s_and_b64 vcc, vcc, s[40:41];",
+                "v_cmp_lt_f32_e32 vcc, v10, v11; v_cmp_lt_f32_e64 s[40:41], v10, v12; s_or_b64 vcc, vcc, s[40:41];",
+            ),
         )
     )
     ends = (f"s_or_b64 exec, exec, {kept};", f"s_mov_b64 exec, {kept};", f"s_xor_b64 exec, exec, {kept};")
@@ -112,11 +117,27 @@ def _shared(dice: random.Random) -> Shape:
     middle: list[Slot] = [tuple(dice.sample(writes, 4))]
     if dice.random() < 0.6:
         middle = [before, *middle, after]
-    slots: list[Slot] = [("ds_write_b128 v1, v[10:13]; s_waitcnt lgkmcnt(0); s_barrier;",), tuple(dice.sample(writes, 4)), barrier, _mixing(dice), *middle, barrier, tuple(dice.sample(reads, 4)), _mixing(dice)]
+    slots: list[Slot] = [
+        ("ds_write_b128 v1, v[10:13]; s_waitcnt lgkmcnt(0); s_barrier;",),
+        tuple(dice.sample(writes, 4)),
+        barrier,
+        _mixing(dice),
+        *middle,
+        barrier,
+        tuple(dice.sample(reads, 4)),
+        _mixing(dice),
+    ]
     return Shape(slots, 128, fixed=(1, 0))
 
 
-_UNITS = ("v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_4x4x4_16b_f16", "v_mfma_f32_16x16x8_xf32", "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_f32_16x16x32_fp8_bf8")
+_UNITS = (
+    "v_mfma_f32_16x16x16_f16",
+    "v_mfma_f32_16x16x16_bf16",
+    "v_mfma_f32_4x4x4_16b_f16",
+    "v_mfma_f32_16x16x8_xf32",
+    "v_mfma_f32_16x16x32_fp8_fp8",
+    "v_mfma_f32_16x16x32_fp8_bf8",
+)
 
 
 def _matrix_chain(dice: random.Random) -> Shape:
@@ -131,11 +152,41 @@ def _matrix_chain(dice: random.Random) -> Shape:
             f"{unit} v[20:23], v[20:21], {b}, v[20:23];", f"{unit} v[20:23], {a}, {b}, 0;", f"{unit} v[36:39], {a}, {b}, v[20:23]; v_mov_b32_e32 v20, v36; v_mov_b32_e32 v21, v37; v_mov_b32_e32 v22, v38; v_mov_b32_e32 v23, v39;",
         )  # fmt: skip
 
-    start = pick(dice, "v_mov_b32_e32 v32, 0; v_mov_b32_e32 v33, 0;", "v_mov_b32_e32 v32, v13; v_mov_b32_e32 v33, v12;", "v_mov_b32_e32 v32, v12; v_mov_b32_e32 v33, v13;")
+    start = pick(
+        dice,
+        "v_mov_b32_e32 v32, 0; v_mov_b32_e32 v33, 0;",
+        "v_mov_b32_e32 v32, v13; v_mov_b32_e32 v33, v12;",
+        "v_mov_b32_e32 v32, v12; v_mov_b32_e32 v33, v13;",
+    )
     zeros = "".join(f"v_mov_b32_e32 v2{each}, 0;" for each in range(4))
-    between = pick(dice, "v_mov_b32_e32 v20, v21;", "v_add_f32_e32 v20, 0x80000000, v20;", "v_mul_f32_e32 v22, 1.0, v22;", "v_xor_b32_e32 v23, 0x80000000, v23;", "v_max_f32_e32 v20, v20, v21;", "s_nop 1;", "v_add_f32_dpp v20, v20, v20 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf;")
-    slots: list[Slot] = [("v_mov_b32_e32 v34, v10; v_mov_b32_e32 v35, v12;",), start, (zeros, "s_nop 0;"), step(), step(), between, step(), step(), _mixing(dice)]
+    between = pick(
+        dice,
+        "v_mov_b32_e32 v20, v21;",
+        "v_add_f32_e32 v20, 0x80000000, v20;",
+        "v_mul_f32_e32 v22, 1.0, v22;",
+        "v_xor_b32_e32 v23, 0x80000000, v23;",
+        "v_max_f32_e32 v20, v20, v21;",
+        "s_nop 1;",
+        "v_add_f32_dpp v20, v20, v20 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf;",
+    )
+    slots: list[Slot] = [
+        ("v_mov_b32_e32 v34, v10; v_mov_b32_e32 v35, v12;",),
+        start,
+        (zeros, "s_nop 0;"),
+        step(),
+        step(),
+        between,
+        step(),
+        step(),
+        _mixing(dice),
+    ]
     return Shape(slots, dice.choice((64, 128)), "h2" if "f16" in unit else "f32", (1, 0))
+
+
+_FEW_LANES = (
+    "v_cmp_gt_u32_e32 vcc, 4, v3;" + "".join(f"v_cndmask_b32_e32 {each}, 0, {each}, vcc;" for each in _NAMES),
+)
+"""Other lanes than the first four return nothing, so that they have no effect but on these."""
 
 
 def _long_loop(dice: random.Random) -> Shape:
@@ -145,13 +196,19 @@ def _long_loop(dice: random.Random) -> Shape:
             (
                 _mixing(dice), _mixing(dice),
                 pick(dice, "v_readfirstlane_b32 s20, v21; v_add_f32_e32 v22, s20, v22;", "v_readlane_b32 s20, v21, 0; v_add_f32_e32 v22, s20, v22;", "v_readlane_b32 s20, v21, 7; v_add_f32_e32 v22, s20, v22;"),
-                pick(dice, "v_cmp_gt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 v21, v21, v22, s[24:25];", "v_cmp_gt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 v21, v22, v21, s[24:25];", "v_cmp_gt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 v22, v22, v20, s[24:25];", "v_cmp_lt_f32_e64 s[24:25], v20, v21; v_cndmask_b32_e64 v23, v23, v21, s[24:25];"),
+                pick(dice, *(f"v_cmp_lt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 {to}, {to}, {other}, s[24:25];" for to in ("v21", "v22") for other in ("v10", "v11", "v12", "v13"))),
+                pick(dice, "v_cmp_lt_f32_e64 s[24:25], v20, v21; v_cndmask_b32_e64 v23, v23, v21, s[24:25];", "v_cmp_gt_f32_e64 s[24:25], v21, v20; v_cndmask_b32_e64 v23, v23, v21, s[24:25];", "v_cmp_lt_f32_e64 s[24:25], v20, v21; v_cndmask_b32_e64 v23, v21, v23, s[24:25];"),
                 pick(dice, "v_mov_b32_e32 v23, v22; v_mov_b32_e32 v22, v21;", "v_mov_b32_e32 v22, v21; v_mov_b32_e32 v23, v22;", "v_mov_b32_e32 v22, v13;", "s_nop 0;"),
             )
         )
         for _ in range(dice.randint(1, 3))
     ]  # fmt: skip
-    step = ("v_fma_f32 v20, v20, v26, v27;", "v_fma_f32 v20, v26, v20, v27;", "v_fma_f32 v20, v20, v26, v28;", "v_add_f32_e32 v20, v20, v21;")
+    step = (
+        "v_fma_f32 v20, v20, v26, v27;",
+        "v_fma_f32 v20, v26, v20, v27;",
+        "v_fma_f32 v20, v20, v26, v28;",
+        "v_add_f32_e32 v20, v20, v21;",
+    )
     start = tuple(f"v_mov_b32_e32 v2{place}, {value};" for place in (1, 2, 3) for value in ("v11", "v12", "0", "v10"))
     # Above the limit, or never after as many iterations.
     ends = [
@@ -163,8 +220,16 @@ def _long_loop(dice: random.Random) -> Shape:
         )
     ]  # fmt: skip
     begin = "v_mov_b32_e32 v26, 0x3f780000; v_mov_b32_e32 v27, 0x3c800000; v_mov_b32_e32 v28, 0x3cc00000; v_mov_b32_e32 v29, 0x3f400000; v_mov_b32_e32 v30, v13; s_mov_b32 s30, 0;"
-    slots: list[Slot] = [(begin,), tuple(dice.sample(start, 3)), tuple(dice.sample(start, 3)), (".LAGAIN:",), *steps, step, tuple(ends)]
-    return Shape(slots, dice.choice((64, 128)), fixed=(4, 1))
+    slots: list[Slot] = [
+        (begin,),
+        tuple(dice.sample(start, 3)),
+        tuple(dice.sample(start, 3)),
+        (".LAGAIN:",),
+        *steps,
+        step,
+        tuple(ends),
+    ]
+    return Shape([*slots, dice.choice((_FEW_LANES, ("s_nop 0;",)))], dice.choice((64, 128)), fixed=(4, 2))
 
 
 def _branches(dice: random.Random) -> Shape:
@@ -177,7 +242,16 @@ def _branches(dice: random.Random) -> Shape:
         )
     )  # fmt: skip
     side = [dice.choice((_mixing(dice), _lanes(dice))) for _ in range(4)]
-    slots: list[Slot] = [("v_mov_b32_e32 v30, v13;",), tests, *side[:2], ("s_branch .LDONE; .LOTHER:",), *side[2:], (".LDONE:",), _mixing(dice), _lanes(dice)]
+    slots: list[Slot] = [
+        ("v_mov_b32_e32 v30, v13;",),
+        tests,
+        *side[:2],
+        ("s_branch .LDONE; .LOTHER:",),
+        *side[2:],
+        (".LDONE:",),
+        _mixing(dice),
+        _lanes(dice),
+    ]
     return Shape(slots, dice.choice((64, 128)), fixed=(1, 2))
 
 
@@ -185,7 +259,13 @@ def _buffers(dice: random.Random) -> Shape:
     """Loads through descriptors at offsets of which some are out of bounds, for numbers or data."""
     size = dice.choice((0x100, 0x208, 0x400))
     begin = f"s_mov_b32 s16, s12; s_mov_b32 s17, s13; s_mov_b32 s18, {size}; s_mov_b32 s19, 0x27000; v_bfrev_b32_e32 v32, 1; s_mov_b32 s31, 4;"
-    tests = ("v_cmp_gt_u32_e32 vcc, 40, v0;", "v_cmp_gt_u32_e32 vcc, 8, v3;", "v_cmp_lt_f32_e32 vcc, v10, v11;", "v_cmp_gt_i32_e32 vcc, 41, v0;", "v_cmp_gt_f32_e32 vcc, v11, v10;")
+    tests = (
+        "v_cmp_gt_u32_e32 vcc, 40, v0;",
+        "v_cmp_gt_u32_e32 vcc, 8, v3;",
+        "v_cmp_lt_f32_e32 vcc, v10, v11;",
+        "v_cmp_gt_i32_e32 vcc, 41, v0;",
+        "v_cmp_gt_f32_e32 vcc, v11, v10;",
+    )
     test = tuple(dice.sample(tests, 2))
 
     def load() -> Slot:
@@ -209,6 +289,7 @@ _ROUNDED = "v_bfe_u32 v31, {x}, 16, 1; v_add3_u32 v31, {x}, v31, s31;{between} v
 
 def _roundings(dice: random.Random) -> Shape:
     """Conversions to bf16 by integers, whole or changed in one place, under masks."""
+
     def rounded() -> Slot:
         x, to = dice.choice(_NAMES), dice.choice(_NAMES)
         whole = _ROUNDED.format(x=x, to=to, between="")
@@ -220,7 +301,10 @@ def _roundings(dice: random.Random) -> Shape:
 
     before, after = _masked(dice, 0)
     filler = "".join(f"v_mov_b32_e32 v{each}, v{each + 1};" for each in range(40, 52))
-    begin = "".join(f"v_mov_b32_e32 v{each}, v10;" for each in range(40, 54)) + "s_movk_i32 s31, 0x7fff; v_mov_b32_e32 v32, 0x7fff; v_mov_b32_e32 v33, 0x7fff; v_mov_b32_e32 v31, v13;"
+    begin = (
+        "".join(f"v_mov_b32_e32 v{each}, v10;" for each in range(40, 54))
+        + "s_movk_i32 s31, 0x7fff; v_mov_b32_e32 v32, 0x7fff; v_mov_b32_e32 v33, 0x7fff; v_mov_b32_e32 v31, v13;"
+    )
     masked: list[Slot] = [before, rounded(), after] if dice.random() < 0.6 else [rounded()]
     return Shape([(begin,), (filler,), rounded(), *masked, _mixing(dice), rounded()], 64, fixed=(2, 0))
 
