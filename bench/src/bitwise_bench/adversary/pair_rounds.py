@@ -163,7 +163,7 @@ def wrong_pair(
     except (Unsupported, RuntimeError):
         return None
     dtype = type_of(left)
-    found = pair_difference(*results, dtype)
+    found = pair_difference(results[0], results[1], dtype)
     if found is None or found[1].covered or (found[1].with_nan and not with_nan):
         return None
     number, seen = found
