@@ -19,7 +19,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, simulated
 
 THREADS = 64
-SHARED = ".shared .align 16 .b8 room[1024];"
+SHARED = ".shared .align 16 .b8 room[1024]; .local .align 4 .b8 stack[16];"
 PLACES = """
     mul.lo.u32 %r1, %r0, 4; cvt.u64.u32 %d5, %r1; add.s64 %d6, %d1, %d5; add.s64 %d7, %d0, %d5; mov.u64 %d8, room;
     add.s64 %d9, %d8, %d5; xor.b32 %r60, %r1, 128; cvt.u64.u32 %d10, %r60; add.s64 %d11, %d8, %d10;
@@ -89,6 +89,7 @@ GUARDED = "@%p7 mov.b32 %r46, %r5; add.f32 %r41, %r41, %r46;" + STEP
 SOMETIMES = "add.f32 %r41, %r41, %r46; setp.gt.u32 %p6, %r6, 3; @%p6 mov.b32 %r46, {source};"
 FIRST_LANES = "setp.lt.u32 %p7, %r0, 8; mov.b32 %r46, {start};"
 VOTED = "vote.sync.any.pred %p3, %p3, -1;"
+OWN_CELL = "st.shared.b32 [%d9+512], %r5; ld.shared.b32 %r43, [%d9+512]; add.f32 %r41, %r41, %r43;"
 
 SHUFFLED = SHUFFLE.format(lanes=1) + STEP
 EXCHANGED = EXCHANGE.format(place=512) + STEP
@@ -207,6 +208,17 @@ UNKNOWN = {
     "a computed cell of those that a loop stores": (
         "and.b32 %r46, %r4, 252; cvt.u64.u32 %d32, %r46; add.s64 %d32, %d8, %d32;" + loop(EXCHANGED, end=OF_BLOCK).replace(END, "bar.sync 0; ld.shared.b32 %r5, [%d32+512];" + END),
         "read at a computed address",
+    ),
+    "a cell in which an iteration makes a NaN canonical": (
+        "ld.global.b32 %r2, [%d1]; st.shared.b32 [%d9+512], %r3;" + followed_by("ld.shared.b32 %r43, [%d9+512]; add.f32 %r43, %r43, 0f80000000; st.shared.b32 [%d9+512], %r43;").replace(END, "ld.shared.b32 %r5, [%d9+512];" + END),
+        "nothing wrote",
+    ),
+    "local memory that passes on what the last iteration stored": (
+        "st.local.b32 [stack], %r3;" + loop("ld.local.b32 %r43, [stack]; add.f32 %r41, %r41, %r43; st.local.b32 [stack], %r5;" + STEP, end=OF_BLOCK), "more than 64 iterations",
+    ),
+    "shared memory in a loop of some threads": (
+        "ld.global.b32 %r2, [%d1]; mov.b32 %r5, %r3; mov.b32 %r6, 0; setp.lt.f32 %p9, %r3, %r4; @%p9 bra OVER;" + loop(OWN_CELL + STEP).replace(END, "OVER:" + END),
+        "more than 64 iterations",
     ),
     "a loop that is left at two places": (loop(STEP + BREAK).replace(END, "LEFT:" + END), "nest too deeply"),
     "threads that end within a loop": (loop(STEP + BREAK.replace("bra LEFT", "ret")), "nest too deeply"),

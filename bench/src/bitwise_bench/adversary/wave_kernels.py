@@ -220,15 +220,9 @@ def _long_loop(dice: random.Random) -> Shape:
         )
     ]  # fmt: skip
     begin = "v_mov_b32_e32 v26, 0x3f780000; v_mov_b32_e32 v27, 0x3c800000; v_mov_b32_e32 v28, 0x3cc00000; v_mov_b32_e32 v29, 0x3f400000; v_mov_b32_e32 v30, v13; s_mov_b32 s30, 0;"
-    slots: list[Slot] = [
-        (begin,),
-        tuple(dice.sample(start, 3)),
-        tuple(dice.sample(start, 3)),
-        (".LAGAIN:",),
-        *steps,
-        step,
-        tuple(ends),
-    ]
+    steps.insert(dice.randint(0, len(steps)), step)
+    slots: list[Slot] = [(begin,), tuple(dice.sample(start, 3)), tuple(dice.sample(start, 3)), (".LAGAIN:",)]
+    slots += [*steps, tuple(ends)]
     return Shape([*slots, dice.choice((_FEW_LANES, ("s_nop 0;",)))], dice.choice((64, 128)), fixed=(4, 2))
 
 
