@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import TensorMap
 from bitwise_core.execution.memory import race_detector
 from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
+from bitwise_nvidia_ptx.architecture import host_tensor_map
 from ptx_programs import hashes, stored
 
 BLOCKS = 16
@@ -155,6 +157,20 @@ ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%d16], 0x80;"
 def test_a_tensor_map_of_the_kernel_is_used_after_its_fence() -> None:
     copied = f"{PLACES} add.s64 %d17, %d1, %d5; ld.global.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;"
     assert hashes(through_a_map(ACQUIRE), shared=ROOM) == hashes(copied, shared=ROOM)
+
+
+@pytest.mark.parametrize("code", [8, 11, 12])
+def test_copies_that_change_elements_are_not_taken_for_copies_of_bits(code: int) -> None:
+    body = through_a_map(ACQUIRE)
+    assert body.count("[%d8], 0x7;") == 1
+    with pytest.raises(Unsupported, match="flush or round elements"):
+        hashes(body.replace("[%d8], 0x7;", f"[%d8], {code};"), shared=ROOM)
+
+
+def test_a_map_of_the_host_that_rounds_elements_is_not_taken_for_one_that_copies_bits() -> None:
+    given = TensorMap(buffer="in", dtype="tf32", shape=(32,), strides=(1,), block=(32,))
+    with pytest.raises(Unsupported, match="flush or round elements"):
+        host_tensor_map(given, {"in": 1})
 
 
 def of_two_maps(used: str, changed: str = "") -> str:
