@@ -26,7 +26,7 @@ ld.global.v4.b32 {{%r10, %r11, %r12, %r13}}, [%d6];
 """
 """%r10 to %r13: the words of this thread; %d2: the input of the block; %d7: the output; %d9: the own 16 bytes of shared memory."""
 END = "st.global.v4.b32 [%d7], {%r20, %r21, %r22, %r23};\nret; }\n"
-_FRAME = Frame(LANGUAGES["ptx"], HEAD, END)
+FRAME = Frame(LANGUAGES["ptx"], HEAD, END)
 
 _STEP = "fma.rn.f32 %r20, %r20, 0f3F780000, 0f3C800000;"
 
@@ -429,7 +429,7 @@ def _early_blocks(dice: random.Random) -> Shape:
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        name: Family(_FRAME, make)
+        name: Family(FRAME, make)
         for name, make in (
             ("long loops", _long_loop), ("copies", _copies), ("matrix chains", _matrix_chain),
             ("warpgroups", _warpgroup), ("branches of warps and blocks", _branches),

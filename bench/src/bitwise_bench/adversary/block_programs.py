@@ -1,6 +1,6 @@
 """Kernels whose threads work together: a kernel is a list of slots, each with one of several texts, in a frame.
 
-Its changes choose other texts, exchange slots, or drop one, so that some of them return the same bytes and others do not.
+Its changes choose other texts, exchange slots, or drop one: some of them return the same bytes, and others do not.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Frame:
 class BlockProgram:
     """A kernel: its family (`source`), the text chosen for each slot, its other texts, and the threads of a block.
 
-    `fixed` are the numbers of slots at the start and at the end that no change moves.
+    `fixed` are the numbers of slots at the start and at the end that no change moves, `blocks` is the number of blocks
+    for which its form is found.
     """
 
     source: str
@@ -58,6 +59,7 @@ class BlockProgram:
     kind: str
     fixed: tuple[int, int]
     frame: Frame
+    blocks: int = BLOCKS
 
     def text_key(self) -> str:
         """Return the program as text."""
@@ -77,7 +79,7 @@ class BlockProgram:
 
     def analysed_kernel(self) -> tuple[KernelText, int]:
         """See `WholeProgram.analysed_kernel`."""
-        return self.kernel, BLOCKS
+        return self.kernel, self.blocks
 
     def trials(self, language: Language, scope: Scope, seed: int) -> list[Trial]:
         """Return a launch for each drawn input."""
@@ -91,12 +93,13 @@ class BlockProgram:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a family returns: its slots, the threads of a block, the kind of the input, and the fixed slots."""
+    """What a family returns: its slots, the threads of a block, the kind of the input, the fixed slots, the blocks."""
 
     slots: Sequence[Slot]
     threads: int
     kind: str = "f32"
     fixed: tuple[int, int] = (1, 1)
+    blocks: int = BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,9 @@ def block_programs(name: str, family: Family, dice: random.Random, count: int) -
     """Return a kernel of a family and changes of it."""
     shape = family.make(dice)
     first = tuple(dice.choice(each) for each in shape.slots)
-    root = BlockProgram(name, first, tuple(shape.slots), shape.threads, shape.kind, shape.fixed, family.frame)
+    root = BlockProgram(
+        name, first, tuple(shape.slots), shape.threads, shape.kind, shape.fixed, family.frame, shape.blocks
+    )
     found = [root]
     for _ in range(count):
         made = dice.choice(found) if dice.random() < 0.4 else root

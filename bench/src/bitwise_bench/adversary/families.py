@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bitwise_bench.adversary import block_kernels, cluster_kernels, tensor_memory_kernels, warp_kernels, wave_kernels
+from bitwise_bench.adversary import (
+    block_kernels,
+    cluster_kernels,
+    grid_kernels,
+    tensor_memory_kernels,
+    warp_kernels,
+    wave_kernels,
+)
 from bitwise_bench.adversary.block_programs import Family
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         **block_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
+        **grid_kernels.FAMILIES,
         **warp_kernels.FAMILIES,
         **tensor_memory_kernels.FAMILIES,
         **wave_kernels.FAMILIES,

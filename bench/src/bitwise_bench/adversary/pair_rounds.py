@@ -17,6 +17,8 @@ from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.checker.analysis import Session, Source
+from bitwise_core.checker.comparison import compare_large
+from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.domains.domain import Unsupported
 
 BLOCKS = 4
@@ -93,24 +95,36 @@ class WrongPair:
 def analysed(
     programs: Sequence[WholeProgram], language: Language, scope: Scope
 ) -> tuple[list[Hashable | None], list[str]]:
-    """Return the form of each program, None where its analysis stopped, and the reasons of those."""
+    """Return the form of each program, None where its analysis stopped, and the reasons of those.
+
+    The form of a program on a large grid is the number of the first one that the checker calls Equal to it.
+    """
     forms: list[Hashable | None] = []
-    reasons = []
-    for program in programs:
+    reasons: list[str] = []
+    session = Session(BUFFERS, scope.options)
+    first: dict[int, Source] = {}
+    for number, program in enumerate(programs):
         kernel, blocks = program.analysed_kernel()
         launch = kernel.launch(blocks)
         source = Source("kernel", kernel.text, None if scope.options.every_launch else launch, launch.entry)
-        result = Session(BUFFERS, scope.options).analyse(source, language.arch)
+        result = session.analyse(source, language.arch)
         if result.malformed or result.failed:
             raise RuntimeError(f"the adversary wrote a kernel that the analysis rejects: {result.unknown}")
-        if result.signature is None:
-            forms.append(None)
+        form: Hashable | None = None if result.signature is None else (launch.buffers(), result.signature)
+        if result.unknown is None and result.large:
+            form = next((each for each in first if _are_equal(first[each], source, language, session)), number)
+            first.setdefault(form, source)
+        forms.append(form)
+        if form is None:
             reasons.append(f"{program.source}: {result.unknown}")
-        else:
-            forms.append((launch.buffers(), result.signature))
-            if result.program_only is not None:
-                reasons.append(f"{program.source}: program only: {result.program_only}")
+        elif result.program_only is not None:
+            reasons.append(f"{program.source}: program only: {result.program_only}")
     return forms, reasons
+
+
+def _are_equal(left: Source, right: Source, language: Language, session: Session) -> bool:
+    """Return whether the checker calls two kernels on a large grid Equal."""
+    return compare_large((left, right), language.arch, session).outcome is Outcome.EQUAL
 
 
 def executed(program: WholeProgram, language: Language, scope: Scope, seed: int) -> list[Executed]:

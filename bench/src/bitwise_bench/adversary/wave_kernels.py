@@ -19,11 +19,11 @@ _HEAD = HEAD + (
 )
 """v10 to v13: the words of this thread; s[12:13]: the input of the block; v1: the own 16 bytes; v3: the lane; v5 to v7: other lanes."""
 _END = "s_mov_b64 exec, -1\ns_waitcnt vmcnt(0) lgkmcnt(0)\nglobal_store_dwordx4 v2, v[20:23], s[10:11]\n" + tail(2, 64)
-_FRAME = Frame(LANGUAGES["gfx942"], _HEAD.replace("{{", "{"), _END)
+FRAME = Frame(LANGUAGES["gfx942"], _HEAD.replace("{{", "{"), _END)
 _NAMES = ("v20", "v21", "v22", "v23")
 
 
-def _mixing(dice: random.Random) -> Slot:
+def mixing(dice: random.Random) -> Slot:
     """Return a slot that changes one of the results."""
     one, other, third = (dice.choice(_NAMES) for _ in range(3))
     return pick(
@@ -92,9 +92,9 @@ def _lanes_of_waves(dice: random.Random) -> Shape:
     for number in range(dice.randint(1, 3)):
         by_data = dice.random() < 0.4
         before, after = _masked(dice, number, by_data=by_data)
-        inside = [_mixing(dice) if by_data else dice.choice((_lanes(dice), _mixing(dice))) for _ in range(2)]
+        inside = [mixing(dice) if by_data else dice.choice((_lanes(dice), mixing(dice))) for _ in range(2)]
         slots += [before, *inside, after] if dice.random() < 0.6 else inside
-    return Shape([*slots, _mixing(dice)], dice.choice((64, 128)), fixed=(1, 0))
+    return Shape([*slots, mixing(dice)], dice.choice((64, 128)), fixed=(1, 0))
 
 
 def _shared(dice: random.Random) -> Shape:
@@ -121,11 +121,11 @@ def _shared(dice: random.Random) -> Shape:
         ("ds_write_b128 v1, v[10:13]; s_waitcnt lgkmcnt(0); s_barrier;",),
         tuple(dice.sample(writes, 4)),
         barrier,
-        _mixing(dice),
+        mixing(dice),
         *middle,
         barrier,
         tuple(dice.sample(reads, 4)),
-        _mixing(dice),
+        mixing(dice),
     ]
     return Shape(slots, 128, fixed=(1, 0))
 
@@ -178,7 +178,7 @@ def _matrix_chain(dice: random.Random) -> Shape:
         between,
         step(),
         step(),
-        _mixing(dice),
+        mixing(dice),
     ]
     return Shape(slots, dice.choice((64, 128)), "h2" if "f16" in unit else "f32", (1, 0))
 
@@ -194,7 +194,7 @@ def _long_loop(dice: random.Random) -> Shape:
     steps = [
         dice.choice(
             (
-                _mixing(dice), _mixing(dice),
+                mixing(dice), mixing(dice),
                 pick(dice, "v_readfirstlane_b32 s20, v21; v_add_f32_e32 v22, s20, v22;", "v_readlane_b32 s20, v21, 0; v_add_f32_e32 v22, s20, v22;", "v_readlane_b32 s20, v21, 7; v_add_f32_e32 v22, s20, v22;"),
                 pick(dice, *(f"v_cmp_lt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 {to}, {to}, {other}, s[24:25];" for to in ("v21", "v22") for other in ("v10", "v11", "v12", "v13"))),
                 pick(dice, "v_cmp_lt_f32_e64 s[24:25], v20, v21; v_cndmask_b32_e64 v23, v23, v21, s[24:25];", "v_cmp_gt_f32_e64 s[24:25], v21, v20; v_cndmask_b32_e64 v23, v23, v21, s[24:25];", "v_cmp_lt_f32_e64 s[24:25], v20, v21; v_cndmask_b32_e64 v23, v21, v23, s[24:25];"),
@@ -235,7 +235,7 @@ def _branches(dice: random.Random) -> Shape:
             ("v_readfirstlane_b32 s20, v10; s_cmp_lt_i32 s20, 0; s_cbranch_scc1 .LOTHER;", "v_readfirstlane_b32 s20, v10; s_bitcmp1_b32 s20, 31; s_cbranch_scc1 .LOTHER;", "v_readfirstlane_b32 s20, v10; s_cmp_gt_i32 s20, -1; s_cbranch_scc0 .LOTHER;"),
         )
     )  # fmt: skip
-    side = [dice.choice((_mixing(dice), _lanes(dice))) for _ in range(4)]
+    side = [dice.choice((mixing(dice), _lanes(dice))) for _ in range(4)]
     slots: list[Slot] = [
         ("v_mov_b32_e32 v30, v13;",),
         tests,
@@ -243,7 +243,7 @@ def _branches(dice: random.Random) -> Shape:
         ("s_branch .LDONE; .LOTHER:",),
         *side[2:],
         (".LDONE:",),
-        _mixing(dice),
+        mixing(dice),
         _lanes(dice),
     ]
     return Shape(slots, dice.choice((64, 128)), fixed=(1, 2))
@@ -275,7 +275,7 @@ def _buffers(dice: random.Random) -> Shape:
 
     before, after = _masked(dice, 0)
     masked: list[Slot] = [before, load(), after] if dice.random() < 0.4 else [load()]
-    return Shape([(begin,), test, load(), *masked, _mixing(dice)], 64, fixed=(1, 0))
+    return Shape([(begin,), test, load(), *masked, mixing(dice)], 64, fixed=(1, 0))
 
 
 _ROUNDED = "v_bfe_u32 v31, {x}, 16, 1; v_add3_u32 v31, {x}, v31, s31;{between} v_lshrrev_b32_e32 v31, 16, v31; v_cmp_o_f32_e32 vcc, {x}, {x}; v_cndmask_b32_e32 {to}, v32, v31, vcc;"
@@ -300,12 +300,12 @@ def _roundings(dice: random.Random) -> Shape:
         + "s_movk_i32 s31, 0x7fff; v_mov_b32_e32 v32, 0x7fff; v_mov_b32_e32 v33, 0x7fff; v_mov_b32_e32 v31, v13;"
     )
     masked: list[Slot] = [before, rounded(), after] if dice.random() < 0.6 else [rounded()]
-    return Shape([(begin,), (filler,), rounded(), *masked, _mixing(dice), rounded()], 64, fixed=(2, 0))
+    return Shape([(begin,), (filler,), rounded(), *masked, mixing(dice), rounded()], 64, fixed=(2, 0))
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        name: Family(_FRAME, make)
+        name: Family(FRAME, make)
         for name, make in (
             ("lanes of waves", _lanes_of_waves), ("shared memory of waves", _shared), ("matrix chains of waves", _matrix_chain),
             ("long loops of waves", _long_loop), ("branches of waves", _branches), ("buffers of waves", _buffers), ("roundings of waves", _roundings),
