@@ -29,7 +29,7 @@ def _by_index(dice: random.Random) -> Slot:
         f"setp.lt.u32 %p10, %r9, {number}; @%p10 mov.b32 {to}, {other};", f"setp.ge.u32 %p10, %r9, {number}; @!%p10 mov.b32 {to}, {other};",
         f"setp.eq.u32 %p10, %r9, {number}; @%p10 mov.b32 {to}, {other};", f"cvt.rn.f32.u32 %r90, %r9; add.rn.f32 {to}, {to}, %r90;",
         f"cvt.rn.f32.u32 %r90, %r9; add.rn.f32 {to}, %r90, {to};", f"add.u32 {to}, {to}, %r9;", f"xor.b32 {to}, {to}, %r9;", f"mad.lo.u32 {to}, %r9, 3, {to};",
-        f"xor.b32 %r90, %r9, {bit}; {own} ld.global.b32 {to}, [%d40];", f"mov.b32 %r90, %r9; {own} ld.global.b32 {to}, [%d40];", 
+        f"xor.b32 %r90, %r9, {bit}; {own} ld.global.b32 {to}, [%d40];", f"mov.b32 %r90, %r9; {own} ld.global.b32 {to}, [%d40];",
         f"min.u32 %r90, %r9, {number}; {own} ld.global.b32 {to}, [%d40];", f"sub.u32 %r90, 39999, %r9; sub.u32 %r90, 39999, %r90; {own} ld.global.b32 {to}, [%d40];",
         f"and.b32 %r90, %r9, {bit}; setp.eq.u32 %p10, %r90, 0; @%p10 bra ODD{{}}; add.rn.f32 {to}, {to}, {other}; ODD{{}}:",
         f"mov.b32 %r90, 0; MORE{{}}: add.rn.f32 {to}, {to}, {other}; add.u32 %r90, %r90, 1; setp.lt.u32 %p10, %r90, {number}; @%p10 bra MORE{{}};",
@@ -63,10 +63,8 @@ def _shape(
     dice: random.Random, by_index: Callable[[random.Random], Slot], mixing: Callable[[random.Random], Slot], moves: str
 ) -> Shape:
     """Return values that depend on the index of the block, and what is computed of them."""
-    slots: list[Slot] = [("",)]
-    for place in range(dice.randint(1, 3)):
-        slots.append(tuple(each.replace("{}", str(place)) for each in by_index(dice)))
-    slots += [(moves,), mixing(dice), mixing(dice)]
+    of_index = [tuple(each.replace("{}", str(place)) for each in by_index(dice)) for place in range(dice.randint(1, 3))]
+    slots: list[Slot] = [("",), *of_index, (moves,), mixing(dice), mixing(dice)]
     return Shape(slots, 64, fixed=(1, 2), blocks=_BLOCKS)
 
 
