@@ -59,6 +59,25 @@ def _by_index_of_waves(dice: random.Random) -> Slot:
     )  # fmt: skip
 
 
+def _masked_of_waves(dice: random.Random) -> Slot:
+    """Return a slot for gfx942 that loads in some lanes, at the offset of the own element, or at one out of bounds."""
+    to, lanes = dice.choice(("v10", "v12")), dice.choice((8, 40, 63))
+    begin = "s_mov_b32 s16, s8; s_and_b32 s17, s9, 0xffff; s_mov_b32 s18, 0x7ffffffe; s_mov_b32 s19, 0x27000;"
+    found = []
+    for number in ("0x80000000", "-2", "0"):
+        for lower in (True, False):
+            test = f"v_cmp_{'gt' if lower else 'le'}_u32_e32 vcc, {lanes}, v0;"
+            sides = ("v32", "v2") if lower else ("v2", "v32")
+            offset = f"{begin} v_mov_b32_e32 v32, {number}; {test} v_cndmask_b32_e32 v31, {sides[0]}, {sides[1]}, vcc;"
+            found += [
+                f"{offset} buffer_load_dword {to}, v31, s[16:19], 0 offen; s_waitcnt vmcnt(0);",
+                f"{offset} buffer_load_dword {to}, v31, s[16:19], 0 offen offset:4; s_waitcnt vmcnt(0);",
+                f"{offset} v_add_u32_e32 v31, 4, v31; buffer_load_dword {to}, v31, s[16:19], 0 offen; s_waitcnt vmcnt(0);",
+                f"{offset} v_add_u32_e32 {to}, v31, {to};",
+            ]
+    return tuple(dice.sample(found, 8))
+
+
 def _shape(
     dice: random.Random, by_index: Callable[[random.Random], Slot], mixing: Callable[[random.Random], Slot], moves: str
 ) -> Shape:
@@ -78,7 +97,11 @@ def _blocks(dice: random.Random) -> Shape:
 def _blocks_of_waves(dice: random.Random) -> Shape:
     """Blocks of gfx942."""
     moves = "".join(f"v_mov_b32_e32 v2{each}, v1{each};" for each in range(4))
-    return _shape(dice, _by_index_of_waves, wave_kernels.mixing, moves)
+
+    def by_index(dice: random.Random) -> Slot:
+        return dice.choice((_by_index_of_waves, _by_index_of_waves, _masked_of_waves))(dice)
+
+    return _shape(dice, by_index, wave_kernels.mixing, moves)
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(

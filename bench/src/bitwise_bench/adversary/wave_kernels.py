@@ -220,6 +220,10 @@ def _long_loop(dice: random.Random) -> Shape:
         )
     ]  # fmt: skip
     begin = "v_mov_b32_e32 v26, 0x3f780000; v_mov_b32_e32 v27, 0x3c800000; v_mov_b32_e32 v28, 0x3cc00000; v_mov_b32_e32 v29, 0x3f400000; v_mov_b32_e32 v30, v13; s_mov_b32 s30, 0;"
+    if dice.random() < 0.3:
+        # The number that ends the loop depends on what some lanes have in two registers before, from iteration to iteration.
+        later = "v_mov_b32_e32 v21, v22; v_cmp_lt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 v22, v22, {}, s[24:25];"
+        step, steps = step[-1:], [tuple(later.format(each) for each in ("v12", "v13", "v26", "v28"))]
     steps.insert(dice.randint(0, len(steps)), step)
     slots: list[Slot] = [(begin,), tuple(dice.sample(start, 3)), tuple(dice.sample(start, 3)), (".LAGAIN:",)]
     slots += [*steps, tuple(ends)]
@@ -247,6 +251,35 @@ def _branches(dice: random.Random) -> Shape:
         _lanes(dice),
     ]
     return Shape(slots, dice.choice((64, 128)), fixed=(1, 2))
+
+
+def _early_blocks(dice: random.Random) -> Shape:
+    """Blocks that leave a loop after different numbers of iterations, with exchanges, masks and matrix steps inside."""
+    shared = tuple(
+        f"v_xor_b32_e32 v31, {lane}, v1; ds_write_b32 v1, {one}; s_waitcnt lgkmcnt(0); s_barrier; ds_read_b32 v30, v31; s_waitcnt lgkmcnt(0); s_barrier; v_add_f32_e32 v22, v22, v30;"
+        for lane, one in ((16, "v20"), (16, "v21"), (32, "v20"), (0, "v20"))
+    )
+    masks = pick(
+        dice, "v_cmp_gt_u32_e64 s[28:29], 9, v3; v_cndmask_b32_e64 v21, v21, v22, s[28:29];", "v_cmp_lt_f32_e64 s[28:29], v20, v21; v_cndmask_b32_e64 v21, v21, v22, s[28:29];",
+        "s_cmp_gt_u32 s30, s2; s_cselect_b64 s[28:29], -1, 0; v_cndmask_b32_e64 v14, v14, v20, s[28:29];", "v_cndmask_b32_e64 v14, v14, v21, s[28:29];", "v_mov_b32_e32 v40, v20;", "v_mov_b32_e32 v22, v40;",
+    )  # fmt: skip
+    steps = tuple(
+        f"v_mfma_f32_16x16x16_f16 v[20:23], {a}, {b}, v[20:23];"
+        for a, b in (
+            ("v[10:11]", "v[12:13]"),
+            ("v[12:13]", "v[10:11]"),
+            ("v[14:15]", "v[12:13]"),
+            ("v[10:11]", "v[14:15]"),
+        )
+    )
+    kinds = (mixing(dice), _lanes(dice), shared, masks, steps)
+    ends = tuple(
+        f"s_add_u32 s30, s30, 1; {count} s_cmp_lt_u32 s30, s31; s_cbranch_scc1 .LAGAIN;"
+        for count in ("s_add_u32 s31, s2, 1;", "s_sub_u32 s31, 4, s2;", "s_xor_b32 s31, s2, 2; s_add_u32 s31, s31, 1;")
+    )
+    begin = "s_mov_b32 s30, 0; s_mov_b64 s[28:29], 0; v_mov_b32_e32 v40, v13; v_mov_b32_e32 v30, v13; v_mov_b32_e32 v14, v10; v_mov_b32_e32 v15, v11;"
+    slots: list[Slot] = [(begin,), (".LAGAIN:",), *(dice.choice(kinds) for _ in range(3)), ends, dice.choice(kinds[:3])]
+    return Shape(slots, dice.choice((64, 128)), fixed=(2, 2))
 
 
 def _buffers(dice: random.Random) -> Shape:
@@ -308,7 +341,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         name: Family(FRAME, make)
         for name, make in (
             ("lanes of waves", _lanes_of_waves), ("shared memory of waves", _shared), ("matrix chains of waves", _matrix_chain),
-            ("long loops of waves", _long_loop), ("branches of waves", _branches), ("buffers of waves", _buffers), ("roundings of waves", _roundings),
+            ("long loops of waves", _long_loop), ("blocks of waves that leave early", _early_blocks), ("branches of waves", _branches), ("buffers of waves", _buffers), ("roundings of waves", _roundings),
         )
     }
 )  # fmt: skip
