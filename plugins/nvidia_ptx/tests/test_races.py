@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bitwise_core.execution import concrete
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import TensorMap
 from bitwise_core.execution.memory import race_detector
@@ -330,6 +331,21 @@ def test_a_block_that_changes_a_map_of_all_blocks_is_unknown() -> None:
     with pytest.raises(Unsupported, match="blocks publish different tensor maps"):
         hashes(published, shared=ROOM, blocks=2)
     assert hashes(chosen + body, shared=ROOM, blocks=2)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_blocks_of_several_batches_that_publish_different_maps_are_unknown(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch has one block, or two of four: the first two agree, and so do the others."""
+    monkeypatch.setattr(concrete, "LANES_PER_BATCH", 32 * blocks)
+    body = through_a_map(ACQUIRE)
+    chosen = f"mov.u32 %r51, %ctaid.x; shr.u32 %r51, %r51, {blocks - 1}; mul.wide.u32 %d41, %r51, 128; add.s64 %d40, %d1, %d41;"
+    different = body.replace("[%d8], %d1;", "[%d8], %d40;")
+    assert different != body
+    assert hashes(chosen + body, shared=ROOM, blocks=2 * blocks)
+    with pytest.raises(Unsupported, match="blocks publish different tensor maps"):
+        hashes(chosen + different, shared=ROOM, blocks=2 * blocks)
 
 
 def test_a_block_that_uses_the_map_of_another_one_is_unknown() -> None:

@@ -127,7 +127,7 @@ def _argument(machine: Machine, argument: Argument, parameter: Parameter, index:
         address = memory.PARAMETER_BASE + index * tensor_maps.TENSOR_MAP_BYTES
         machine.symbols[parameter.name] = address
         table = host_tensor_map(argument.tensor_map, machine.buffers)
-        tensor_maps.maps_of(machine).publish(np.full((1, 1), address, dtype=np.uint64), table)
+        tensor_maps.maps_of(machine).publish(np.full((1, 1), address, dtype=np.uint64), table, {})
         return literal(address, 64)
     return value_of(machine, argument, parameter)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
@@ -191,6 +191,8 @@ class GlobalMemory:
         """The size in bytes of each buffer for which the launch states it."""
         self.executions: dict[int, int] = {}
         """How often instructions of some lines have been executed, where that distinguishes their results."""
+        self.declared: dict[int, list[tuple[object, Hashable]]] = {}
+        """By address, what no store describes and blocks have put there, such as a tensor map, with who has done so."""
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
         self._polled = 0

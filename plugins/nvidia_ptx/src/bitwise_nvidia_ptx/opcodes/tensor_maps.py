@@ -5,8 +5,9 @@ Source: PTX ISA 8.7, "Tensors" and "tensormap.replace".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -80,29 +81,42 @@ class TensorMap:
             self.unset[name] = self.unset.get(name, np.zeros(rows.shape, dtype=bool)) | rows
 
 
-@dataclass(slots=True)
+Declared: TypeAlias = dict[int, list[tuple[object, Hashable]]]
+"""See `GlobalMemory.declared`."""
+
+
+@dataclass(slots=True, eq=False)
 class TensorMaps:
     """The tensor maps of a batch of blocks: by offset in shared memory, and with their addresses in global memory."""
 
     shared: dict[int, TensorMap] = field(default_factory=dict)
     listed: list[tuple[Array, TensorMap]] = field(default_factory=list)
 
-    def publish(self, address: Array, table: TensorMap) -> None:
+    def publish(self, address: Array, table: TensorMap, declared: Declared) -> None:
         """List a map at an address of each block, which replaces what its blocks had there.
 
-        Raises Unsupported if two blocks give different maps to one address.
+        Raises Unsupported if two blocks give different maps to one address; see `require_agreement`.
         """
         for other, old in self.listed:
             old.rows = old.rows & ~(_same_places(other, address) & table.rows)
         self.listed = [*((where, each) for where, each in self.listed if each.rows.any()), (address, table)]
-        self.require_agreement()
+        self.require_agreement(declared)
 
-    def require_agreement(self) -> None:
-        """Raise Unsupported if two blocks have different maps at one address."""
+    def require_agreement(self, declared: Declared) -> None:
+        """Raise Unsupported if two blocks have different maps at one address.
+
+        `declared` holds the maps of all batches of blocks; nothing orders the blocks of two batches.
+        """
         contents: dict[int, frozenset[tuple[str, int]]] = {}
         for where, each in self.listed:
-            if any(contents.setdefault(place, own) != own for place, own in _contents_by_place(where, each)):
-                raise Unsupported("blocks publish different tensor maps at one address")
+            for place, own in _contents_by_place(where, each):
+                known = declared.setdefault(place, [])
+                if contents.setdefault(place, own) != own or any(
+                    batch is not self and content != own for batch, content in known
+                ):
+                    raise Unsupported("blocks publish different tensor maps at one address")
+                if (self, own) not in known:
+                    known.append((self, own))
 
     def at(self, address: Array, rows: Array) -> list[tuple[TensorMap, Array]]:
         """Return the maps at an address of each of these blocks, with the blocks of each."""
@@ -228,7 +242,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         for table in find(machine):
             _set_field(table, name, ordinal, number, rows)
             if not in_shared:
-                maps_of(machine).require_agreement()
+                maps_of(machine).require_agreement(machine.memory.declared)
                 place = uniform_address(machine, map_operand, "a tensor map")
                 _store_bytes(machine, table, np.full((machine.blocks, 1), place, dtype=np.uint64), rows)
 
@@ -327,7 +341,7 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     rows = machine.active_blocks()
     copied = TensorMap(dict(table.fields), rows, np.zeros(rows.shape, dtype=bool), dict(table.unset))
     place = value_of_issuing_thread(machine, address)
-    maps.publish(place, copied)
+    maps.publish(place, copied, machine.memory.declared)
     _store_bytes(machine, table, place, rows)
 
 
