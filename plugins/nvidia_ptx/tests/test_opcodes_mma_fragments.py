@@ -61,3 +61,25 @@ def test_results_of_a_step_in_other_places_are_other_accumulators(accumulators: 
     back = "".join(f"mov.b32 %r2{place}, %r3{place};" for place in range(4))
     through = f"{moved} add.rn.f32 %r36, %r30, %r31; {back}"
     assert other == form(TWO + through + added(order), order, blocks)
+
+
+LARGE = (
+    "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%g0, %g1, %g2, %g3}, {%g4, %g5}, {%g6}, {%g0, %g1, %g2, %g3};"
+)
+SMALL = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{%g0, %g1}}, {{%g5}}, {{%g6}}, {{{}}};"
+
+
+def test_some_results_of_a_step_are_accumulators_of_a_smaller_one() -> None:
+    """Half of the registers of a result have another layout than all of them."""
+    begin = PLACES + "".join(f"ld.global.f64 %g{place}, [%d6+{1024 * place}];" for place in range(7)) + LARGE
+    store = "st.global.f64 [%d7], %g0; st.global.f64 [%d7+8], %g1;"
+    found = [
+        hashes(f"{begin}{SMALL.format(each)}{store}", dtype="fp64") for each in ("%g0, %g1", "%g1, %g0", "%g2, %g3")
+    ]
+    # The same values, put together from those of some lanes and those of others.
+    moved = "setp.lt.u32 %p9, %r0, 16;" + "".join(
+        f"selp.f64 %g{8 + place}, %g{place}, %g{place + 2}, %p9; selp.f64 %g{8 + place}, %g{8 + place}, %g{place}, %p9;"
+        for place in range(2)
+    )
+    assert found[0] == hashes(f"{begin}{moved}{SMALL.format('%g8, %g9')}{store}", dtype="fp64")
+    assert len({str(each) for each in found}) == 3

@@ -203,7 +203,7 @@ def _long_loop(dice: random.Random) -> Shape:
         )
         for _ in range(dice.randint(1, 3))
     ]  # fmt: skip
-    step = (
+    step: Slot = (
         "v_fma_f32 v20, v20, v26, v27;",
         "v_fma_f32 v20, v26, v20, v27;",
         "v_fma_f32 v20, v20, v26, v28;",
