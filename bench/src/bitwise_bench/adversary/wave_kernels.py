@@ -221,9 +221,10 @@ def _long_loop(dice: random.Random) -> Shape:
     ]  # fmt: skip
     begin = "v_mov_b32_e32 v26, 0x3f780000; v_mov_b32_e32 v27, 0x3c800000; v_mov_b32_e32 v28, 0x3cc00000; v_mov_b32_e32 v29, 0x3f400000; v_mov_b32_e32 v30, v13; s_mov_b32 s30, 0;"
     if dice.random() < 0.3:
-        # The number that ends the loop depends on what some lanes have in two registers before, from iteration to iteration.
-        later = "v_mov_b32_e32 v21, v22; v_cmp_lt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 v22, v22, {}, s[24:25];"
-        step, steps = step[-1:], [tuple(later.format(each) for each in ("v12", "v13", "v26", "v28"))]
+        # Other lanes than the first ten decide how often it is repeated, by what they have in two registers before.
+        begin += "v_mov_b32_e32 v41, 0xbd800000; v_mov_b32_e32 v42, 0xbe000000; v_mov_b32_e32 v43, 0xbe800000;"
+        later = "v_mov_b32_e32 v21, v22; v_mov_b32_e32 v22, -1.0; v_cmp_lt_u32_e64 s[24:25], 9, v3; v_cndmask_b32_e64 v22, v22, {}, s[24:25];"
+        step, steps = step[-1:], [tuple(later.format(each) for each in ("v41", "v42", "v43"))]
     steps.insert(dice.randint(0, len(steps)), step)
     slots: list[Slot] = [(begin,), tuple(dice.sample(start, 3)), tuple(dice.sample(start, 3)), (".LAGAIN:",)]
     slots += [*steps, tuple(ends)]
