@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench.adversary import folders
+from bitwise_bench.adversary import folders, pair_rounds
 from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
 from bitwise_bench.adversary.campaign import Tally, play_blocks, worker
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.pair_rounds import analysed
 from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_core.execution import executor, long_loops
 from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -88,3 +89,15 @@ def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
     replayed = folders.replay(tmp_path)
     assert replayed.wrong
     assert [int(each, 0) for each in replayed.values] == [int(each, 0) for each in found.values]
+
+
+def test_loops_of_lanes_that_depend_on_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that lanes of a wave end together is taken for one of each lane."""
+    monkeypatch.setattr(executor, "threads_together", lambda *loop: (1, False))
+    monkeypatch.setattr(long_loops._Body, "_other_groups_decide", lambda *found: False)
+    monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
+    name = "long loops of waves"
+    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})
+    tally = Tally()
+    play_blocks(LAUNCH, random.Random(1), tally, None)
+    assert tally.wrong_pairs
