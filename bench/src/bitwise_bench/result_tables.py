@@ -445,7 +445,7 @@ def adversary(record: Mapping[str, Any]) -> str:
     rows = [[source, *(f"{counts[name][source]:,}" for name in names)] for source in sorted(counts["equal"])]
     rows.append(["all", *(f"{counts[name].total():,}" for name in names)])
     return _markdown(
-        ("programs", "Equal pairs", "executed on an H100", "other bytes, simulated", "other bytes, H100"), rows
+        ("programs", "Equal pairs", "executed on a GPU", "other bytes, simulated", "other bytes, GPU"), rows
     )
 
 
@@ -461,7 +461,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "overpartition": ("reading-sm90.json", overpartition),
         "precision-gfx942": ("reading-gfx942.json", precision),
         "overpartition-gfx942": ("reading-gfx942.json", overpartition),
-        "adversary": ("adversary-sm90-h100.json", adversary),
+        "adversary": ("adversary-sm90.json", adversary),
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),

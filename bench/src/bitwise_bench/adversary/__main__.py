@@ -1,7 +1,7 @@
 """Search for kernels that the checker calls Equal though they return different bytes.
 
     python -m bitwise_bench.adversary --seconds 600 --jobs 2 --record records/adversary.json
-    python -m bitwise_bench.adversary --gpu --seconds 240 --jobs 14 --record records/adversary-sm90-h100.json
+    python -m bitwise_bench.adversary --gpu --seconds 240 --jobs 14 --record records/adversary-sm90.json
     python -m bitwise_bench.adversary --merge part-1.json part-2.json --record records/adversary.json
     python -m bitwise_bench.adversary --replay found/1 found/2
 
