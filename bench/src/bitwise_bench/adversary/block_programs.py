@@ -49,7 +49,7 @@ class BlockProgram:
     """A kernel: its family (`source`), the text chosen for each slot, its other texts, and the threads of a block.
 
     `fixed` are the numbers of slots at the start and at the end that no change moves, `blocks` is the number of blocks
-    for which its form is found.
+    for which its form is found.  The input has `repeats` times as many words as the threads load.
     """
 
     source: str
@@ -60,6 +60,7 @@ class BlockProgram:
     fixed: tuple[int, int]
     frame: Frame
     blocks: int = BLOCKS
+    repeats: int = 1
 
     def text_key(self) -> str:
         """Return the program as text."""
@@ -75,7 +76,17 @@ class BlockProgram:
             lines = "".join(f"{each.strip()}\n" for each in lines.replace(";", "\n").splitlines() if each.strip())
         place = Place("out_fp32", 0, 4 * WORDS, True)
         file = f"kernel{frame.language.suffix}"
-        return KernelText(f"{head}{lines}\n{frame.end}", (place,), (self.kind,), {"out_fp32": 1}, LEAVES, threads, file)
+        return KernelText(
+            f"{head}{lines}\n{frame.end}",
+            (place,),
+            (self.kind,),
+            {"out_fp32": 1},
+            LEAVES,
+            threads,
+            file,
+            (),
+            self.repeats,
+        )
 
     def analysed_kernel(self) -> tuple[KernelText, int]:
         """See `WholeProgram.analysed_kernel`."""
@@ -93,13 +104,17 @@ class BlockProgram:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a family returns: its slots, the threads of a block, the kind of the input, the fixed slots, the blocks."""
+    """What a family returns: its slots, the threads of a block, the kind of the input, the fixed slots, the blocks.
+
+    See `BlockProgram`.
+    """
 
     slots: Sequence[Slot]
     threads: int
     kind: str = "f32"
     fixed: tuple[int, int] = (1, 1)
     blocks: int = BLOCKS
+    repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +177,9 @@ def _contents(kernel: KernelText, scope: Scope, seed: int, draw: int) -> dict[st
 
     Sums of many products of special patterns are NaNs.
     """
-    found = inputs(kernel.leaves, kernel.loads, BLOCKS * kernel.threads, seed + draw, finite=scope.finite)
+    found = inputs(
+        kernel.leaves, kernel.loads, BLOCKS * kernel.threads * kernel.repeats, seed + draw, finite=scope.finite
+    )
     if draw == 0:
         return found
     dice = np.random.default_rng([seed, draw])
