@@ -37,38 +37,45 @@ class Device:
             self.assembler = Ptxas.locate("sm_90a")
         except PtxasNotFound as error:
             raise DeviceError(str(error)) from None
-        self._check("cuInit", 0)
+        self.check("cuInit", 0)
         self.device = ctypes.c_int()
-        self._check("cuDeviceGet", ctypes.byref(self.device), 0)
+        self.check("cuDeviceGet", ctypes.byref(self.device), 0)
         major = self._attribute(75), self._attribute(76)
         if major != (9, 0):
             raise DeviceError(f"the GPU has compute capability {major[0]}.{major[1]}; a GPU of 9.0 is needed")
         context = ctypes.c_void_p()
-        self._check("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
-        self._check("cuCtxSetCurrent", context)
+        self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
+        self.check("cuCtxSetCurrent", context)
         self._images: dict[tuple[str, bool], bytes] = {}
 
-    def _check(self, name: str, *arguments: Any) -> None:
+    def check(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver.  Raises DeviceError."""
         status = getattr(self.driver, name)(*arguments)
         if status:
             raise DeviceError(f"{name} failed with CUDA error {status}")
 
     def _attribute(self, number: int) -> int:
         value = ctypes.c_int()
-        self._check("cuDeviceGetAttribute", ctypes.byref(value), number, self.device)
+        self.check("cuDeviceGetAttribute", ctypes.byref(value), number, self.device)
         return value.value
 
     def environment(self) -> dict[str, str]:
         """Return the names and versions of the GPU, the driver's interface and the assembler."""
         name = ctypes.create_string_buffer(256)
-        self._check("cuDeviceGetName", name, 256, self.device)
+        self.check("cuDeviceGetName", name, 256, self.device)
         version = ctypes.c_int()
-        self._check("cuDriverGetVersion", ctypes.byref(version))
+        self.check("cuDriverGetVersion", ctypes.byref(version))
         return {
             "gpu": name.value.decode(),
             "cuda driver": f"{version.value // 1000}.{version.value % 1000 // 10}",
             "ptxas": self.assembler.version,
         }
+
+    def allocated(self, size: int) -> ctypes.c_uint64:
+        """Return the address of new memory of a size in bytes."""
+        pointer = ctypes.c_uint64()
+        self.check("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        return pointer
 
     def assembled(self, text: str, *, optimised: bool = True) -> bytes:
         """Return the machine code of a text; that of the last text is kept for another launch."""
@@ -110,30 +117,27 @@ class Device:
         image = self.assembled(kernel.text, optimised=optimised)
         launch = kernel.launch(blocks)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._check("cuModuleLoadData", ctypes.byref(module), image)
+        self.check("cuModuleLoadData", ctypes.byref(module), image)
         held: dict[str, ctypes.c_uint64] = {}
         try:
             entry = (launch.entry or "kernel").encode()
-            self._check("cuModuleGetFunction", ctypes.byref(function), module, entry)
+            self.check("cuModuleGetFunction", ctypes.byref(function), module, entry)
             for name in launch.buffers():
                 size = kernel.bytes_of(name, blocks)
-                pointer = held[name] = ctypes.c_uint64()
-                self._check("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+                pointer = held[name] = self.allocated(size)
                 if name in contents:
                     given = np.ascontiguousarray(contents[name])
-                    self._check(
-                        "cuMemcpyHtoD_v2", pointer, given.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(size)
-                    )
+                    self.check("cuMemcpyHtoD_v2", pointer, given.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(size))
                 else:
-                    self._check("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
+                    self.check("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
             cells = [_cell(argument, held) for argument in launch.args]
             table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
-            self._check("cuLaunchKernel", function, blocks, 1, 1, kernel.threads, 1, 1, 0, None, table, None)
-            self._check("cuCtxSynchronize")
+            self.check("cuLaunchKernel", function, blocks, 1, 1, kernel.threads, 1, 1, 0, None, table, None)
+            self.check("cuCtxSynchronize")
             found = {}
             for name in kernel.stores:
                 store = np.zeros(kernel.bytes_of(name, blocks), dtype=np.uint8)
-                self._check(
+                self.check(
                     "cuMemcpyDtoH_v2", store.ctypes.data_as(ctypes.c_void_p), held[name], ctypes.c_size_t(store.size)
                 )
                 found[name] = store.reshape(blocks, kernel.stores[name], -1)

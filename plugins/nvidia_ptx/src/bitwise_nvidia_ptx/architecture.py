@@ -149,7 +149,7 @@ _DTYPE_BYTES = {
 def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_maps.TensorMap:
     """Return the tensor map that the host encodes from shape, strides and block.  Raises Unsupported."""
     if argument.dtype == "tf32":
-        raise Unsupported(tensor_maps.CHANGES_ELEMENTS)
+        raise Unsupported(tensor_maps.ROUNDS_ELEMENTS)
     element = argument.element_bytes or _DTYPE_BYTES.get(argument.dtype, 1)
     modes = {0: 0, 32: 1, 64: 2, 128: 3}
     if argument.padding != "zero" or argument.swizzle not in modes:

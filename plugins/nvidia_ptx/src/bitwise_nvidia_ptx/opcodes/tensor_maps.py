@@ -187,14 +187,14 @@ _FIELDS = {
     "element_stride": "element stride", "elemtype": "element type", "interleave_layout": "interleave",
     "swizzle_mode": "swizzle", "fill_mode": "fill",
 }  # fmt: skip
-ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 9: 8, 10: 2}
+ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2}
 """Bytes of an element by tensormap's .elemtype code.
 
 The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz.
 """
-CHANGED_ELEMENTS = frozenset({8, 11, 12})
-"""The codes of types whose copies change elements: f32.ftz, tf32 and tf32.ftz."""
-CHANGES_ELEMENTS = "a tensor map of f32.ftz or tf32, whose copies flush or round elements, is not modelled"
+ROUNDED_ELEMENTS = frozenset({11, 12})
+"""The codes of tf32 and tf32.ftz: a copy to shared memory rounds elements.  Copies of other types keep all bits."""
+ROUNDS_ELEMENTS = "a tensor map of tf32, whose copies round elements, is not modelled"
 PACKED_ELEMENTS = {13: 8, 14: 16}
 """The bytes that 16 elements of 4 bits take in shared memory, by the codes of such types: b4x16 and b4x16_p64."""
 
@@ -309,8 +309,8 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
     elif name == "element type":
         code = int(own.flat[0])
         packed = PACKED_ELEMENTS.get(code, 0)
-        if np.isin(own, list(CHANGED_ELEMENTS)).any():
-            raise Unsupported(CHANGES_ELEMENTS)
+        if np.isin(own, list(ROUNDED_ELEMENTS)).any():
+            raise Unsupported(ROUNDS_ELEMENTS)
         if (own != code).any() or (code not in ELEMENT_BYTES and not packed):
             raise Unsupported(f"a tensor map with the element type {code} is not modelled")
         size = 8 if packed else ELEMENT_BYTES[code]
