@@ -225,7 +225,7 @@ def test_wrong_loops_are_replayed(scope: str, broken_rule: None, tmp_path: Path)
         LoopProgram("f32", (constant(0x3F800000, "f32"),), (Expression("sub.rn.f32", pair, "f32"),), total)
         for pair in ((total, value), (value, total))
     )
-    pair = pair_rounds.wrong_pair(left, right, PTX, SCOPES[scope], 0, with_nan=False)
+    pair = pair_rounds.wrong_pair(left, right, SCOPES[scope], 0, with_nan=False)
     assert pair is not None
     folders.write(pair, tmp_path)
     replayed = folders.replay(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_bench.adversary import folders, pair_rounds
 from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
-from bitwise_bench.adversary.campaign import Tally, play_blocks, worker
+from bitwise_bench.adversary.campaign import Tally, play_blocks, play_vendors, worker
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.pair_rounds import analysed
 from bitwise_bench.adversary.scopes import SCOPES
@@ -34,7 +34,7 @@ def made(name: str, seed: str, count: int) -> list[BlockProgram]:
 def test_kernels_of_a_family_are_assembled_and_analysed(family: str) -> None:
     programs, language = made(family, family, 3), FAMILIES[family].frame.language
     assert len({each.text_key() for each in programs}) == len(programs) > 1
-    forms, _ = analysed(programs, language, LAUNCH)
+    forms, _ = analysed(programs, LAUNCH)
     assert any(forms)
     if language.suffix == ".ptx":
         assembler = Ptxas.locate(f"{language.architecture}a")
@@ -44,8 +44,8 @@ def test_kernels_of_a_family_are_assembled_and_analysed(family: str) -> None:
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of loads, equal blocks, whole results of matrix steps and registers of groups only save time."""
-    programs, language = made(family, f"{family} again", 3), FAMILIES[family].frame.language
-    forms, _ = analysed(programs, language, LAUNCH)
+    programs = made(family, f"{family} again", 3)
+    forms, _ = analysed(programs, LAUNCH)
 
     def nothing(*arguments: object, **named: object) -> None:
         return None
@@ -56,7 +56,7 @@ def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: py
     monkeypatch.setattr(fragments, "bundled", nothing)
     monkeypatch.setattr(wgmma, "_whole_accumulator", nothing)
     monkeypatch.setattr(Executor, "separates_registers", False)
-    assert analysed(programs, language, LAUNCH)[0] == forms
+    assert analysed(programs, LAUNCH)[0] == forms
 
 
 def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:
@@ -101,3 +101,21 @@ def test_loops_of_lanes_that_depend_on_others_are_found(monkeypatch: pytest.Monk
     tally = Tally()
     play_blocks(LAUNCH, random.Random(1), tally, None)
     assert tally.wrong_pairs
+
+
+def test_pairs_of_vendors_that_are_equal_have_equal_bytes() -> None:
+    tally = Tally()
+    for seed in range(3):
+        play_vendors(LAUNCH, random.Random(seed), tally)
+    assert sum(tally.equal.values()) > 5
+    assert not tally.wrong
+
+
+def test_operations_that_differ_between_vendors_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The maximum of a signalling NaN is another one for each vendor."""
+    monkeypatch.setattr(pair_rounds, "are_equal", lambda *pair: True)
+    tally = Tally()
+    play_vendors(LAUNCH, random.Random(0), tally)
+    found = tally.wrong_pairs[0]
+    assert {Path(each).suffix for each in found.texts()} == {".ptx", ".amdgcn", ".json"}
+    assert found.arrays().keys() == {"in_f32", "out_fp32"}

@@ -67,6 +67,11 @@ class BlockProgram:
         return f"{self.source}, {self.kind}, {self.threads} threads: " + " | ".join(self.chosen)
 
     @property
+    def language(self) -> Language:
+        """The language."""
+        return self.frame.language
+
+    @property
     def kernel(self) -> KernelText:
         """The kernel."""
         frame, threads = self.frame, self.threads
@@ -92,7 +97,7 @@ class BlockProgram:
         """See `WholeProgram.analysed_kernel`."""
         return self.kernel, self.blocks
 
-    def trials(self, language: Language, scope: Scope, seed: int) -> list[Trial]:
+    def trials(self, scope: Scope, seed: int) -> list[Trial]:
         """Return a launch for each drawn input."""
         kernel = self.kernel
         return [Trial(kernel, _contents(kernel, scope, seed, draw)) for draw in range(DRAWS)]
@@ -201,7 +206,7 @@ _SPECIAL = 0.01
 
 def _smaller(left: BlockProgram, right: BlockProgram) -> Iterator[tuple[BlockProgram, BlockProgram]]:
     """Yield pairs with one slot less, and pairs that differ in one slot less."""
-    if len(left.chosen) != len(right.chosen):
+    if len(left.chosen) != len(right.chosen) or left.language is not right.language:
         return
     for place in range(left.fixed[0], len(left.chosen) - left.fixed[1]):
         if not has_label(f"{left.chosen[place]} {right.chosen[place]}"):

@@ -30,6 +30,7 @@ from bitwise_bench.adversary.record import COUNTS
 from bitwise_bench.adversary.scopes import SCOPES, Scope
 from bitwise_bench.adversary.shrinking import BLOCKS, context_of, shrunk, witness
 from bitwise_bench.adversary.sources import SOURCES, Source
+from bitwise_bench.adversary.vendor_pairs import vendor_pair
 from bitwise_core.execution.domains.domain import Unsupported
 
 DEVICE_BLOCKS = 256
@@ -287,9 +288,9 @@ def _note(
         )  # fmt: skip
 
 
-def play_loops(language: Language, scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
+def play_loops(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
     """Make loops from one, and judge them."""
-    _play_whole(loops.loops(language.material, dice, 20), language, scope, dice.randrange(1 << 30), tally, device)
+    _play_whole(loops.loops(LANGUAGES["ptx"].material, dice, 20), scope, dice.randrange(1 << 30), tally, device)
 
 
 def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
@@ -297,29 +298,41 @@ def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device 
     names = [name for name, each in FAMILIES.items() if device is None or each.frame.language.name == "ptx"]
     name = dice.choice(names)
     programs = block_programs(name, FAMILIES[name], dice, 12)
-    _play_whole(programs, FAMILIES[name].frame.language, scope, dice.randrange(1 << 30), tally, device)
+    _play_whole(programs, scope, dice.randrange(1 << 30), tally, device)
 
 
-def _play_whole(
-    programs: Sequence[WholeProgram], language: Language, scope: Scope, seed: int, tally: Tally, device: Device | None
-) -> None:
-    """Ask the checker about programs that are kernels of their own, and judge every Equal by bytes."""
-    where = f"{language.name}, {scope.name}"
-    forms, reasons = pair_rounds.analysed(programs, language, scope)
+def play_vendors(scope: Scope, dice: random.Random, tally: Tally) -> None:
+    """Make pairs of kernels for two vendors, and judge those that the checker calls Equal."""
+    where, seed = f"ptx and gfx942, {scope.name}", dice.randrange(1 << 30)
+    for _ in range(12):
+        pair = vendor_pair(dice)
+        tally.programs[where] += 2
+        if pair_rounds.are_equal(*pair, scope):
+            _judge_whole(pair, scope, seed, tally, None)
+
+
+def _play_whole(programs: Sequence[WholeProgram], scope: Scope, seed: int, tally: Tally, device: Device | None) -> None:
+    """Ask the checker about programs of one language that are kernels of their own, and judge every Equal by bytes."""
+    where = f"{programs[0].language.name}, {scope.name}"
+    forms, reasons = pair_rounds.analysed(programs, scope)
     tally.programs[where] += len(programs)
     tally.unknown[where] += sum(form is None for form in forms)
     for reason in reasons:
         tally.reasons[reason[:120]] += 1
     for each in grouped(forms):
-        _judge_whole([programs[index] for index in each], language, scope, seed, tally, device)
+        _judge_whole([programs[index] for index in each], scope, seed, tally, device)
 
 
-def _judge_whole(
-    members: Sequence[WholeProgram], language: Language, scope: Scope, seed: int, tally: Tally, device: Device | None
-) -> None:
-    where, dtype = f"{language.name}, {scope.name}, {members[0].source}", pair_rounds.type_of(members[0])
+def _where(members: Sequence[WholeProgram], scope: Scope) -> str:
+    """Return the name of the counts of some programs."""
+    names = " and ".join(dict.fromkeys(each.language.name for each in members))
+    return f"{names}, {scope.name}, {members[0].source}"
+
+
+def _judge_whole(members: Sequence[WholeProgram], scope: Scope, seed: int, tally: Tally, device: Device | None) -> None:
+    where, dtype = _where(members, scope), pair_rounds.type_of(members[0])
     try:
-        results = [pair_rounds.executed(each, language, scope, seed) for each in members]
+        results = [pair_rounds.executed(each, scope, seed) for each in members]
     except Unsupported as error:
         tally.reasons[f"{members[0].source}: not executed: {error}"[:120]] += 1
         return
@@ -332,25 +345,24 @@ def _judge_whole(
             with_nan = found[1].with_nan
             tally.wrong[f"{where}, {'with' if with_nan else 'without'} NaN"] += 1
             if len(tally.wrong_pairs) < MOST_FINDINGS:
-                pair = pair_rounds.wrong_pair(members[0], members[number], language, scope, seed, with_nan=with_nan)
+                pair = pair_rounds.wrong_pair(members[0], members[number], scope, seed, with_nan=with_nan)
                 if pair is not None:
-                    tally.wrong_pairs.append(pair_rounds.shrunk(pair, language, scope, seed))
+                    tally.wrong_pairs.append(pair_rounds.shrunk(pair, scope, seed))
     if device is not None:
-        _judge_whole_on_device(members, results[0], language, scope, seed, tally, device)
+        _judge_whole_on_device(members, results[0], scope, seed, tally, device)
 
 
 def _judge_whole_on_device(
     members: Sequence[WholeProgram],
     simulated: Sequence[execution.Executed],
-    language: Language,
     scope: Scope,
     seed: int,
     tally: Tally,
     device: Device,
 ) -> None:
     """Run Equal kernels on a GPU, and compare the first one with its simulation."""
-    where, dtype = f"{language.name}, {scope.name}, {members[0].source}", pair_rounds.type_of(members[0])
-    run = partial(pair_rounds.executed_on_device, language=language, scope=scope, seed=seed, device=device)
+    where, dtype = _where(members, scope), pair_rounds.type_of(members[0])
+    run = partial(pair_rounds.executed_on_device, scope=scope, seed=seed, device=device)
     first, expected = run(members[0]), [each.results[0] for each in simulated]
     tally.simulation["programs compared with the GPU"] += 1
     if pair_rounds.device_difference(first, expected, dtype) is not None:
@@ -378,6 +390,10 @@ SCHEDULE = ("launch",) * 7 + ("finite",) * 2 + ("every launch",)
 
 KERNEL_ROUND = 150
 """One round in so many takes a compiled kernel, which costs seconds, where Triton is installed."""
+
+
+VENDORS = 0.06
+"""The share of pairs of vendors among the rounds of kernels whose threads work together."""
 
 
 def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
@@ -421,7 +437,10 @@ def worker(
             played += 1
             chosen = SCOPES["launch"] if scope.options.every_launch else scope
             try:
-                play_blocks(chosen, dice, tally, device)
+                if device is None and dice.random() < VENDORS:
+                    play_vendors(chosen, dice, tally)
+                else:
+                    play_blocks(chosen, dice, tally, device)
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"blocks, round {played} of worker {number}: {error}"[:2000])
             continue
@@ -429,7 +448,7 @@ def worker(
         if (scope.options.every_launch or played % 20 == 10) and dice.random() < 0.7:
             played += 1
             try:
-                play_loops(LANGUAGES["ptx"], scope, dice, tally, device)
+                play_loops(scope, dice, tally, device)
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"loops, round {played} of worker {number}: {error}"[:2000])
             continue

@@ -24,6 +24,7 @@ from bitwise_bench.adversary.expressions import (
 )
 from bitwise_bench.adversary.kernels import KernelText, Place
 from bitwise_bench.adversary.language import Language
+from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.pair_rounds import BLOCKS, Trial
 from bitwise_bench.adversary.programs import STORES
 from bitwise_bench.adversary.ptx_kernel import THREADS, Registers, lines_of
@@ -71,16 +72,21 @@ class LoopProgram:
         """All expressions of the program."""
         return (*self.starts, *self.updates, self.result)
 
+    @property
+    def language(self) -> Language:
+        """The language."""
+        return LANGUAGES["ptx"]
+
     def analysed_kernel(self) -> tuple[KernelText, int]:
         """See `WholeProgram.analysed_kernel`."""
         return loop_kernel(self, ROWS[0]), 1
 
-    def trials(self, language: Language, scope: Scope, seed: int) -> list[Trial]:
+    def trials(self, scope: Scope, seed: int) -> list[Trial]:
         """Return a launch for each number of rows; for one launch, only the first one."""
         found = []
         for rows in ROWS if scope.options.every_launch else ROWS[:1]:
             kernel = loop_kernel(self, rows)
-            contents = language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
+            contents = self.language.inputs(kernel, BLOCKS, seed, finite=scope.finite)
             found.append(Trial(kernel, contents, f", {rows} rows"))
         return found
 

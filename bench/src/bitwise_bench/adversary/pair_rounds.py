@@ -17,8 +17,9 @@ from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_core.checker.analysis import Session, Source
-from bitwise_core.checker.comparison import compare_large
+from bitwise_core.checker.comparison import compare, compare_large
 from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported
 
 BLOCKS = 4
@@ -40,13 +41,17 @@ class WholeProgram(Protocol):
     def source(self) -> str:
         """What made the program, in records."""
 
+    @property
+    def language(self) -> Language:
+        """The language of the program."""
+
     def text_key(self) -> str:
         """Return the program as text."""
 
     def analysed_kernel(self) -> tuple[KernelText, int]:
         """Return the kernel whose form is compared, and the number of its blocks."""
 
-    def trials(self, language: Language, scope: Scope, seed: int) -> list[Trial]:
+    def trials(self, scope: Scope, seed: int) -> list[Trial]:
         """Return the launches in which Equal programs are compared, in the same order for all of one source."""
 
     def smaller(self, other: Self) -> Iterator[tuple[Self, Self]]:
@@ -92,10 +97,8 @@ class WrongPair:
         return {**{name: kernel.text for name, kernel in kernels.items()}, MANIFEST: manifest(launches)}
 
 
-def analysed(
-    programs: Sequence[WholeProgram], language: Language, scope: Scope
-) -> tuple[list[Hashable | None], list[str]]:
-    """Return the form of each program, None where its analysis stopped, and the reasons of those.
+def analysed(programs: Sequence[WholeProgram], scope: Scope) -> tuple[list[Hashable | None], list[str]]:
+    """Return the form of each program of one language, None where its analysis stopped, and the reasons of those.
 
     The form of a program on a large grid is the number of the first one that the checker calls Equal to it.
     """
@@ -104,15 +107,13 @@ def analysed(
     session = Session(BUFFERS, scope.options)
     first: dict[int, Source] = {}
     for number, program in enumerate(programs):
-        kernel, blocks = program.analysed_kernel()
-        launch = kernel.launch(blocks)
-        source = Source("kernel", kernel.text, None if scope.options.every_launch else launch, launch.entry)
-        result = session.analyse(source, language.arch)
+        source, arch = _source(program, scope), program.language.arch
+        result = session.analyse(source, arch)
         if result.malformed or result.failed:
             raise RuntimeError(f"the adversary wrote a kernel that the analysis rejects: {result.unknown}")
-        form: Hashable | None = None if result.signature is None else (launch.buffers(), result.signature)
+        form: Hashable | None = None if result.signature is None else (_buffers(program), result.signature)
         if result.unknown is None and result.large:
-            form = next((each for each in first if _are_equal(first[each], source, language, session)), number)
+            form = next((each for each in first if _are_equal(first[each], source, arch, session)), number)
             first.setdefault(form, source)
         forms.append(form)
         if form is None:
@@ -122,23 +123,45 @@ def analysed(
     return forms, reasons
 
 
-def _are_equal(left: Source, right: Source, language: Language, session: Session) -> bool:
+def _source(program: WholeProgram, scope: Scope) -> Source:
+    kernel, blocks = program.analysed_kernel()
+    launch = kernel.launch(blocks)
+    return Source("kernel", kernel.text, None if scope.options.every_launch else launch, launch.entry)
+
+
+def _buffers(program: WholeProgram) -> tuple[str, ...]:
+    kernel, blocks = program.analysed_kernel()
+    return tuple(kernel.launch(blocks).buffers())
+
+
+def _are_equal(left: Source, right: Source, arch: Arch, session: Session) -> bool:
     """Return whether the checker calls two kernels on a large grid Equal."""
-    return compare_large((left, right), language.arch, session).outcome is Outcome.EQUAL
+    return compare_large((left, right), arch, session).outcome is Outcome.EQUAL
 
 
-def executed(program: WholeProgram, language: Language, scope: Scope, seed: int) -> list[Executed]:
+def are_equal(left: WholeProgram, right: WholeProgram, scope: Scope) -> bool:
+    """Return whether the checker calls two programs Equal, which may be in different languages."""
+    if left.language is right.language:
+        forms, _ = analysed((left, right), scope)
+        return forms[0] is not None and forms[0] == forms[1]
+    found = compare(
+        _source(left, scope), _source(right, scope), (left.language.arch, right.language.arch), scope.options
+    )
+    return found.verdict.outcome is Outcome.EQUAL
+
+
+def executed(program: WholeProgram, scope: Scope, seed: int) -> list[Executed]:
     """Execute a program in each of its trials.  Raises Unsupported."""
-    trials = program.trials(language, scope, seed)
-    return [run(each.kernel, language, BLOCKS, each.contents, finite=scope.finite) for each in trials]
+    trials = program.trials(scope, seed)
+    return [run(each.kernel, program.language, BLOCKS, each.contents, finite=scope.finite) for each in trials]
 
 
 def executed_on_device(
-    program: WholeProgram, language: Language, scope: Scope, seed: int, device: Device, *, optimised: bool = True
+    program: WholeProgram, scope: Scope, seed: int, device: Device, *, optimised: bool = True
 ) -> list[Array]:
     """Return the bytes of a program on a GPU in each of its trials."""
-    trials = program.trials(language, scope, seed)
-    return [device.run(each.kernel, language, BLOCKS, each.contents, optimised=optimised)[0] for each in trials]
+    trials = program.trials(scope, seed)
+    return [device.run(each.kernel, program.language, BLOCKS, each.contents, optimised=optimised)[0] for each in trials]
 
 
 def type_of(program: WholeProgram) -> str:
@@ -165,15 +188,12 @@ def device_difference(left: Sequence[Array], right: Sequence[Array], dtype: str)
     return next((each for each in found if each is not None), None)
 
 
-def wrong_pair(
-    left: WholeProgram, right: WholeProgram, language: Language, scope: Scope, seed: int, *, with_nan: bool
-) -> WrongPair | None:
+def wrong_pair(left: WholeProgram, right: WholeProgram, scope: Scope, seed: int, *, with_nan: bool) -> WrongPair | None:
     """Return the pair if the checker calls it Equal and its bytes differ; unless `with_nan`, without a NaN."""
     try:
-        forms, _ = analysed((left, right), language, scope)
-        if forms[0] is None or forms[0] != forms[1]:
+        if not are_equal(left, right, scope):
             return None
-        results = [executed(each, language, scope, seed) for each in (left, right)]
+        results = [executed(each, scope, seed) for each in (left, right)]
     except (Unsupported, RuntimeError):
         return None
     dtype = type_of(left)
@@ -185,12 +205,12 @@ def wrong_pair(
     shown = [canonical(each, dtype)[0] for each in rows]
     column = int(np.flatnonzero(shown[0] != shown[1])[0])
     values = hex(int(shown[0][column])), hex(int(shown[1][column]))
-    one, other = (each.trials(language, scope, seed)[number] for each in (left, right))
+    one, other = (each.trials(scope, seed)[number] for each in (left, right))
     element = element_of(one.kernel, 0, seen.sample, column)
     return WrongPair(left, right, scope.name, (one, other), seen.sample, element, values, seen.with_nan)
 
 
-def shrunk(pair: WrongPair, language: Language, scope: Scope, seed: int, most: int = 100) -> WrongPair:
+def shrunk(pair: WrongPair, scope: Scope, seed: int, most: int = 100) -> WrongPair:
     """Return a smaller pair that is as wrong, after at most `most` attempts."""
     attempts, progress = 0, True
     while progress:
@@ -199,7 +219,7 @@ def shrunk(pair: WrongPair, language: Language, scope: Scope, seed: int, most: i
             attempts += 1
             if attempts > most:
                 return pair
-            found = wrong_pair(left, right, language, scope, seed, with_nan=pair.with_nan)
+            found = wrong_pair(left, right, scope, seed, with_nan=pair.with_nan)
             if found is not None:
                 pair, progress = found, True
                 break
