@@ -568,7 +568,7 @@ def _separating_sets(count: int) -> list[Array]:
     of_members = np.zeros((count, sets), dtype=bool)
     for member, places in enumerate(halves):
         of_members[member, list(places)] = True
-    return list(of_members.T) if count > 1 else []
+    return list(of_members.T)
 
 
 def _same(left: dict[object, object] | dict[str, Value] | dict[int, Value], right: object) -> bool:
