@@ -12,17 +12,21 @@ run * (groups * (r / run) + group) + r % run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from bitwise_amd_gfx942.registers import WAVE
+from bitwise_core.execution.active_lanes import WholeBlocks
+from bitwise_core.execution.domains.domain import Domain
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, loaded_elements, of_blocks
+from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, OperandVectors, loaded_elements, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder, Value
 
@@ -50,68 +54,135 @@ class Tile:
         return self.side * self.side * self.blocks // WAVE
 
 
-def operand_vectors(
-    machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int
-) -> list[OperandVectors]:
-    """The operand vectors of a fragment by wave, block and row, one for each consecutive part of `step` k."""
-    fragments: dict[tuple[object, ...], tuple[tuple[object, ...], list[OperandVectors]]] = machine.extra.setdefault(
-        "fragments", {}
-    )
+@dataclass(slots=True, eq=False)
+class Fragment:
+    """An operand of an instruction: its registers, and its vectors by wave, block and row once they are computed.
+
+    `vectors` has one entry for each consecutive part of `step` k.  `shape` is that of the machine's lanes (blocks,
+    threads).  `blocks` are those to which the registers belong; None: all.
+    """
+
+    registers: Sequence[Value]
+    bits: int
+    form: str
+    tile: Tile
+    step: int
+    domain: Domain
+    shape: tuple[int, int]
+    blocks: WholeBlocks | None
+    computed: list[OperandVectors] | None = None
+
+    @property
+    def vectors(self) -> list[OperandVectors]:
+        """The vectors, one entry for each part of k."""
+        if self.computed is None:
+            self.computed = _vectors_of(self)
+        return self.computed
+
+
+def fragment(machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int) -> Fragment:
+    """The fragment of these registers, whose elements have `bits` bits in the format `form`."""
+    fragments: dict[tuple[object, ...], Fragment] = machine.extra.setdefault("fragments", {})
     blocks = machine.active_whole_blocks()
-    waves = machine.threads // WAVE
     key = (bits, form, tile, step, id(blocks), *(id(register) for register in registers))
     found = fragments.get(key)
-    if found is not None:
-        return found[1]
-    if len(fragments) > _CACHE_SIZE:
-        fragments.clear()
-    loads = _loaded_elements(machine, registers, bits, tile) if blocks is None else None
-    if loads is not None:
-        elements_of_k, numbers = loads
-        result = []
-        for low in range(0, tile.k, step):
-            part_of_k = SymbolicVector(bits, elements_of_k.words[..., low : low + step], elements_of_k.flags)
-            result.append(machine.domain.operand_vectors(part_of_k, form, waves).of_blocks(numbers))
-        fragments[key] = ((*registers, blocks), result)
-        return result
-    elements = _elements(registers, bits)
-    if blocks is not None:
-        elements = [of_blocks(each, blocks.numbers) for each in elements]
-    axes = len(elements), waves, tile.blocks, tile.groups, tile.side
-    joined = _transposed(_stacked(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
-    flags = joined.flags
-    result = []
-    for low in range(0, tile.k, step):
-        part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
-        vectors = SymbolicVector(bits, joined.words[..., low : low + step], part)
-        hashed = machine.domain.operand_vectors(vectors, form, waves)
-        result.append(hashed if blocks is None else hashed.of_blocks(blocks.place))
-    fragments[key] = ((*registers, blocks), result)
+    if found is None:
+        if len(fragments) > _CACHE_SIZE:
+            fragments.clear()
+        shape = machine.blocks, machine.threads
+        found = fragments[key] = Fragment(registers, bits, form, tile, step, machine.domain, shape, blocks)
+    return found
+
+
+def _vectors_of(of: Fragment) -> list[OperandVectors]:
+    elements, numbers = _loaded_elements((of,)) or _elements_of_registers((of,))
+    return _of_all_blocks(_vectors_of_k(elements, of), numbers, of)
+
+
+def _of_all_blocks(vectors: Sequence[OperandVectors], numbers: Array, of: Fragment) -> list[OperandVectors]:
+    """The vectors of a fragment for all blocks of the machine; its own blocks, or one for all, have these numbers."""
+    if of.blocks is not None and len(numbers) > 1:
+        numbers = numbers[of.blocks.place]
+    return [each.of_blocks(numbers) for each in vectors]
+
+
+def _vectors_of_k(elements: SymbolicVector, of: Fragment) -> list[OperandVectors]:
+    """The vectors of each part of k, of elements with words (2, blocks, rows, k)."""
+    flags, result = elements.flags, []
+    for low in range(0, of.tile.k, of.step):
+        part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + of.step])
+        vectors = SymbolicVector(of.bits, elements.words[..., low : low + of.step], part)
+        result.append(of.domain.operand_vectors(vectors, of.form, of.shape[1] // WAVE))
     return result
 
 
-def _loaded_elements(
-    machine: Machine, registers: Sequence[Value], bits: int, tile: Tile
-) -> tuple[SymbolicVector, Array] | None:
-    """The elements by wave, block, row and k, for distinct blocks, and each block's number; None if some is no load."""
-    if bits > 32 or machine.domain.recorder is not None:
+def compute_together(fragments: Iterable[Fragment]) -> None:
+    """Compute the vectors of fragments in the domain of terms, those of one kind in one pass."""
+    kinds: dict[tuple[object, ...], dict[int, Fragment]] = {}
+    for each in fragments:
+        if each.computed is None:
+            loads = all(L.load_addresses(register) is not None for register in each.registers)
+            kind = each.bits, each.form, each.tile, each.step, id(each.blocks), loads
+            kinds.setdefault(kind, {})[id(each)] = each
+    for members in kinds.values():
+        alike = tuple(members.values())
+        if len(alike) == 1:
+            continue
+        elements, numbers = _loaded_elements(alike) or _elements_of_registers(alike)
+        if not isinstance(elements.flags, int):
+            continue
+        vectors = _vectors_of_k(elements, alike[0])
+        # Facts about all vectors together matter where some are zeros, and are then those of one fragment.
+        if all(isinstance(each, HashedVectors) and each.zero is None for each in vectors):
+            for of, own in zip(alike, np.split(numbers, len(alike)), strict=True):
+                of.computed = _of_all_blocks(vectors, own, of)
+
+
+def _loaded_elements(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array] | None:
+    """The elements of fragments by wave, block, row and k, for some of their blocks, and the number of each block.
+
+    The blocks of the fragments follow each other.  None if some element is no load.
+    """
+    first, (blocks, threads) = alike[0], alike[0].shape
+    tile, count, chosen = first.tile, len(first.registers), first.blocks
+    if first.bits > 32 or first.domain.recorder is not None:
         return None
-    addresses = [L.load_addresses(each) for each in registers]
-    axes = machine.threads // WAVE, tile.blocks, tile.groups, tile.side
-    words = np.empty((machine.blocks, axes[0], axes[1], axes[3], axes[2], len(registers)), dtype=np.uint64)
-    for index, each in enumerate(addresses):
-        if each is None:
-            return None
-        spread = np.broadcast_to(each, (machine.blocks, machine.threads)).reshape(machine.blocks, *axes)
-        words[..., index] = spread.transpose(0, 1, 2, 4, 3)
-    return loaded_elements(words.reshape(machine.blocks, -1, tile.groups * len(registers)), bits, 32 // bits)
+    axes = threads // WAVE, tile.blocks, tile.groups, tile.side
+    rows = blocks if chosen is None else len(chosen.numbers)
+    words = np.empty((len(alike), rows, axes[0], axes[1], axes[3], axes[2], count), dtype=np.uint64)
+    for number, of in enumerate(alike):
+        for index, each in enumerate(of.registers):
+            addresses = L.load_addresses(each)
+            if addresses is None:
+                return None
+            spread = np.broadcast_to(addresses, (blocks, threads)).reshape(blocks, *axes)
+            own = spread if chosen is None else spread[chosen.numbers]
+            words[number, ..., index] = own.transpose(0, 1, 2, 4, 3)
+    return loaded_elements(words.reshape(len(alike) * rows, -1, tile.groups * count), first.bits, 32 // first.bits)
+
+
+def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array]:
+    """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
+    first, (_, threads) = alike[0], alike[0].shape
+    tile, chosen = first.tile, first.blocks
+    elements = [each for of in alike for each in _elements(of.registers, of.bits)]
+    if chosen is not None:
+        elements = [of_blocks(each, chosen.numbers) for each in elements]
+    stacked = _stacked(elements, threads)
+    rows, count = stacked.words.shape[1], len(alike)
+    axes = count, len(elements) // count, threads // WAVE, tile.blocks, tile.groups, tile.side
+    joined = _transposed(stacked, axes, (0, 2, 3, 5, 4, 1), (count, -1, tile.k))
+    flags, words = joined.flags, joined.words.swapaxes(1, 2).reshape(2, count * rows, -1, tile.k)
+    if not isinstance(flags, int):
+        flags = flags.swapaxes(0, 1).reshape(-1, *words.shape[2:])
+    return SymbolicVector(first.bits, words, flags), np.arange(count * rows)
 
 
 def accumulate(
     machine: Machine,
     step: MmaStep,
-    left: Sequence[OperandVectors],
-    right: Sequence[OperandVectors],
+    left: Fragment,
+    right: Fragment,
     old: Sequence[Value],
     tile: Tile,
     a_blocks: Sequence[int],
@@ -121,26 +192,169 @@ def accumulate(
     `a_blocks` gives for each block of the result the block of A that it multiplies.
     """
     rows, columns, axes = _row_and_column_indices(tile, machine.threads // WAVE, tuple(a_blocks))
-    total = _whole(old)
-    if total is None:
-        total = _stacked([as_symbolic_vector(each) for each in old], machine.threads)
-    if shape_of(total)[2:] != axes:
-        total = _reshaped(total, axes)
-    for one, other in zip(left, right, strict=True):
+    whole = _whole(old)
+    if may_be_deferred(machine, step, left):
+        if not isinstance(whole, DeferredSteps) or not whole.may_continue(step, axes):
+            whole = _arranged(old, whole, machine.threads, axes)
+        deferred = DeferredSteps(whole, step, (rows, columns, axes), left, right)
+        return [DeferredRegister(deferred, index) for index in range(tile.accumulators)]
+    total = _arranged(old, whole, machine.threads, axes)
+    for one, other in zip(left.vectors, right.vectors, strict=True):
         total = machine.domain.mma_step(step, total, one.take(rows), other.take(columns))
+    return registers_of(total, axes)
+
+
+def may_be_deferred(machine: Machine, step: MmaStep, operand: Fragment) -> bool:
+    """Whether the steps of an instruction may be computed when their results are read."""
+    domain = machine.domain
+    if not isinstance(domain, TermDomain) or domain.recorder is not None or step.integers is not None:
+        return False
+    return machine.written_lanes is None and operand.bits <= 32
+
+
+def _arranged(
+    old: Sequence[Value], whole: SymbolicVector | None, threads: int, axes: tuple[int, ...]
+) -> SymbolicVector:
+    """Accumulators along the axes of `_row_and_column_indices`; `whole` is the value of which they are all parts."""
+    if isinstance(whole, DeferredSteps):
+        whole = whole.value
+    if whole is None:
+        whole = _stacked([as_symbolic_vector(each) for each in old], threads)
+    return whole if shape_of(whole)[2:] == axes else _reshaped(whole, axes)
+
+
+def registers_of(total: SymbolicVector, axes: tuple[int, ...]) -> list[SymbolicVector]:
+    """The accumulators of a lane, of results along the axes of `_row_and_column_indices`."""
+    count = axes[0] * axes[1]
     if isinstance(total, ChainedSteps) and total.shape[2:] == axes:
-        return [ChainedRegister(total, tile.accumulators, index) for index in range(tile.accumulators)]
-    return _accumulators(_reshaped(total, (tile.accumulators, machine.threads)), total.recorder)
+        return [ChainedRegister(total, count, index) for index in range(count)]
+    return _accumulators(_reshaped(total, (count, math.prod(axes) // count)), total.recorder)
+
+
+MAXIMUM_DEFERRED = 64
+"""How many instructions on one accumulator are computed together at most."""
+
+
+class DeferredSteps(SymbolicVector):
+    """The results of instructions on one accumulator, in the domain of terms, which are computed when they are read.
+
+    The operands of all these instructions are hashed together.  `before` are the accumulators, `indices` what
+    `_row_and_column_indices` returns.
+    """
+
+    __slots__ = ("_before", "_computed", "_count", "_indices", "_operands", "_step")
+
+    def __init__(
+        self,
+        before: SymbolicVector,
+        step: MmaStep,
+        indices: tuple[Array, Array, tuple[int, ...]],
+        left: Fragment,
+        right: Fragment,
+    ) -> None:
+        self._computed: tuple[SymbolicVector, list[SymbolicVector]] | None = None
+        self._before, self._step, self._indices, self._operands = before, step, indices, (left, right)
+        self._count: int = before._count + 1 if isinstance(before, DeferredSteps) else 1
+        super().__init__(before.bits, _NO_WORDS, 0)
+
+    def may_continue(self, step: MmaStep, axes: tuple[int, ...]) -> bool:
+        """Whether the results may be those of one more step of this kind, before they are computed."""
+        alike = self._step is step or self._step == step
+        return alike and self._indices[2] == axes and self._computed is None and self._count < MAXIMUM_DEFERRED
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The extents of the results in a block."""
+        return self._indices[2]
+
+    @property
+    def value(self) -> SymbolicVector:
+        """The results."""
+        return self._results()[0]
+
+    @property
+    def registers(self) -> list[SymbolicVector]:
+        """The accumulators of a lane."""
+        return self._results()[1]
+
+    def _results(self) -> tuple[SymbolicVector, list[SymbolicVector]]:
+        if self._computed is None:
+            operands, before = [self._operands], self._before
+            while isinstance(before, DeferredSteps) and before._computed is None:
+                operands.append(before._operands)
+                before = before._before
+            operands.reverse()
+            compute_together(each for both in operands for each in both)
+            lefts, rights = ([each for both in operands for each in both[side].vectors] for side in (0, 1))
+            domain, (rows, columns, axes) = operands[0][0].domain, self._indices
+            assert isinstance(domain, TermDomain)
+            start = before.value if isinstance(before, DeferredSteps) else before
+            total = domain.mma_steps_in_order(self._step, start, lefts, rights, rows, columns)
+            self._computed = total, registers_of(total, axes)
+            self._before = total
+        return self._computed
+
+    @property
+    def words(self) -> hashing.Words:
+        """The payload."""
+        return self.value.words
+
+    @words.setter
+    def words(self, words: hashing.Words) -> None:
+        """Nothing is kept: the payload is that of the results."""
+
+    @property
+    def flags(self) -> L.Flags:
+        """The flags."""
+        return self.value.flags
+
+    @flags.setter
+    def flags(self, flags: L.Flags) -> None:
+        """Nothing is kept: the flags are those of the results."""
+
+
+class DeferredRegister(SymbolicVector):
+    """One of the registers of each thread that hold the results of deferred steps."""
+
+    __slots__ = ("_index", "_whole")
+
+    def __init__(self, whole: DeferredSteps, index: int) -> None:
+        self._whole, self._index = whole, index
+        super().__init__(whole.bits, _NO_WORDS, 0)
+        self.bundle = whole, index
+
+    @property
+    def words(self) -> hashing.Words:
+        """The payload."""
+        return self._whole.registers[self._index].words
+
+    @words.setter
+    def words(self, words: hashing.Words) -> None:
+        """Nothing is kept: the payload is that of the results."""
+
+    @property
+    def flags(self) -> L.Flags:
+        """The flags."""
+        return self._whole.registers[self._index].flags
+
+    @flags.setter
+    def flags(self, flags: L.Flags) -> None:
+        """Nothing is kept: the flags are those of the results."""
+
+
+_NO_WORDS: hashing.Words = np.zeros((2, 1, 1), dtype=np.uint64)
 
 
 def _whole(values: Sequence[Value]) -> SymbolicVector | None:
     """The result of one instruction, where the values are all of its accumulators in order; None for any other."""
     whole = bundled(values)
-    return whole if whole is not None and _registers_of(whole) == len(values) else None
+    return whole if whole is not None and _count_of(whole) == len(values) else None
 
 
-def _registers_of(whole: SymbolicVector) -> int:
+def _count_of(whole: SymbolicVector) -> int:
     """The number of accumulators of a lane, of stacked ones or along the axes of `_row_and_column_indices`."""
+    if isinstance(whole, DeferredSteps):
+        return whole.axes[0] * whole.axes[1]
     shape = shape_of(whole)
     return shape[2] if len(shape) == 4 else shape[2] * shape[3]
 
