@@ -28,7 +28,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps, bundled, shape_of
 from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, OperandVectors, loaded_elements, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder, Value
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, TermRecorder, Value
 
 _CACHE_SIZE = 512
 """The number of cached operands; consecutive instructions often share an operand."""
@@ -165,12 +165,14 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
     """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
-    elements = [each for of in alike for each in _elements(of.registers, of.bits)]
+    registers = [each for of in alike for each in of.registers]
+    stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
+    if stacked is None:
+        stacked = _stacked([each for of in alike for each in _elements(of.registers, of.bits)], threads)
     if chosen is not None:
-        elements = [of_blocks(each, chosen.numbers) for each in elements]
-    stacked = _stacked(elements, threads)
+        stacked = of_blocks(stacked, chosen.numbers)
     rows, count = stacked.words.shape[1], len(alike)
-    axes = count, len(elements) // count, threads // WAVE, tile.blocks, tile.groups, tile.side
+    axes = count, stacked.words.shape[2] // count, threads // WAVE, tile.blocks, tile.groups, tile.side
     joined = _transposed(stacked, axes, (0, 2, 3, 5, 4, 1), (count, -1, tile.k))
     flags, words = joined.flags, joined.words.swapaxes(1, 2).reshape(2, count * rows, -1, tile.k)
     if not isinstance(flags, int):
@@ -438,6 +440,49 @@ def _elements(registers: Sequence[Value], bits: int) -> list[SymbolicVector]:
     if bits == 32:
         return [as_symbolic_vector(each) for each in registers]
     return [as_symbolic_vector(extract(each, low, bits)) for each in registers for low in range(0, 32, bits)]
+
+
+def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> SymbolicVector | None:
+    """The elements of registers, stacked, from one extraction for all; None where the registers are not alike."""
+    if bits > 16:
+        return None
+    stack = _alike_registers(registers, threads)
+    if stack is None:
+        return None
+    parts = [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]
+    flags = parts[0].flags
+    if not isinstance(flags, int) or not all(isinstance(each.flags, int) and each.flags == flags for each in parts):
+        return None
+    lanes = len(registers) * threads
+    blocks = max(each.words.shape[1] for each in parts)
+    words = np.empty((2, blocks, len(registers), len(parts), threads), dtype=np.uint64)
+    for index, each in enumerate(parts):
+        whole = np.broadcast_to(each.words, (2, blocks, lanes))
+        words[:, :, :, index] = whole.reshape(2, blocks, len(registers), threads)
+    return SymbolicVector(bits, words.reshape(2, blocks, -1, threads), flags)
+
+
+def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:
+    """The values of registers side by side, as threads of one register; None where they are not of one structure."""
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        same = first.size == 1 and all(isinstance(each, np.ndarray) and np.array_equal(each, first) for each in values)
+        return first if same else None
+    if type(first) is PackedVector:
+        widths = [L.width(part) for part in first.parts]
+        packed = [each for each in values if type(each) is PackedVector and each.whole is None]
+        if len(packed) < len(values) or any([L.width(part) for part in each.parts] != widths for each in packed):
+            return None
+        parts = [_alike_registers([each.parts[index] for each in packed], threads) for index in range(len(widths))]
+        plain = [each for each in parts if isinstance(each, np.ndarray | SymbolicVector)]
+        return PackedVector(tuple(plain)) if len(plain) == len(parts) else None
+    vectors = [each for each in values if type(each) is SymbolicVector and not each.origins]
+    if len(vectors) < len(values) or not isinstance(first, SymbolicVector) or not isinstance(first.flags, int):
+        return None
+    if any(not isinstance(each.flags, int) or each.flags != first.flags for each in vectors):
+        return None
+    stacked = _stacked(vectors, threads)
+    return SymbolicVector(stacked.bits, stacked.words.reshape(2, stacked.words.shape[1], -1), stacked.flags)
 
 
 def _stacked(values: Sequence[SymbolicVector], threads: int) -> SymbolicVector:
