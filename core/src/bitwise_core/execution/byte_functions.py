@@ -169,24 +169,41 @@ class _Text:
 
 
 def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
-    names = _in_order(instruction, info)
-    keys = dict.fromkeys(map(storage, names))
+    wanted = info.reads - info.retained if info.retained else info.reads
+    numbers: dict[str, int] = {}
+    only_written: set[str] = set()
+    form = [instruction.opcode]
+    for position, operand in enumerate(instruction.operands):
+        # On the hot path: most operands are registers and literals.
+        kind = type(operand)
+        if isinstance(operand, Immediate):
+            form.append(f"{operand.value} {operand.kind}")
+        elif position in info.overwritten:
+            only_written |= registers_of(operand)
+            form.append("written" if kind is Register else repr(_renamed(operand, {})))
+        elif isinstance(operand, Register):
+            number = numbers.setdefault(operand.name, len(numbers)) if operand.name in wanted else None
+            form.append("written" if number is None else f"register {number}")
+        else:
+            for each in parts(operand):
+                if isinstance(each, Register) and each.name in wanted:
+                    numbers.setdefault(each.name, len(numbers))
+            form.append(repr(_renamed(operand, numbers)))
+    if len(numbers) < len(wanted):
+        for name in _sorted(wanted.difference(numbers)):
+            number = numbers[name] = len(numbers)
+            if name not in only_written:
+                form.append(f"implicit {number}")
+    keys = dict.fromkeys(map(storage, numbers))
     whole = len(keys)
-    keys.update(dict.fromkeys(map(storage, info.reads)))
+    if info.retained:
+        keys.update(dict.fromkeys(map(storage, info.reads)))
     place = {key: number for number, key in enumerate(keys)}
-    numbers = {name: number for number, name in enumerate(names)}
-    # On the hot path: most operands are registers and literals.
-    operands = [
-        _renamed(each, {} if position in info.overwritten else numbers)
-        for position, each in enumerate(instruction.operands)
-    ]
-    explicit = registers_of(*instruction.operands)
-    implicit = [number for name, number in numbers.items() if name not in explicit]
     written = tuple(dict.fromkeys(map(storage, info.writes)))
     lanewise = info.effects.overlaps(Effect.LANEWISE) and not info.effects & ~_PERMISSIONS and len(written) == 1
     return _Text(
-        tuple((name, place[storage(name)]) for name in names),
-        repr((instruction.opcode, operands, implicit)),
+        tuple([(name, place[storage(name)]) for name in numbers]),
+        "; ".join(form),
         tuple(keys),
         whole,
         written,
@@ -356,21 +373,6 @@ def _cone(
     read = tuple((definition[0], *sorted(names[definition] - {definition[0]})) for definition in inputs)
     places = tuple(captured[each] for each in range(len(read)))
     return Cone(sequence, read, places, consumed, result, tuple(form), tuple(inputs))
-
-
-def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
-    """Return the registers that an instruction's result depends on, in an order that does not depend on names."""
-    wanted = info.reads - info.retained if info.retained else info.reads
-    found: list[str] = []
-    for position, operand in enumerate(instruction.operands):
-        # On the hot path: most operands are registers and literals.
-        kind = type(operand)
-        if kind is Immediate or position in info.overwritten:
-            continue
-        for each in (operand,) if kind is Register else parts(operand):
-            if isinstance(each, Register) and each.name in wanted and each.name not in found:
-                found.append(each.name)
-    return found if len(found) == len(wanted) else found + _sorted(wanted.difference(found))
 
 
 @lru_cache(maxsize=1024)
