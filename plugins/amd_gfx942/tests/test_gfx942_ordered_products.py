@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.matrix_units import ROWS
-from bitwise_amd_gfx942.opcodes import matrix_layouts
+from bitwise_amd_gfx942.opcodes import matrix_accumulators
 from bitwise_amd_gfx942.products.ordered_plan import Order, order_of
 from bitwise_amd_gfx942.products.plan import Plan, compile_kernel, plan_product
 from bitwise_core.checker import analysis
@@ -102,9 +102,9 @@ def test_when_steps_are_computed_does_not_matter(most: int, monkeypatch: pytest.
     buffers = {"a": 1, "b": 2, "c": 3}
     expected = analysis.analyse(source, GFX942, buffers, Options())
     if most:
-        monkeypatch.setattr(matrix_layouts, "MAXIMUM_DEFERRED", most)
+        monkeypatch.setattr(matrix_accumulators, "MAXIMUM_DEFERRED", most)
     else:
-        monkeypatch.setattr(matrix_layouts, "may_be_deferred", lambda *_: False)
+        monkeypatch.setattr(matrix_accumulators, "may_be_deferred", lambda *_: False)
     assert expected.signature is not None
     assert analysis.analyse(source, GFX942, buffers, Options()).signature == expected.signature
 

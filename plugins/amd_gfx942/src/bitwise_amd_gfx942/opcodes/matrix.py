@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, modifier_value
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
-from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, fragment, in_active_waves
+from bitwise_amd_gfx942.opcodes.matrix_accumulators import accumulate, in_active_waves
+from bitwise_amd_gfx942.opcodes.matrix_fragments import fragment
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
