@@ -382,9 +382,11 @@ class AddressMemory(GlobalMemory):
         own = set() if number is None else _buffers_of(number)
         column = None if number is None else number.column
         for buffer in own | (known or domain.pointers):
-            start = np.array([[buffer << POINTER_SHIFT]], dtype=np.uint64)
-            thread = start if number is None or buffer not in own else number.thread
-            self.accesses.append(GlobalAccess("gather", column, thread.reshape(-1), 8, line))
+            thread = np.array([buffer << POINTER_SHIFT], dtype=np.uint64)
+            if number is not None and buffer in own:
+                thread = active_values(number.thread, mask).reshape(-1)
+            if thread.size:
+                self.accesses.append(GlobalAccess("gather", column, thread, 8, line))
         return opaque_data(bits)
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
