@@ -10,6 +10,7 @@ ends early is a sample as well.
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
@@ -104,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--stride must be at least 1 and --first at least 0")
     from bitwise_bench.corpus import catalogue
 
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # what Triton's cache holds was compiled before
     cases = {target: {case.id: case for case in catalogue.cases(target)} for target in chosen.targets}
     end, rows = time.monotonic() + chosen.seconds, []
     for name in chosen_ids(cases, chosen.first, chosen.stride, chosen.named):
