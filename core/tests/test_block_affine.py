@@ -18,7 +18,7 @@ from bitwise_core.numerics import operation
 
 WIDTHS = {32: np.uint32, 64: np.uint64}
 UFUNCS = [
-    np.add, np.subtract, np.multiply, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
+    np.add, np.subtract, np.multiply, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.minimum, np.maximum,
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal,
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -11,7 +12,7 @@ from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import FACTORS, PRIME, ChainedRegister, ChainedSteps, _payload
-from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, mma_terms
+from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, mma_terms, mma_terms_in_order
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import base_hash, full_hash, term
 
@@ -70,6 +71,41 @@ def test_results_do_not_depend_on_when_they_are_computed(begins: str, commutes: 
         assert np.array_equal(each.words, late.words)
         assert each.flags == late.flags
         assert np.array_equal(full_hash(each), full_hash(late))
+
+
+@pytest.mark.parametrize("commutes", [True, False])
+@pytest.mark.parametrize("special", ["none", "a vector of zeros", "an inherited flag", "one row for all blocks"])
+@pytest.mark.parametrize("begins", ["zero", "terms", "a chain"])
+def test_steps_in_order_are_a_loop_over_steps(begins: str, special: str, commutes: bool) -> None:
+    rng = np.random.default_rng(7)
+    step = MmaStep("a step", positive_zero=True, commutes=commutes)
+    start = zero() if begins == "zero" else terms(rng)
+    if begins == "a chain":
+        start = mma_terms(step, start, vectors(rng, True), vectors(rng, False), TermContext())
+    row, column = np.arange(ROWS)[:, None], np.arange(COLUMNS)[None]
+    for count in (1, 2, 3, 40):
+        pairs = [(vectors(rng, True), vectors(rng, False)) for _ in range(count)]
+        left, right = pairs[count // 2]
+        if special == "a vector of zeros":
+            zeros = np.zeros((BLOCKS, ROWS, 1), dtype=bool)
+            zeros[0, 1] = True
+            left, right = replace(left, zero=zeros), replace(right, zero=np.ones((BLOCKS, 1, COLUMNS), dtype=bool))
+        elif special == "an inherited flag":
+            left = replace(left, sticky=L.NAN_BITS)
+        elif special == "one row for all blocks":
+            left = replace(left, words=left.words[:, :1])
+        pairs[count // 2] = left, right
+        expected = start
+        for one, other in pairs:
+            expected = mma_terms(step, expected, one.take(row), other.take(column), TermContext())
+        lefts, rights = zip(*pairs, strict=True)
+        found = mma_terms_in_order(step, start, lefts, rights, row, column, TermContext())
+        assert (found.words == expected.words).all()
+        assert np.all(found.flags == expected.flags)
+        # A chain goes on as if its steps had been computed one by one.
+        more = vectors(rng, True).take(row), vectors(rng, False).take(column)
+        following = [mma_terms(step, each, *more, TermContext()) for each in (found, expected)]
+        assert (following[0].words == following[1].words).all()
 
 
 def test_registers_hold_the_results() -> None:

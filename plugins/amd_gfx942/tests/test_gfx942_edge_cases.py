@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gfx942_kernels import reading, run, text_of
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.execution.launch import Argument, Launch
+from gfx942_kernels import HEAD, TAIL, reading, run, text_of
 
 LANES = list(range(64))
 UNDEFINED = "a stored value depends on a register or on memory that nothing wrote"
@@ -242,3 +245,30 @@ def test_prologue_loads_the_preloaded_arguments() -> None:
     assert preloaded("s_load_dwordx4 s[2:5]", "s_load_dwordx4 s[4:7]").startswith(reason)
     assert preloaded("\ts_branch .LSTART\n", "\ts_nop 0\n").startswith(reason)
     assert preloaded("\ts_branch .LSTART\n", "\ts_mov_b32 s5, 0\n\ts_branch .LSTART\n").startswith(reason)
+
+
+@pytest.mark.parametrize(("count", "known"), [(250, True), (255, True), (256, False)])
+def test_kernels_with_many_buffers(count: int, known: bool) -> None:
+    """An element of the last buffer is added to one of the first; the numbers of buffers are bits of addresses."""
+    arguments = "".join(
+        f"      - .address_space:  global\n        .offset:         {8 * index}\n        .size:           8\n"
+        "        .value_kind:     global_buffer\n"
+        for index in range(count)
+    )
+    body = f"""s_load_dwordx2 s[8:9], s[0:1], 0x0
+s_load_dwordx2 s[10:11], s[0:1], {hex(8 * count - 8)}
+s_waitcnt lgkmcnt(0)
+v_lshlrev_b32_e32 v1, 2, v0
+global_load_dword v2, v1, s[8:9]
+global_load_dword v3, v1, s[10:11]
+s_waitcnt vmcnt(0)
+v_add_f32_e32 v2, v2, v3
+global_store_dword v1, v2, s[8:9]"""
+    lines = "".join(f"\t{line}\n" for line in body.splitlines())
+    text = HEAD + lines + TAIL.format(size=8 * count, denormals=3, arguments=arguments).lstrip("\n")
+    names = [f"p{index}" for index in range(count)]
+    buffers = tuple(Argument(kind="buffer", buffer=each, dtype="fp32") for each in names)
+    launch = Launch(file="k.amdgcn", grid=(1, 1, 1), block=(64, 1, 1), args=buffers)
+    numbers = {name: index + 1 for index, name in enumerate(names)}
+    found = analyse(Source("k.amdgcn", text, launch), GFX942, numbers, Options())
+    assert (found.signature is not None) == known, found.unknown

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
@@ -9,6 +12,8 @@ from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.concrete import PreparedLaunch
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
 from gfx942_kernels import HEAD, TAIL
 
@@ -128,3 +133,30 @@ def test_lanes_of_all_blocks_that_store_to_one_element(size: str, offset: str, n
     if equal and offset == "v8" and size == "large":
         return  # a sum with an offset that is out of bounds in some lanes is not followed for all blocks at once
     assert (found.outcome is Outcome.EQUAL) == equal, found
+
+
+CAUSAL = SUM.replace("v_add_f32_e32 v5, v3, v4", "v_cmp_ge_u32_e32 vcc, s2, v0\nv_cndmask_b32_e32 v5, v3, v4, vcc")
+"""Block b stores elements of b in its first b + 1 lanes, and of a in the others."""
+
+
+@pytest.mark.parametrize("followed", [True, False], ids=["together", "one by one"])
+def test_blocks_of_many_classes_are_executed_together(followed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "FEW_LANES", 0)
+    monkeypatch.setattr(analysis, "MAXIMUM_WORK_OF_MANY_LANES", 0)
+    if not followed:
+        original = analysis.outputs_of_all_blocks
+
+        def refused(
+            ready: PreparedLaunch, buffers: Mapping[str, int], options: Options, work: int | None = None
+        ) -> Any:
+            if work is None:
+                raise Unsupported("the launch stores too many elements")
+            return original(ready, buffers, options, work)
+
+        monkeypatch.setattr(analysis, "outputs_of_all_blocks", refused)
+    for change, equal in ((("v_cmp_ge_u32_e32 vcc, s2, v0", "v_cmp_le_u32_e32 vcc, v0, s2"), True),
+                          (("v_cmp_ge_u32_e32 vcc, s2, v0", "v_cmp_gt_u32_e32 vcc, s2, v0"), False)):  # fmt: skip
+        assert change[0] in CAUSAL
+        found = compare(source("one", CAUSAL), source("other", CAUSAL.replace(*change)), GFX942, Options()).verdict
+        assert (found.outcome is Outcome.EQUAL) == equal, found
+        assert (analysis.LARGE_GRID in found.notes) != followed

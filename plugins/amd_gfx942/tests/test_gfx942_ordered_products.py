@@ -9,8 +9,10 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.matrix_units import ROWS
+from bitwise_amd_gfx942.opcodes import matrix_accumulators
 from bitwise_amd_gfx942.products.ordered_plan import Order, order_of
 from bitwise_amd_gfx942.products.plan import Plan, compile_kernel, plan_product
+from bitwise_core.checker import analysis
 from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.verdicts import Outcome
@@ -90,6 +92,21 @@ def source_of(desc: GEMMDesc, plan: Plan, m: int, n: int, name: str = "k") -> So
     file = f"{name}.amdgcn"
     launch = Launch.model_validate({"file": file, "grid": grid, "block": [64 * plan.warps], "args": arguments})
     return Source(file, compile_kernel(plan, desc).asm["amdgcn"], launch)
+
+
+@pytest.mark.parametrize("most", [0, 1, 5])
+def test_when_steps_are_computed_does_not_matter(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    desc, _ = ORDERS["everything"]
+    source = source_of(desc, plan_product(desc), 40, 48)
+    buffers = {"a": 1, "b": 2, "c": 3}
+    expected = analysis.analyse(source, GFX942, buffers, Options())
+    if most:
+        monkeypatch.setattr(matrix_accumulators, "MAXIMUM_DEFERRED", most)
+    else:
+        monkeypatch.setattr(matrix_accumulators, "may_be_deferred", lambda *_: False)
+    assert expected.signature is not None
+    assert analysis.analyse(source, GFX942, buffers, Options()).signature == expected.signature
 
 
 @pytest.mark.parametrize("name", ORDERS)

@@ -90,6 +90,21 @@ def test_values_that_are_equal_in_all_blocks_beside_others() -> None:
     assert signature(body, blocks=3) == signature(exchanged, blocks=3)
 
 
+def in_rows(last: int) -> str:
+    """Combine the elements up to the last one as rows of 16 lanes do: each lane with those below it, then two rows.
+
+    Elements beyond the last one are -inf, so that all lanes behind it hold one set.
+    """
+    absent = "@%p3 mov.b32 %r4, -8388608; mov.b32 %f2, %r4; max.NaN.f32 %f1, %f1, %f2;"
+    masked = f"setp.gt.u32 %p2, %r0, {last}; @%p2 mov.b32 %f1, 0fff800000; and.b32 %r6, %r0, 15;"
+    rows = "".join(
+        f"mov.b32 %r3, %f1; shfl.sync.up.b32 %r4, %r3, {distance}, 0, -1; setp.lt.u32 %p3, %r6, {distance}; {absent}"
+        for distance in (1, 2, 4, 8)
+    )
+    joined = f"mov.b32 %r3, %f1; shfl.sync.idx.b32 %r4, %r3, 15, 31, -1; setp.lt.u32 %p3, %r0, 16; {absent}"
+    return f"{masked} {rows} {joined} mov.b32 %r3, %f1; shfl.sync.idx.b32 %r4, %r3, 31, 31, -1; mov.b32 %f1, %r4;"
+
+
 def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[bool] = []
     original = TermDomain.__init__
@@ -103,6 +118,10 @@ def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytes
     assert followed == [False]
     signature(loaded(ELEMENTS - 1) + combined("max", (16, 8, 4, 2, 1)) + STORED)
     assert followed == [False, False, True]
+    # The sets of the lanes beyond the last element repeat, and no element does.
+    found = signature(loaded(LANES - 1) + in_rows(ELEMENTS - 1) + STORED)
+    assert followed == [False, False, True, False]
+    assert found == signature(in_one_thread("max.NaN", ELEMENTS - 1) + STORED)
 
 
 def drawn_program(random: np.random.Generator, places: list[int]) -> str:

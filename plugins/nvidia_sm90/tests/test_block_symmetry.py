@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
@@ -317,6 +318,58 @@ def test_loops_that_data_ends() -> None:
 def test_a_gather_from_a_read_only_table() -> None:
     case = Case(GATHER.format(index="%rd4", table="%rd1"))
     assert compared(case, Case(case.body, threads=64)).equal
+
+
+OWN = "mov.b64 %rd8, %rd4;"
+FIRST = "mul.wide.s32 %rd7, %r3, 4;\nadd.s64 %rd8, %rd1, %rd7;"
+SQUARED = (
+    "mul.lo.s32 %r8, %r2, %r2;\nmad.lo.s32 %r8, %r8, %r4, %r3;\nmul.wide.s32 %rd7, %r8, 4;\nadd.s64 %rd8, %rd1, %rd7;"
+)
+MASKED, ZERO = "and.b32 %r7, %r6, 7;", "xor.b32 %r7, %r6, %r6;"
+COMPUTED = """@%p1 ld.global.f32 %f1, [%rd4];
+mov.b32 %r6, %f1;
+{index}
+mul.wide.s32 %rd6, %r7, 4;
+{place}
+add.s64 %rd8, %rd8, %rd6;
+@%p1 ld.global.f32 %f3, [%rd8+{offset}];
+add.f32 %f2, %f1, %f3;
+@%p1 st.global.f32 [%rd5], %f2;"""
+"""Adds the element at `place` plus `index`, which is computed from data."""
+
+BEFORE = COMPUTED.replace("add.s64 %rd8, %rd8, %rd6;", "add.s64 %rd8, %rd6, %rd8;")
+COMPUTED_ADDRESSES = {
+    "of the own block": COMPUTED.format(index=MASKED, place=OWN, offset=0),
+    "of the own block, data first": BEFORE.format(index=MASKED, place=OWN, offset=0),
+    "behind those": COMPUTED.format(index=MASKED, place=OWN, offset=4),
+    "of the first block": COMPUTED.format(index=MASKED, place=FIRST, offset=0),
+    "of another block": COMPUTED.format(index=MASKED, place=SQUARED, offset=0),
+    "with data that is zero": COMPUTED.format(index=ZERO, place=OWN, offset=0),
+    "with data that is zero, of the first block": COMPUTED.format(index=ZERO, place=FIRST, offset=0),
+    "none": DOUBLE,
+}
+
+
+def test_computed_addresses_move_with_their_blocks() -> None:
+    cases = {name: Case(body, n=96) for name, body in COMPUTED_ADDRESSES.items()}
+    whole = {name: all_blocks(case) for name, case in cases.items()}
+    summaries = {name: summary(case) for name, case in cases.items()}
+    for first, second in combinations_with_replacement(cases, 2):
+        found = compare(summaries[first], summaries[second], TermDomain)
+        assert found.equal == (whole[first] == whole[second]), (first, second)
+    assert whole["with data that is zero"] == whole["none"]
+    one, several = "of the own block", "of the first block"
+    assert [len(summaries[each].classes) for each in (one, several)] == [1, 3]
+
+
+def test_a_computed_address_that_moves_by_more_than_a_sum() -> None:
+    # What is loaded depends on the number of the block by more than its address.
+    shifted = "add.s32 %r7, %r6, %r2;\nand.b32 %r7, %r7, 7;"
+    with pytest.raises(NotSymmetric, match="depends on the block's number"):
+        summary(Case(COMPUTED.format(index=shifted, place=OWN, offset=0)))
+    stored = "cvt.u32.u64 %r9, %rd8;\n@%p1 st.global.u32 [%rd5], %r9;"
+    with pytest.raises(NotSymmetric, match="depends on the block's number"):
+        summary(Case(COMPUTED.format(index=MASKED, place=OWN, offset=0) + stored))
 
 
 def test_an_atomic_add_to_an_element_of_one_thread_is_deterministic() -> None:

@@ -3,7 +3,7 @@
     python -m bitwise_bench.readings.worker_scaling --workers 1 8 --out records/worker-scaling.json
 
 Kernels of the corpus are compiled into one folder, which is read without the cache of readings once with each number of
-workers, after a first run that fills the assembler's cache.
+workers, after a first run that fills the assembler's cache.  Then it is read twice with an empty cache of readings.
 """
 
 from __future__ import annotations
@@ -49,16 +49,18 @@ def write_kernels(folder: Path, cases: Sequence[Case], processes: int) -> int:
     return len(kernels)
 
 
-def measure(folder: Path, workers: int) -> dict[str, Any]:
+def measure(folder: Path, workers: int, cache: Path | None = None) -> dict[str, Any]:
     """Return the wall-clock seconds of one partition, the CPU seconds, and the memory of the largest process in MiB.
 
-    Raises RunFailed where the command fails.
+    `cache` is the folder of the cache of readings; None: it is not used.  Raises RunFailed where the command fails.
     """
-    command = [sys.executable, "-c", _PARTITION, "partition", str(folder), "--no-cache", "--json"]
+    command = [sys.executable, "-c", _PARTITION, "partition", str(folder), "--json", "--workers", str(workers)]
+    environment = dict(os.environ) if cache is None else {**os.environ, "XDG_CACHE_HOME": str(cache)}
     start = time.monotonic()
     with subprocess.Popen(
-        [*command, "--workers", str(workers)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
+        [*command, *(() if cache is not None else ("--no-cache",))],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
+    ) as process:  # fmt: skip
         assert process.stderr is not None
         message = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
@@ -91,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             measure(folder, max(chosen.workers))
             runs = [measure(folder, workers) for workers in chosen.workers]
+            with tempfile.TemporaryDirectory() as cache:
+                cached = [measure(folder, max(chosen.workers), Path(cache)) for _ in range(2)]
         except RunFailed as error:
             print(error, file=sys.stderr)
             return 1
@@ -100,7 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{run['workers']:3} workers: {run['seconds']:7.2f} s, {run['times as fast']:5.2f} times as fast, "
             f"{run['CPU seconds']:7.2f} s of CPU, largest process {run['largest process, MiB']} MiB"
         )
-    record = {"environment": {**analysis_environment(), "cores": os.cpu_count()}, "kernels": count, "runs": runs}
+    print(f"with the cache: {cached[0]['seconds']} s, and {cached[1]['seconds']} s again")
+    environment = {**analysis_environment(), "cores": os.cpu_count()}
+    record = {"environment": environment, "kernels": count, "runs": runs, "with the cache": cached}
     if chosen.out:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0

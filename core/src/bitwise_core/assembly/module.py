@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import islice
@@ -206,6 +206,15 @@ class Instruction:
     line: int
     source: SourceLine | None = None
     span: tuple[int, int] | None = field(default=None, compare=False)
+
+
+def same_text(instruction: Instruction) -> Hashable:
+    """Return a key that instructions share only if they have the same opcode, operands and guard.
+
+    It is the same for instructions whose operands are one object, as parsers return them for lines that repeat, and it
+    is valid as long as the instruction exists.
+    """
+    return instruction.opcode, id(instruction.operands), instruction.guard
 
 
 @dataclass(frozen=True, slots=True)

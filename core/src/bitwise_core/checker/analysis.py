@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import blake2b
@@ -310,6 +311,9 @@ def parse_and_audit(source: Source, entry: str | None, arch: Arch, options: Opti
     return audit.module, (audit.method,)
 
 
+MANY_CLASSES = 4
+"""Where classes have fewer blocks on average, all blocks are executed together instead of one of each class alone."""
+
 MAXIMUM_SUMMARIES = 6
 """The number of summaries of large grids that a session caches."""
 
@@ -445,12 +449,18 @@ class Session:
             if self.options.cross_architecture:
                 raise Unsupported("the launch is too large for a comparison across architectures")
             try:
-                self.summary(source, arch, prepared)
+                divided = self._divided(source, arch, prepared)
+                if MANY_CLASSES * len(divided.classes) > prepared.launch.blocks:
+                    # What cannot be followed for all blocks may be for one block of each class.
+                    with suppress(Unsupported):
+                        partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
+                if partial_result.outputs is None:
+                    self.summary(source, arch, prepared)
             except (NotSymmetric, Race):
                 partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
                 if partial_result.outputs is None:
                     raise
-            else:
+            if partial_result.outputs is None:
                 partial_result.notes = (*prepared.notes, LARGE_GRID)
                 return
         partial_result.signature = output_signature(partial_result.outputs)
@@ -500,12 +510,17 @@ class Session:
         Raises NotSymmetric where the proof fails, Unsupported or Nondeterministic where a block has no determined
         result, AssemblyError and ManifestError as `prepare` does.
         """
+        found = self._divided(source, arch, prepared)
+        check_representatives(found, term_domain_factory(self.options.assume))
+        return found
+
+    def _divided(self, source: Source, arch: Arch, prepared: PreparedLaunch | None) -> GridSummary:
+        """The summary of a kernel's grid before one block of each class was executed; raises as `summary`."""
         key = source.text, source.launch, arch.name
         if key in self._summaries:
             self._summaries.move_to_end(key)
             return self._summaries[key]
         found = summarise(prepared or prepare(source, arch, self.options), self.buffers)
-        check_representatives(found, term_domain_factory(self.options.assume))
         self._summaries[key] = found
         while len(self._summaries) > MAXIMUM_SUMMARIES:
             self._summaries.popitem(last=False)

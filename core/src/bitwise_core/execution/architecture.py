@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bitwise_core.assembly.module import Instruction, Kernel, Module, once_a_kernel
+from bitwise_core.assembly.module import Instruction, Kernel, Module, once_a_kernel, same_text
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.instruction_info import (
     Describe,
@@ -145,7 +145,15 @@ class OpcodeTable:
 @once_a_kernel
 def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...]:
     """Return what each instruction of a kernel reads, writes and does."""
-    return tuple(opcodes.info(each) for each in kernel.instructions)
+    known: dict[Hashable, InstructionInfo] = {}
+    found: list[InstructionInfo] = []
+    for each in kernel.instructions:
+        key = same_text(each)
+        info = known.get(key)
+        if info is None:
+            info = known[key] = opcodes.info(each)
+        found.append(info)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of, same_text
 from bitwise_core.execution.control_flow import EXIT
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
@@ -150,42 +150,117 @@ def _ends_a_block(program: Program, index: int) -> bool:
     return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_INTERRUPTIONS)
 
 
-def _is_member(program: Program, index: int) -> bool:
-    """Return whether an instruction may belong to a cone: it computes one register, each lane by itself."""
-    info = program.infos[index]
-    if not info.effects.overlaps(Effect.LANEWISE) or info.effects & ~_PERMISSIONS or index in program.refused:
-        return False
-    keys = {program.storage(name) for name in info.writes}
-    return len(keys) == 1 and (info.writes == keys or len(info.writes) > 1)
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What cones need to know about all instructions of one text.
+
+    `names` are the registers on which the result depends where all lanes are active, each with the place of its storage
+    in `keys`, in an order that does not depend on their names.  `form` is the text with these registers numbered in
+    this order.  `keys` are the storages of all registers that the instruction reads, those of `names` first (`whole`
+    of them); `written` are those that it writes.  `lanewise`: it computes one register, each lane by itself.
+    """
+
+    names: tuple[tuple[str, int], ...]
+    form: str
+    keys: tuple[str, ...]
+    whole: int
+    written: tuple[str, ...]
+    lanewise: bool
+
+
+def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
+    wanted = info.reads - info.retained if info.retained else info.reads
+    numbers: dict[str, int] = {}
+    only_written: set[str] = set()
+    form = [instruction.opcode]
+    for position, operand in enumerate(instruction.operands):
+        # On the hot path: most operands are registers and literals.
+        kind = type(operand)
+        if isinstance(operand, Immediate):
+            form.append(f"{operand.value} {operand.kind}")
+        elif position in info.overwritten:
+            only_written |= registers_of(operand)
+            form.append("written" if kind is Register else repr(_renamed(operand, {})))
+        elif isinstance(operand, Register):
+            number = numbers.setdefault(operand.name, len(numbers)) if operand.name in wanted else None
+            form.append("written" if number is None else f"register {number}")
+        else:
+            for each in parts(operand):
+                if isinstance(each, Register) and each.name in wanted:
+                    numbers.setdefault(each.name, len(numbers))
+            form.append(repr(_renamed(operand, numbers)))
+    if len(numbers) < len(wanted):
+        for name in _sorted(wanted.difference(numbers)):
+            number = numbers[name] = len(numbers)
+            if name not in only_written:
+                form.append(f"implicit {number}")
+    keys = dict.fromkeys(map(storage, numbers))
+    whole = len(keys)
+    if info.retained:
+        keys.update(dict.fromkeys(map(storage, info.reads)))
+    place = {key: number for number, key in enumerate(keys)}
+    written = tuple(dict.fromkeys(map(storage, info.writes)))
+    lanewise = info.effects.overlaps(Effect.LANEWISE) and not info.effects & ~_PERMISSIONS and len(written) == 1
+    return _Text(
+        tuple([(name, place[storage(name)]) for name in numbers]),
+        "; ".join(form),
+        tuple(keys),
+        whole,
+        written,
+        lanewise and (info.writes == set(written) or len(info.writes) > 1),
+    )
+
+
+def _texts(program: Program) -> list[_Text]:
+    """Return what cones need to know about each instruction; equal texts have one record."""
+    found: list[_Text] | None = program.analyses.get("texts of cones")
+    if found is None:
+        storage = cache(program.storage)
+        known: dict[Hashable, _Text] = {}
+        found = []
+        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True):
+            key = same_text(instruction)
+            text = known.get(key)
+            if text is None:
+                text = known[key] = _text_of(instruction, info, storage)
+            found.append(text)
+        program.analyses["texts of cones"] = found
+    return found
 
 
 def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int, int]]:
     """Return the cones of a block, and the other instructions that they replace, each with the root of one cone."""
-    members = [_is_member(program, index) for index in range(first, end)]
+    infos = program.infos
+    if sum(info.effects.overlaps(Effect.LANEWISE) for info in infos[first:end]) < MINIMUM_INSTRUCTIONS:
+        members = [False] * (end - first)
+    else:
+        texts = _texts(program)
+        members = [texts[index].lanewise and index not in program.refused for index in range(first, end)]
     sequences = _known_sequences(program, first, end)
     if sum(members) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
-    storage = cache(program.storage)
+    texts = _texts(program)
     mask = program.execution_mask
-    reads: dict[int, dict[str, Definition]] = {}
+    made: dict[int, list[int]] = {}
+    """The instruction of the block that wrote each register that an instruction reads last, by `_Text.keys`."""
     uses: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
     """How many instructions a cone has at most."""
     latest: dict[str, int] = {}
     for index in range(first, end):
-        info = program.infos[index]
-        reads[index] = found = {}
+        text = texts[index]
         # While the lanes are those that entered the block, all of them, no register keeps its value in others.
         whole = members[index - first] if mask is None else mask not in latest
-        for name in info.reads - info.retained if whole else info.reads:
-            key = storage(name)
-            found[key] = (key, latest.get(key, -1))
-            if key in latest:
-                uses.setdefault(latest[key], []).append(index)
+        made[index] = found = [latest.get(key, -1) for key in text.keys]
+        size = 1
+        for place in found[: text.whole] if whole else found:
+            if place >= 0:
+                uses.setdefault(place, []).append(index)
+                size += sizes.get(place, 0)
         if members[index - first]:
-            sizes[index] = 1 + sum(sizes.get(place, 0) for _, place in found.values())
-        for name in info.writes:
-            latest[storage(name)] = index
+            sizes[index] = size
+        for key in text.written:
+            latest[key] = index
     if max(sizes.values(), default=0) < MINIMUM_INSTRUCTIONS and not sequences:
         return [], {}
     live = live_at(program, end)
@@ -199,14 +274,14 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
     ]
     cones = []
     for root in roots:
-        cone = _cone(program, root, reads, first, members, storage)
+        cone = _cone(program, root, made, first, members)
         if cone is not None:
             cones.append(cone)
     roots_of_known = {sequence.members[-1] for sequence in sequences}
     kept = [cone for cone in cones if cone.members[-1] not in roots_of_known]
     for sequence in sequences:
         flags = [index in sequence.members for index in range(first, end)]
-        cone = _cone(program, sequence.members[-1], reads, first, flags, storage, fewest=1)
+        cone = _cone(program, sequence.members[-1], made, first, flags, fewest=1)
         if cone is not None and cone.members == sequence.members:
             kept.append(replace(cone, known=sequence))
     while True:
@@ -245,90 +320,59 @@ def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: 
 def _cone(
     program: Program,
     root: int,
-    reads: Mapping[int, Mapping[str, Definition]],
+    made: Mapping[int, Sequence[int]],
     first: int,
     members: Sequence[bool],
-    storage: Callable[[str], str],
-    fewest: int | None = None,
+    fewest: int = MINIMUM_INSTRUCTIONS,
 ) -> Cone | None:
     """Return the cone of a root, None if it is too small or too large, or if its inputs cannot be captured."""
-    order: list[int] = []
+    texts, mask = _texts(program), program.execution_mask
     numbers: dict[int, int] = {}
-    """The places of the members in `order`."""
+    """The members, and the place of each in the order of their forms."""
     inputs: dict[Definition, int] = {}
+    names: dict[Definition, set[str]] = {}
     consumed: dict[int, tuple[int, ...]] = {}
-    mask = program.execution_mask
-    instructions, infos = program.kernel.instructions, program.infos
     form: list[Hashable] = []
-    read: dict[Definition, set[str]] = {}
 
     def visit(index: int) -> bool:
-        if len(order) > MAXIMUM_INSTRUCTIONS:
+        if len(numbers) > MAXIMUM_INSTRUCTIONS:
             return False
-        instruction, info, definitions = instructions[index], infos[index], reads[index]
-        named: dict[str, Hashable] = {}
+        text, definitions = texts[index], made[index]
+        operands: list[int] = []
         own: list[int] = []
-        for name in _in_order(instruction, info):
-            definition = definitions[storage(name)]
-            place = definition[1]
+        for name, slot in text.names:
+            place = definitions[slot]
             if place >= first and members[place - first]:
                 if place not in numbers and not visit(place):
                     return False
-                named[name] = ("made", numbers[place])
-            else:
-                if definition[0] == mask and place >= first:
-                    return False  # the lanes are others than when the block was entered
-                number = inputs.setdefault(definition, len(inputs))
-                named[name] = ("input", number)
-                own.append(number)
-                read.setdefault(definition, set()).add(name)
-        numbers[index] = len(order)
-        order.append(index)
+                operands.append(numbers[place])
+                continue
+            key = text.keys[slot]
+            if key == mask and place >= first:
+                return False  # the lanes are others than when the block was entered
+            definition = (key, place)
+            number = inputs.setdefault(definition, len(inputs))
+            operands.append(-1 - number)
+            own.append(number)
+            names.setdefault(definition, set()).add(name)
+        numbers[index] = len(numbers)
         consumed[index] = tuple(dict.fromkeys(own))
-        operands: list[Hashable] = []
-        explicit: set[str] = set()
-        for position, operand in enumerate(instruction.operands):
-            # On the hot path: most operands are registers and literals.
-            if type(operand) is Immediate:
-                operands.append(operand)
-            elif isinstance(operand, Register):
-                explicit.add(operand.name)
-                operands.append("written" if position in info.overwritten else named.get(operand.name, "written"))
-            else:
-                explicit.update(registers_of(operand))
-                operands.append(_renamed(operand, {} if position in info.overwritten else named))
-        implicit = tuple([value for name, value in named.items() if name not in explicit])
-        form.append((instruction.opcode, tuple(operands), implicit))
+        form.append((text.form, tuple(operands)))
         return True
 
-    if not visit(root) or len(order) < (MINIMUM_INSTRUCTIONS if fewest is None else fewest):
+    if not visit(root) or len(numbers) < fewest:
         return None
-    sequence = tuple(sorted(order))
+    sequence = tuple(sorted(numbers))
     captured: dict[int, int] = {}
     for index in sequence:
         for number in consumed[index]:
             captured.setdefault(number, index)
-    (result,) = {storage(name) for name in program.infos[root].writes}
+    (result,) = texts[root].written
     if result not in program.infos[root].writes:
         return None
-    names = tuple((key, *sorted(read[definition] - {key})) for definition in inputs for key in definition[:1])
-    places = tuple(captured[each] for each in range(len(names)))
-    return Cone(sequence, names, places, consumed, result, tuple(form), tuple(inputs))
-
-
-def _in_order(instruction: Instruction, info: InstructionInfo) -> list[str]:
-    """Return the registers that an instruction's result depends on, in an order that does not depend on names."""
-    wanted = info.reads - info.retained if info.retained else info.reads
-    found: list[str] = []
-    for position, operand in enumerate(instruction.operands):
-        # On the hot path: most operands are registers and literals.
-        kind = type(operand)
-        if kind is Immediate or position in info.overwritten:
-            continue
-        for each in (operand,) if kind is Register else parts(operand):
-            if isinstance(each, Register) and each.name in wanted and each.name not in found:
-                found.append(each.name)
-    return found if len(found) == len(wanted) else found + _sorted(wanted.difference(found))
+    read = tuple((definition[0], *sorted(names[definition] - {definition[0]})) for definition in inputs)
+    places = tuple(captured[each] for each in range(len(read)))
+    return Cone(sequence, read, places, consumed, result, tuple(form), tuple(inputs))
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bitwise_core.execution.control_flow import EXIT, order_before_joins
@@ -59,6 +60,8 @@ def live_at(program: Program, index: int) -> Callable[[str], bool]:
 def _liveness(program: Program) -> tuple[list[int], Mapping[str, int]]:
     """Return the set of live registers before each instruction, as the bits of an integer, and the bit of each one."""
     number: dict[str, int] = {}
+    known: dict[int, tuple[int, int]] = {}
+    """The registers that instructions with one info read, and those that they keep."""
 
     def bits(names: Iterable[str]) -> int:
         found = 0
@@ -67,19 +70,44 @@ def _liveness(program: Program) -> tuple[list[int], Mapping[str, int]]:
         return found
 
     # A register that a guarded or partial instruction leaves unchanged is among those that it reads.
-    reads, kept = [bits(info.reads) for info in program.infos], [~bits(info.writes) for info in program.infos]
-    before = [0] * len(reads)
+    for info in program.infos:
+        if id(info) not in known:
+            known[id(info)] = bits(info.reads), ~bits(info.writes)
+    count, following = len(program.infos), program.following
+    reads_and_kept = [known[id(info)] for info in program.infos]
+    before = [0] * count
+
+    def after(index: int) -> int:
+        found = 0
+        for each in following[index]:
+            if 0 <= each < count:
+                found |= before[each]
+        return found
+
+    # What is live before the first instruction of a run without branches is a function of what is live after it.
+    starts = {0}
+    for index, places in enumerate(following):
+        if places != (index + 1,):
+            starts.update((index + 1, *places))
+    runs = list(pairwise([*sorted(each for each in starts if 0 <= each < count), count]))
+    effects = []
+    for first, end in runs:
+        read, kept = 0, -1
+        for more, keeps in reversed(reads_and_kept[first:end]):
+            read, kept = more | read & keeps, kept & keeps
+        effects.append((first, end - 1, read, kept))
     changed = True
     while changed:
         changed = False
-        for index in range(len(reads) - 1, -1, -1):
-            after = 0
-            for each in program.following[index]:
-                if 0 <= each < len(reads):
-                    after |= before[each]
-            entering = reads[index] | after & kept[index]
-            if entering != before[index]:
-                before[index], changed = entering, True
+        for first, last, read, kept in reversed(effects):
+            entering = read | after(last) & kept
+            if entering != before[first]:
+                before[first], changed = entering, True
+    for first, end in runs:
+        live = after(end - 1)
+        for index in range(end - 1, first - 1, -1):
+            read, kept = reads_and_kept[index]
+            before[index] = live = read | live & kept
     return before, number
 
 

@@ -28,7 +28,8 @@ def kernarg_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Valu
         raise ManifestError(
             f"the launch has {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
         )
-    if len(machine.buffers) + len(kernel.parameters) >= 1 << _POINTER_BITS:
+    scratch = len(kernel.parameters) - len(launch.args)
+    if len(machine.buffers) + scratch >= 1 << _POINTER_BITS:
         raise Unsupported("there are more buffers than 48-bit addresses can distinguish")
     words: list[Value] = [poison(32) for _ in range(-(-int(kernel.attributes.get("kernarg_size", "0")) // 4))]
     offsets = [int(each) for each in kernel.attributes["offsets"].split()]
@@ -36,7 +37,7 @@ def kernarg_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Valu
         if index < len(launch.args):
             value = value_of(machine, launch.args[index], parameter)
         elif parameter.size == POINTER_BYTES and parameter.pointer:
-            pointer = (len(machine.buffers) + 1 + index) << POINTER_SHIFT
+            pointer = (len(machine.buffers) + 1 + index - len(launch.args)) << POINTER_SHIFT
             machine.extra.setdefault("scratch", set()).add(pointer >> POINTER_SHIFT)
             value = literal(pointer, 64)
         else:

@@ -12,13 +12,13 @@ function is entered or returns.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from bitwise_amd_gfx942.control_flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
+from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of, same_text
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
@@ -131,7 +131,13 @@ def hazards_by_line(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, str]:
 @once_a_kernel
 def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
     """Find the wait hazards of a kernel."""
-    effects = [_InstructionEffects(*each) for each in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True)]
+    known: dict[Hashable, _InstructionEffects] = {}
+    effects: list[_InstructionEffects] = []
+    for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
+        key = same_text(instruction)
+        if key not in known:
+            known[key] = _InstructionEffects(instruction, info)
+        effects.append(known[key])
     following = successors(kernel, opcodes)
     entries: dict[int, Pending] = {0: {}}
     hazards: dict[int, str] = {}

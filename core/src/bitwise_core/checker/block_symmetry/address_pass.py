@@ -2,13 +2,14 @@
 
 Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
 between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
-that stores it fails.  Loads from buffers whose contents the launch gives are integers, exact in every block, if
-the launch does not write the buffer.  The result of a pass is the list of global memory accesses of its blocks.
+that stores it fails.  The sum of such a number and data is an address that shifts like any other (`MovedData`).  Loads
+from buffers whose contents the launch gives are integers, exact in every block, if the launch does not write the
+buffer.  The result of a pass is the list of global memory accesses of its blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ from bitwise_core.execution.active_lanes import WholeBlocks, active_values
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
-from bitwise_core.execution.launch import buffer_at, buffers_at
+from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.race_detector import NoRaceDetection
@@ -66,6 +67,22 @@ def taint_of(*values: Any) -> int:
 _CONTEXT = TermContext()
 
 
+class MovedData(L.SymbolicVector):
+    """A sum, in 64 bits, of a number that differs between blocks and data that is not tainted.
+
+    As an address it moves by that number between blocks, as the address of any other load does.  As data it is tainted.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: BlockAffine) -> None:
+        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        self.number = number
+
+
+_OPAQUE_WORDS = opaque_data(64).words
+
+
 class AddressDomain:
     """The domain of an address pass, see `execution.domains.domain.Domain`."""
 
@@ -76,6 +93,8 @@ class AddressDomain:
         self.grid = grid
         self.pointers: set[int] = set()
         """The buffers whose addresses were combined with data; a gather may read them."""
+        self.moved_pointers: set[int] = set()
+        """Those of which the address differs between blocks, and was combined with data by additions only."""
 
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`: a pass assumes nothing, so it covers at least the executions of a full run."""
@@ -115,6 +134,10 @@ class AddressDomain:
                     if absorbing.all():
                         return decided
                     return blend_values(absorbing, decided, other) if absorbing.any() else other
+        if operation.name == "add.b64":
+            moved = self._moved_data(*values)
+            if moved is not None:
+                return moved
         self._note_pointers(values)
         result = opaque_data(operation.bits, taint_of(*values))
         known: Any = True
@@ -126,6 +149,19 @@ class AddressDomain:
             return result
         numbers = [each if isinstance(each, np.ndarray) else L.constants_of(each) for each in values]
         return blend_values(known, function(*numbers), result)
+
+    def _moved_data(self, left: Any, right: Any) -> MovedData | None:
+        """The sum of data and of a number that differs between blocks, or of such a sum and another value."""
+        for value, other in ((left, right), (right, left)):
+            if isinstance(value, MovedData):
+                if isinstance(other, np.ndarray | BlockAffine):
+                    total = _apply(self.grid, np.add, value.number, other)
+                    return MovedData(total) if isinstance(total, BlockAffine) else None
+                return None if taint_of(other) else value
+            if isinstance(value, BlockAffine) and isinstance(other, L.SymbolicVector) and not taint_of(other):
+                self.moved_pointers |= _buffers_of(value)
+                return MovedData(value)
+        return None
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
@@ -146,13 +182,7 @@ class AddressDomain:
         """Record the buffers of the addresses among these integers, which an operation combines with data."""
         for value in values:
             if isinstance(value, np.ndarray | BlockAffine) and value.dtype.itemsize == 8:
-                first = (
-                    value
-                    if isinstance(value, np.ndarray)
-                    else value.grid.active_values(value.column)[:1] + value.thread
-                )
-                buffers = np.unique(buffers_at(first))
-                self.pointers.update(int(each) for each in buffers if each)
+                self.pointers |= _buffers_of(value)
 
     def note_stored(self, value: Value) -> None:
         """See `Domain.note_stored`."""
@@ -184,6 +214,13 @@ class AddressDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         return opaque_data(bits, taint_of(address))
+
+
+def _buffers_of(number: Any) -> set[int]:
+    """The buffers that numbers of 64 bits point into in the reference block, as far as they are pointers."""
+    if isinstance(number, BlockAffine):
+        number = number.grid.active_values(number.column)[:1] + number.thread
+    return {int(each) for each in np.unique(buffers_at(number)) if each}
 
 
 def _as_integers(value: Any) -> Any:
@@ -267,7 +304,8 @@ def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
 class GlobalAccess:
     """An access to global memory: in block b, lane i accesses `bits` bits at `column[b] + thread[i]`, modulo 2**64.
 
-    `kind` is `load`, `store` or `atomic`; `operation` is the name of the atomic operation.
+    `kind` is `load`, `gather`, `store` or `atomic`; `operation` is the name of the atomic operation.  A gather, a load
+    at a computed address, accesses the sum of these addresses and of data, in the buffer of these addresses.
     """
 
     kind: str
@@ -329,12 +367,27 @@ class AddressMemory(GlobalMemory):
         buffer = buffer_at(int(value.flat[0])) if value.size else 0
         return buffer if buffer in self.given.buffers else None
 
-    def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
+    def gather(
+        self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
+    ) -> Value:
         """See `GlobalMemory.gather`."""
-        if not self.address_domain.pointers:
+        domain, known = self.address_domain, set(buffers or ())
+        if not domain.pointers | domain.moved_pointers:
             raise NotSymmetric("memory is read at a computed address in an unknown buffer", line)
-        self.gathered_buffers |= self.address_domain.pointers
-        return self.domain.gather(address, bits, mask)
+        self.gathered_buffers |= domain.pointers | domain.moved_pointers | known
+        number = address.number if isinstance(address, MovedData) else None
+        if number is None and taint_of(address):
+            return domain.gather(address, bits, mask)
+        # Data that a run of one block finds to be constant makes a load of the address to which it is added.
+        own = set() if number is None else _buffers_of(number)
+        column = None if number is None else number.column
+        for buffer in own | (known or domain.pointers):
+            thread = np.array([buffer << POINTER_SHIFT], dtype=np.uint64)
+            if number is not None and buffer in own:
+                thread = active_values(number.thread, mask).reshape(-1)
+            if thread.size:
+                self.accesses.append(GlobalAccess("gather", column, thread, 8, line))
+        return opaque_data(bits)
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""

@@ -743,6 +743,28 @@ def _unequal(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
     return None if result is None else ~result
 
 
+def _extremum(largest: bool) -> Rule:
+    """The larger or smaller operand, where the ranges of the two have at most one number in common."""
+
+    def rule(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
+        if dtype.kind == "b":
+            return None
+        ranges = []
+        for value in (left, right):
+            found = _exact_or_plain(value)
+            if found is None:
+                return None
+            column, thread = found
+            low, high = (0, 0) if column is None else grid.bounds(column)
+            ranges.append((low + int(thread.min()), high + int(thread.max())))
+        (low, high), (other_low, other_high) = ranges
+        if high <= other_low:
+            return right if largest else left
+        return (left if largest else right) if other_high <= low else None
+
+    return rule
+
+
 # -- dispatch of NumPy functions --------------------------------------------------------------------------------------
 
 
@@ -754,6 +776,7 @@ _RULES: dict[str, Rule] = {
     "less": _comparison(np.less, False), "less_equal": _comparison(np.less_equal, False),
     "greater": _comparison(np.less, True), "greater_equal": _comparison(np.less_equal, True),
     "equal": _comparison(np.equal, False), "not_equal": _unequal,
+    "maximum": _extremum(True), "minimum": _extremum(False),
 }  # fmt: skip
 
 

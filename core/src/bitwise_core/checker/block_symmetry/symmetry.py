@@ -9,11 +9,14 @@ shared-memory address and number used as data is the same in all blocks of the c
 contents that the launch gives is one of these integers; the launch does not write such a buffer.  Blocks for which this
 does not hold are excluded and form classes of their own.  Data that depends on a number of the block is tainted, and a
 store of tainted data ends the proof.  In block b, each access to a buffer X is at D_X(b) plus an offset that is common
-to the class; where accesses to one buffer shift differently, the class is divided further.  Therefore the execution of
-block c of the class is the execution of block b with each address a in X replaced by a + D_X(c) - D_X(b): the terms are
-equal up to this replacement of loads, and the stored addresses are moved by it.  Buffers are disjoint, the replacement
-is one-to-one, and canonical forms depend on loads only through equality and adjacency within a buffer.  Therefore the
-canonical forms are equal up to the replacement as well.
+to the class, or plus such an offset and data (a computed address); where accesses to one buffer shift differently, the
+class is divided further.  Therefore the execution of block c of the class is the execution of block b with each address
+a in X replaced by a + D_X(c) - D_X(b): the terms are equal up to this replacement of loads and of the constants in
+computed addresses, and the stored addresses are moved by it.  Buffers are disjoint, the replacement is one-to-one, and
+canonical forms depend on loads only through equality and adjacency within a buffer; a computed address is a sum, and
+sums with the same number in addition are equal exactly if they are without it.  Therefore the canonical forms are equal
+up to the replacement as well.  An address that a run of one block finds to be constant, although data was added, is
+moved in the same way.
 
 Proved between the blocks of one kernel.  No two blocks store to one byte, and no block loads a byte that another block
 stores (otherwise the kernel has a race, or the proof ends).  Loads at computed addresses access buffers that the launch
@@ -85,7 +88,9 @@ class _ColumnAccesses:
 
 def written_buffers(found: Sequence[AddressPass]) -> frozenset[int]:
     """The buffers that a block of the grid writes."""
-    return frozenset(_buffer(each, access) for each in found for access in each.accesses if access.kind != "load")
+    return frozenset(
+        _buffer(each, access) for each in found for access in each.accesses if access.kind in ("store", "atomic")
+    )
 
 
 def block_classes(found: AddressPass, written: frozenset[int], limits: Limits) -> list[BlockClass]:
@@ -126,6 +131,8 @@ def _check_sizes(found: Sequence[AddressPass], sizes: Mapping[int, int]) -> None
         return
     for each in found:
         for access in each.accesses:
+            if access.kind == "gather":
+                continue
             buffer, (first, last) = _buffer(each, access), _extent(each, access)
             start = buffer << POINTER_SHIFT
             if buffer in sizes and (first < start or last >= start + sizes[buffer]):
@@ -179,7 +186,8 @@ def _block_class(
         for column_accesses, difference in zip(by_column.values(), differences[buffer], strict=True):
             offset = int(difference[group[0]])
             for access in column_accesses.accesses:
-                (loaded if access.kind == "load" else written).append((access, offset))
+                if access.kind != "gather":
+                    (loaded if access.kind == "load" else written).append((access, offset))
         if written:
             stores[buffer] = _byte_ranges(written)
             names = frozenset(access.operation for access, _ in written if access.kind == "atomic")

@@ -630,6 +630,23 @@ class TermDomain:
             return integer_terms(step, accumulator, left, right, self.context)
         return mma_steps.mma_terms(step, accumulator, left, right, self.context)
 
+    def mma_steps_in_order(
+        self,
+        step: mma_steps.MmaStep,
+        accumulator: SymbolicVector,
+        lefts: Sequence[mma_steps.OperandVectors],
+        rights: Sequence[mma_steps.OperandVectors],
+        row: Array,
+        column: Array,
+    ) -> SymbolicVector:
+        """Return the result of floating-point steps one after the other, as `mma_step` for each.
+
+        An output takes the vectors `row` and `column` of each step's operands.
+        """
+        of_a = [each for each in lefts if isinstance(each, mma_steps.HashedVectors)]
+        of_b = [each for each in rights if isinstance(each, mma_steps.HashedVectors)]
+        return mma_steps.mma_terms_in_order(step, accumulator, of_a, of_b, row, column, self.context)
+
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def load(self, address: Array, bits: int) -> Value:

@@ -185,6 +185,31 @@ def next_steps(
     return ChainedSteps(accumulator.bits, flags, payload_of(accumulator), 1, own, others)
 
 
+def more_steps(chain: ChainedSteps, name: str, rows: Array, columns: Array, row: Array, column: Array) -> ChainedSteps:
+    """Return the results of n more steps of a name, as those of `next_steps` one after the other.
+
+    `rows` and `columns` are the hashes of the vectors of all steps, shape (2, n, blocks, vectors); an output takes the
+    vectors `row` and `column` of these.
+    """
+    count = rows.shape[1]
+    weights = np.concatenate([_powers(count - 1 - each, 4) for each in range(count)], axis=1)
+    factors = _powers(count, len(chain.shape))
+    found = []
+    for sums, before, index in (
+        (sums_of(rows) + _named(name, 4), chain._rows, row),
+        (sums_of(columns), chain._columns, column),
+    ):
+        _reduce(sums)
+        weighted = sums * weights
+        _reduce(weighted)
+        total = weighted.sum(axis=1)[:, :, index] + before * factors
+        _reduce(total)
+        found.append(total)
+    flags = chain.flags
+    assert isinstance(flags, int)
+    return ChainedSteps(chain.bits, flags, chain._start, chain._count + count, found[0], found[1])
+
+
 def step_payload(accumulator: SymbolicVector, name: str, rows: hashing.Words, columns: hashing.Words) -> hashing.Words:
     """Return the payload of the results of one more step, as `next_steps`."""
     start = payload_of(accumulator)

@@ -67,9 +67,9 @@ class MemberSets:
 class RepeatedMembers:
     """Finds sets that may share members, from what the threads of a block combine.
 
-    Where threads hold copies of values, an instruction combines each value in equally many of them.  If it combines one
-    value in more threads than another, several elements have that value: elements beyond the end of a tensor, or those
-    that are loaded from one address.  The first and the last block of each batch are examined: a tensor ends there.
+    Where threads hold copies of values, each value enters sets in equally many of them.  If one value does in more
+    threads than another, several elements have that value: elements beyond the end of a tensor, or those that are
+    loaded from one address.  The first and the last block of each batch are examined: a tensor ends there.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class RepeatedMembers:
         self._room = MAXIMUM_EXAMINED
 
     def examine(self, words: hashing.Words, lanes: bool | Array) -> None:
-        """An instruction combines values in `lanes` with others; `words` are their hashes, (2, blocks, threads)."""
+        """Values enter sets in `lanes`; `words` are their hashes, (2, blocks, threads)."""
         if self.found or self._room <= 0 or lanes is False:
             return
         for place in {0, -1}:

@@ -108,9 +108,8 @@ def extremum(
     if context.member_sets is not None:
         words = context.member_sets.union(one.words, other.words, words, upper_half=True)
     elif context.repeated_members is not None:
-        lanes = _are_combined(left, right)
-        for members in (one, other):
-            context.repeated_members.examine(members.words, lanes)
+        for value, beside, members in ((left, right, one), (right, left, other)):
+            context.repeated_members.examine(members.words, _enters_set(kind, value, beside))
     if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags
@@ -195,11 +194,21 @@ def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
     return _Members(words, constant, flags)
 
 
-def _are_combined(left: SymbolicVector, right: SymbolicVector) -> bool | Array:
-    """Return in which lanes two values are combined that are neither constant nor undefined."""
-    known = np.logical_or(L.constant_mask(left), L.constant_mask(right))
-    undefined = np.logical_or(L.has_flag(left, L.POISON), L.has_flag(right, L.POISON))
-    return L.nonempty(~np.logical_or(known, undefined))
+def _enters_set(kind: _Extremum, value: SymbolicVector, beside: SymbolicVector) -> bool | Array:
+    """Return in which lanes a value that is neither a set nor constant nor undefined enters one with another value.
+
+    Sets themselves repeat where the elements beyond those of some threads are the identity element.
+    """
+    operation = np.bitwise_and(value.flags, L.KIND | 255 << L.OPERATION_SHIFT)
+    half = AC_INDEX.get(kind.name.replace("fp32", "fp16"), kind.index)
+    left_out = np.logical_or(
+        operation == L.AC_TERMS | kind.index << L.OPERATION_SHIFT, operation == L.AC_TERMS | half << L.OPERATION_SHIFT
+    )
+    if kind.identity is not None:
+        left_out = np.logical_or(left_out, L.equals_constant(beside, kind.identity))
+    left_out = np.logical_or(left_out, L.constant_mask(value))
+    undefined = np.logical_or(L.has_flag(value, L.POISON), L.has_flag(beside, L.POISON))
+    return L.nonempty(~np.logical_or(left_out, undefined))
 
 
 def _fits_constant_field(kind: _Extremum, numbers: Array) -> Array:

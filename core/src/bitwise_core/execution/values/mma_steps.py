@@ -20,7 +20,7 @@ from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.matrix_chains import next_steps, shape_of, step_payload
+from bitwise_core.execution.values.matrix_chains import ChainedSteps, more_steps, next_steps, shape_of, step_payload
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.execution.values.zero_signs import ZeroSigns
@@ -346,6 +346,43 @@ def mma_terms(
     if unchanged.all():
         return accumulator
     return L.blend(unchanged, accumulator, out)
+
+
+def mma_terms_in_order(
+    step: MmaStep,
+    accumulator: SymbolicVector,
+    lefts: Sequence[HashedVectors],
+    rights: Sequence[HashedVectors],
+    row: Array,
+    column: Array,
+    context: TermContext,
+) -> SymbolicVector:
+    """Compute fused steps one after the other, where an output takes the vectors `row` and `column` of each step.
+
+    Equal to a loop over `mma_terms`, in a few operations where no vector has zeros or inherited flags.
+    """
+    result = mma_terms(step, accumulator, lefts[0].take(row), rights[0].take(column), context)
+    left, right = lefts[1:], rights[1:]
+    if left and isinstance(result, ChainedSteps) and _are_plain((*left, *right)):
+        rows, columns = _stacked_words(left), _stacked_words(right)
+        if not step.commutes:
+            columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
+        return more_steps(result, "fused " + step.name, rows, columns, row, column)
+    for one, other in zip(left, right, strict=True):
+        result = mma_terms(step, result, one.take(row), other.take(column), context)
+    return result
+
+
+def _are_plain(vectors: Sequence[HashedVectors]) -> bool:
+    """Return whether no vector is zeros, and all have no inherited flags."""
+    return all(each.zero is None and isinstance(each.sticky, int) and not each.sticky for each in vectors)
+
+
+def _stacked_words(vectors: Sequence[HashedVectors]) -> hashing.Words:
+    """Return the words of flat vectors along a new axis, shape (2, vectors, blocks, rows)."""
+    blocks = max(each.words.shape[1] for each in vectors)
+    flat = [each.words.reshape(2, each.words.shape[1], -1) for each in vectors]
+    return np.stack([np.broadcast_to(each, (2, blocks, each.shape[2])) for each in flat], axis=1)
 
 
 def _adds_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> Array | None:

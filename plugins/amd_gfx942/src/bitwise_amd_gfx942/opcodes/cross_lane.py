@@ -15,9 +15,10 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, immediate_o
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, is_vector, reader, writer
+from bitwise_amd_gfx942.opcodes.spilled_masks import mask_word, note_words, words_in_lanes, write_mask_word
 from bitwise_amd_gfx942.opcodes.vector_integers import wrapping_add
-from bitwise_amd_gfx942.registers import WAVE, lowest_lane, uniform_if_equal
-from bitwise_core.assembly.module import Instruction
+from bitwise_amd_gfx942.registers import WAVE, lane_mask_key, lowest_lane, uniform_if_equal
+from bitwise_core.assembly.module import Instruction, Register
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
@@ -197,14 +198,19 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "takes a vector register and writes a scalar one")
     value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
     write = writer(target, 32, instruction)
-    line = instruction.line
+    line, name = instruction.line, target.name if isinstance(target, Register) else ""
 
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
         if lane is None:
             raise DataDependent("the lane that is read depends on data", line)
+        value = value_of(machine)
+        word = words_in_lanes(machine, value).get(int(lane.flat[0]) & 63) if lane.size == 1 else None
+        if word is not None and machine.written_lanes is None and lane_mask_key(name) is not None:
+            write_mask_word(machine, name, word)
+            return
         index = first_thread_of_wave(machine) + (lane & np.uint32(63)).astype(np.int64)
-        write(machine, uniform_if_equal(as_array_if_constant(take_threads(value_of(machine), index)), machine.threads))
+        write(machine, uniform_if_equal(as_array_if_constant(take_threads(value, index)), machine.threads))
 
     return step
 
@@ -246,7 +252,7 @@ def write_lane(instruction: Instruction, context: Context) -> Step:
     target, source, which = instruction.operands
     value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
     old, write = reader(target, "b32", instruction), writer(target, 32, instruction)
-    line = instruction.line
+    line, name = instruction.line, source.name if isinstance(source, Register) else ""
 
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
@@ -255,7 +261,16 @@ def write_lane(instruction: Instruction, context: Context) -> Step:
         is_lane = np.arange(machine.threads)[None] - first_thread_of_wave(machine) == (lane & np.uint32(63)).astype(
             np.int64
         )
-        write(machine, blend_values(is_lane, value_of(machine), old(machine)))
+        before = old(machine)
+        number = int(lane.flat[0]) & 63 if lane.size == 1 else None
+        words = words_in_lanes(machine, before)
+        word = mask_word(machine, name) if number is not None and machine.written_lanes is None else None
+        value = value_of(machine) if word is None else poison(32, "a word of a lane mask as a number")
+        result = blend_values(is_lane, value, before)
+        write(machine, result)
+        if number is not None and machine.written_lanes is None:
+            kept = {place: each for place, each in words.items() if place != number}
+            note_words(machine, result, kept if word is None else {**kept, number: word})
 
     return step
 

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, modifier_value
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
-from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, in_active_waves, operand_vectors
+from bitwise_amd_gfx942.opcodes.matrix_accumulators import accumulate, in_active_waves
+from bitwise_amd_gfx942.opcodes.matrix_fragments import fragment
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
@@ -124,8 +126,8 @@ def product_step(
     def run(machine: Machine) -> None:
         check_all_lanes_active(machine, instruction)
         of_a, of_b = ([_zero_inactive_waves(machine, read(machine)) for read in each] for each in (a, b))
-        lefts = operand_vectors(machine, of_a, bits, left, tile, part)
-        rights = operand_vectors(machine, of_b, bits, right, tile, part)
+        lefts = fragment(machine, of_a, bits, left, tile, part)
+        rights = fragment(machine, of_b, bits, right, tile, part)
         accumulators = [read(machine) for read in old]
         values = accumulate(machine, step, lefts, rights, accumulators, tile, a_blocks)
         outer, lanes = machine.mask, machine.written_lanes

@@ -14,6 +14,7 @@ from bitwise_core.assembly.module import (
     Instruction,
     Kernel,
     Module,
+    Operand,
     SourceLine,
     Symbol,
     callers_in_comment,
@@ -70,11 +71,18 @@ class _Parser:
         self.parameters: dict[str, tuple[Argument, ...]] = {}
         self.current: str | None = None
         self.in_text = True
+        self.known: dict[str, tuple[str, tuple[Operand, ...]]] = {}
+        """Opcode and operands of the lines that are instructions: the same line is parsed once."""
 
     def module(self) -> Module:
         """Parse the file.  Raises AssemblyError."""
         rows = iter(enumerate(self.lines, 1))
+        known = self.known
         for number, raw in rows:
+            if raw in known and self.in_text and self.current is not None:
+                opcode, operands = known[raw]
+                self.bodies[self.current][1].append(Instruction(opcode, operands, None, number, self.source))
+                continue
             line = without_comment(raw)
             if not line:
                 continue
@@ -96,7 +104,7 @@ class _Parser:
                 continue
             if not self.in_text or self.current is None:
                 raise AssemblyError(self.file, number, f"{line!r} is outside a function")
-            self._instruction(number, line)
+            self._instruction(number, line, raw)
         return self._finished()
 
     def _directive(self, number: int, line: str, raw: str, rows: Iterator[tuple[int, str]]) -> bool:
@@ -169,7 +177,8 @@ class _Parser:
                 raise AssemblyError(self.file, number, f"the label {name} is defined twice")
             labels[name] = len(instructions)
 
-    def _instruction(self, number: int, line: str) -> None:
+    def _instruction(self, number: int, line: str, raw: str) -> None:
+        """Parse an instruction; `line` is the line `raw` without its comment."""
         try:
             mnemonic, operands, modifiers = split_instruction(line.replace("\t", " "))
             parsed = tuple(parse_operand(each) for each in operands)
@@ -177,6 +186,7 @@ class _Parser:
             raise AssemblyError(self.file, number, str(error)) from None
         assert self.current is not None
         opcode = ".".join((mnemonic, *modifiers))
+        self.known[raw] = opcode, parsed
         self.bodies[self.current][1].append(Instruction(opcode, parsed, None, number, self.source))
 
     def _finished(self) -> Module:

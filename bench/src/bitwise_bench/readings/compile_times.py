@@ -1,0 +1,124 @@
+"""Time of reading a kernel beside the time in which Triton compiles it, and beside the time for another target.
+
+    taskset -c 0 python -m bitwise_bench.readings.compile_times --targets sm_90 gfx942 --stride 37 --out times.json
+
+Configurations of the corpus that all targets have are compiled and read on one core, without the cache of readings.  A
+first reading fills the assembler's cache; the least of the next two counts.  The order is random, so that a run that
+ends early is a sample as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.corpus.cases import DEFAULT_TARGET, Case
+from bitwise_bench.environment import analysis_environment
+
+_READINGS = 2
+
+
+def chosen_ids(cases: dict[str, dict[str, Case]], first: int, stride: int, words: Sequence[str]) -> list[str]:
+    """Return every `stride`-th id, from number `first` on, of those that all targets have and that contain a word."""
+    one, *others = cases.values()
+    common = [each for each in one if all(each in other for other in others)]
+    named = [each for each in common if not words or any(word in each for word in words)]
+    found = named[first::stride]
+    random.Random(7).shuffle(found)
+    return found
+
+
+def times_of(case: Case) -> dict[str, Any]:
+    """Compile and read a configuration; return seconds, or the error."""
+    from bitwise_bench.compilation.sources import compile_source, group_buffers
+    from bitwise_core.checker.analysis import Options, analyse
+    from bitwise_core.plugins import registry
+
+    try:
+        source, _, seconds = compile_source(case)
+    except Exception as error:
+        # A configuration that the compiler refuses has no time.
+        return {"error": f"{type(error).__name__}: {error}"[:200]}
+    arch, buffers = registry.default().arch(case.target), group_buffers(case)
+    found = analyse(source, arch, buffers, Options())
+    walls, cores = [], []
+    for _ in range(_READINGS):
+        start, used = time.perf_counter(), time.process_time()
+        analyse(source, arch, buffers, Options())
+        walls.append(time.perf_counter() - start)
+        cores.append(time.process_time() - used)
+    return {
+        "compile": round(seconds, 4), "read": round(min(walls), 4), "read, CPU": round(min(cores), 4),
+        "unknown": found.unknown,
+    }  # fmt: skip
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """Return a quantile of some values, NaN of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else float("nan")
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return median, ninth decile and maximum."""
+    return {
+        name: round(quantile(values, part), 3) for name, part in (("median", 0.5), ("ninth decile", 0.9), ("most", 1.0))
+    }
+
+
+def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str, Any]:
+    """Return the spreads of seconds and of ratios; ratios between targets are of CPU seconds."""
+    found: dict[str, Any] = {}
+    for target in targets:
+        good = [row[target] for row in rows if "read" in row[target]]
+        found[target] = {
+            "kernels": len(good),
+            "seconds to read": spread([each["read"] for each in good]),
+            "reading over compiling": spread([each["read"] / each["compile"] for each in good]),
+        }
+    first = targets[0]
+    for target in targets[1:]:
+        both = [row for row in rows if "read" in row[first] and "read" in row[target]]
+        ratios = [row[target]["read, CPU"] / row[first]["read, CPU"] for row in both]
+        found[f"{target} over {first}"] = {**spread(ratios), "above 1.5": sum(each > 1.5 for each in ratios)}
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; the exit status is 1 where no kernel was read."""
+    parser = command_parser("readings.compile_times", __doc__)
+    parser.add_argument("--targets", nargs="+", default=[DEFAULT_TARGET], help="the first one is the reference")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first configuration (default 0)")
+    parser.add_argument("--stride", type=int, default=20, help="one of so many configurations (default 20)")
+    parser.add_argument("--named", nargs="*", default=[], metavar="WORD", help="only ids that contain one of these")
+    parser.add_argument("--seconds", type=float, default=600.0, help="end after this time (default 600)")
+    parser.add_argument("--out", type=Path, help="write times and summary here, as JSON")
+    chosen = parser.parse_args(arguments)
+    if chosen.stride < 1 or chosen.first < 0:
+        parser.error("--stride must be at least 1 and --first at least 0")
+    from bitwise_bench.corpus import catalogue
+
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # what Triton's cache holds was compiled before
+    cases = {target: {case.id: case for case in catalogue.cases(target)} for target in chosen.targets}
+    end, rows = time.monotonic() + chosen.seconds, []
+    for name in chosen_ids(cases, chosen.first, chosen.stride, chosen.named):
+        if time.monotonic() > end:
+            break
+        rows.append({"id": name, **{target: times_of(cases[target][name]) for target in chosen.targets}})
+    found = summary(rows, chosen.targets)
+    print(json.dumps(found, indent=1))
+    if chosen.out:
+        record = {"environment": analysis_environment(), "summary": found, "kernels": rows}
+        chosen.out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if any(found[target]["kernels"] for target in chosen.targets) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

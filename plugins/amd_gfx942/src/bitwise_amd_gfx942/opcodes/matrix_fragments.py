@@ -1,0 +1,201 @@
+"""Operands of MFMA: fragments of matrices in registers, and their vectors along k.
+
+The vectors of fragments that are alike, those of several instructions, are computed in one pass over all elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, stacked_values, transposed
+from bitwise_amd_gfx942.registers import WAVE
+from bitwise_core.execution.active_lanes import WholeBlocks
+from bitwise_core.execution.domains.domain import Domain
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import HashedVectors, OperandVectors, loaded_elements, of_blocks
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+
+_CACHE_SIZE = 512
+"""The number of cached operands; consecutive instructions often share an operand."""
+
+
+@dataclass(slots=True, eq=False)
+class Fragment:
+    """An operand of an instruction: its registers, and its vectors by wave, block and row once they are computed.
+
+    `vectors` has one entry for each consecutive part of `step` k.  `shape` is that of the machine's lanes (blocks,
+    threads).  `blocks` are those to which the registers belong; None: all.
+    """
+
+    registers: Sequence[Value]
+    bits: int
+    form: str
+    tile: Tile
+    step: int
+    domain: Domain
+    shape: tuple[int, int]
+    blocks: WholeBlocks | None
+    computed: list[OperandVectors] | None = None
+
+    @property
+    def vectors(self) -> list[OperandVectors]:
+        """The vectors, one entry for each part of k."""
+        if self.computed is None:
+            self.computed = _vectors_of(self)
+        return self.computed
+
+
+def fragment(machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int) -> Fragment:
+    """The fragment of these registers, whose elements have `bits` bits in the format `form`."""
+    fragments: dict[tuple[object, ...], Fragment] = machine.extra.setdefault("fragments", {})
+    blocks = machine.active_whole_blocks()
+    key = (bits, form, tile, step, id(blocks), *(id(register) for register in registers))
+    found = fragments.get(key)
+    if found is None:
+        if len(fragments) > _CACHE_SIZE:
+            fragments.clear()
+        shape = machine.blocks, machine.threads
+        found = fragments[key] = Fragment(registers, bits, form, tile, step, machine.domain, shape, blocks)
+    return found
+
+
+def _vectors_of(of: Fragment) -> list[OperandVectors]:
+    elements, numbers = _loaded_elements((of,)) or _elements_of_registers((of,))
+    return _of_all_blocks(_vectors_of_k(elements, of), numbers, of)
+
+
+def _of_all_blocks(vectors: Sequence[OperandVectors], numbers: Array, of: Fragment) -> list[OperandVectors]:
+    """The vectors of a fragment for all blocks of the machine; its own blocks, or one for all, have these numbers."""
+    if of.blocks is not None and len(numbers) > 1:
+        numbers = numbers[of.blocks.place]
+    return [each.of_blocks(numbers) for each in vectors]
+
+
+def _vectors_of_k(elements: SymbolicVector, of: Fragment) -> list[OperandVectors]:
+    """The vectors of each part of k, of elements with words (2, blocks, rows, k)."""
+    flags, result = elements.flags, []
+    for low in range(0, of.tile.k, of.step):
+        part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + of.step])
+        vectors = SymbolicVector(of.bits, elements.words[..., low : low + of.step], part)
+        result.append(of.domain.operand_vectors(vectors, of.form, of.shape[1] // WAVE))
+    return result
+
+
+def compute_together(fragments: Iterable[Fragment]) -> None:
+    """Compute the vectors of fragments in the domain of terms, those of one kind in one pass."""
+    kinds: dict[tuple[object, ...], dict[int, Fragment]] = {}
+    for each in fragments:
+        if each.computed is None:
+            loads = all(L.load_addresses(register) is not None for register in each.registers)
+            kind = each.bits, each.form, each.tile, each.step, id(each.blocks), loads
+            kinds.setdefault(kind, {})[id(each)] = each
+    for members in kinds.values():
+        alike = tuple(members.values())
+        if len(alike) == 1:
+            continue
+        elements, numbers = _loaded_elements(alike) or _elements_of_registers(alike)
+        if not isinstance(elements.flags, int):
+            continue
+        vectors = _vectors_of_k(elements, alike[0])
+        # Facts about all vectors together matter where some are zeros, and are then those of one fragment.
+        if all(isinstance(each, HashedVectors) and each.zero is None for each in vectors):
+            for of, own in zip(alike, np.split(numbers, len(alike)), strict=True):
+                of.computed = _of_all_blocks(vectors, own, of)
+
+
+def _loaded_elements(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array] | None:
+    """The elements of fragments by wave, block, row and k, for some of their blocks, and the number of each block.
+
+    The blocks of the fragments follow each other.  None if some element is no load.
+    """
+    first, (blocks, threads) = alike[0], alike[0].shape
+    tile, count, chosen = first.tile, len(first.registers), first.blocks
+    if first.bits > 32 or first.domain.recorder is not None:
+        return None
+    axes = threads // WAVE, tile.blocks, tile.groups, tile.side
+    rows = blocks if chosen is None else len(chosen.numbers)
+    words = np.empty((len(alike), rows, axes[0], axes[1], axes[3], axes[2], count), dtype=np.uint64)
+    for number, of in enumerate(alike):
+        for index, each in enumerate(of.registers):
+            addresses = L.load_addresses(each)
+            if addresses is None:
+                return None
+            spread = np.broadcast_to(addresses, (blocks, threads)).reshape(blocks, *axes)
+            own = spread if chosen is None else spread[chosen.numbers]
+            words[number, ..., index] = own.transpose(0, 1, 2, 4, 3)
+    return loaded_elements(words.reshape(len(alike) * rows, -1, tile.groups * count), first.bits, 32 // first.bits)
+
+
+def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array]:
+    """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
+    first, (_, threads) = alike[0], alike[0].shape
+    tile, chosen = first.tile, first.blocks
+    registers = [each for of in alike for each in of.registers]
+    stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
+    if stacked is None:
+        stacked = stacked_values([each for of in alike for each in _elements(of.registers, of.bits)], threads)
+    if chosen is not None:
+        stacked = of_blocks(stacked, chosen.numbers)
+    rows, count = stacked.words.shape[1], len(alike)
+    axes = count, stacked.words.shape[2] // count, threads // WAVE, tile.blocks, tile.groups, tile.side
+    joined = transposed(stacked, axes, (0, 2, 3, 5, 4, 1), (count, -1, tile.k))
+    flags, words = joined.flags, joined.words.swapaxes(1, 2).reshape(2, count * rows, -1, tile.k)
+    if not isinstance(flags, int):
+        flags = flags.swapaxes(0, 1).reshape(-1, *words.shape[2:])
+    return SymbolicVector(first.bits, words, flags), np.arange(count * rows)
+
+
+def _elements(registers: Sequence[Value], bits: int) -> list[SymbolicVector]:
+    if bits == 64:
+        return [as_symbolic_vector(concat(registers[each : each + 2])) for each in range(0, len(registers), 2)]
+    if bits == 32:
+        return [as_symbolic_vector(each) for each in registers]
+    return [as_symbolic_vector(extract(each, low, bits)) for each in registers for low in range(0, 32, bits)]
+
+
+def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> SymbolicVector | None:
+    """The elements of registers, stacked, from one extraction for all; None where the registers are not alike."""
+    if bits > 16:
+        return None
+    stack = _alike_registers(registers, threads)
+    if stack is None:
+        return None
+    parts = [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]
+    flags = parts[0].flags
+    if not isinstance(flags, int) or not all(isinstance(each.flags, int) and each.flags == flags for each in parts):
+        return None
+    lanes = len(registers) * threads
+    blocks = max(each.words.shape[1] for each in parts)
+    words = np.empty((2, blocks, len(registers), len(parts), threads), dtype=np.uint64)
+    for index, each in enumerate(parts):
+        whole = np.broadcast_to(each.words, (2, blocks, lanes))
+        words[:, :, :, index] = whole.reshape(2, blocks, len(registers), threads)
+    return SymbolicVector(bits, words.reshape(2, blocks, -1, threads), flags)
+
+
+def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:
+    """The values of registers side by side, as threads of one register; None where they are not of one structure."""
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        same = first.size == 1 and all(isinstance(each, np.ndarray) and np.array_equal(each, first) for each in values)
+        return first if same else None
+    if type(first) is PackedVector:
+        widths = [L.width(part) for part in first.parts]
+        packed = [each for each in values if type(each) is PackedVector and each.whole is None]
+        if len(packed) < len(values) or any([L.width(part) for part in each.parts] != widths for each in packed):
+            return None
+        parts = [_alike_registers([each.parts[index] for each in packed], threads) for index in range(len(widths))]
+        plain = [each for each in parts if isinstance(each, np.ndarray | SymbolicVector)]
+        return PackedVector(tuple(plain)) if len(plain) == len(parts) else None
+    vectors = [each for each in values if type(each) is SymbolicVector and not each.origins]
+    if len(vectors) < len(values) or not isinstance(first, SymbolicVector) or not isinstance(first.flags, int):
+        return None
+    if any(not isinstance(each.flags, int) or each.flags != first.flags for each in vectors):
+        return None
+    stacked = stacked_values(vectors, threads)
+    return SymbolicVector(stacked.bits, stacked.words.reshape(2, stacked.words.shape[1], -1), stacked.flags)
