@@ -13,6 +13,7 @@ from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
+from bitwise_core.execution.determined_runs import simulate_in_one_order, stops_at_order
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
@@ -47,7 +48,9 @@ class KernelPair:
 
     `blocks` are the blocks of each kernel to execute (None: all).  If not all are executed, `only` is the element to
     compare: its buffer, byte offset and size in bytes.  `finite`: inputs are made finite, and inputs on which a value
-    overflows are rejected.  Buffers whose contents the launches give hold these in every run.
+    overflows are rejected.  Buffers whose contents the launches give hold these in every run.  `determined` says of
+    each kernel whether its result is proved to be determined: it is then run in one order of its threads where they
+    race.
     """
 
     kernels: tuple[PreparedLaunch, PreparedLaunch]
@@ -55,8 +58,11 @@ class KernelPair:
     blocks: Blocks = (None, None)
     only: tuple[str, int, int] | None = None
     finite: bool = False
+    determined: tuple[bool, bool] = (False, False)
     sizes: dict[str, int] = field(default_factory=dict)
     runs: int = 0
+    _in_order: set[int] = field(default_factory=set)
+    """The places of the kernels that are run in one order of their threads."""
 
     def run(self, contents: Mapping[str, Array], drawn: str) -> Counterexample | None:
         """Run both kernels on the same bytes, with zeros beyond them; a counterexample if the outputs differ.
@@ -111,10 +117,22 @@ class KernelPair:
 
     def _execute(self, contents: Mapping[str, Array], chosen: Blocks) -> list[SimulationResult]:
         simulations = []
-        for each, blocks in zip(self.kernels, chosen, strict=True):
+        for place, (each, blocks) in enumerate(zip(self.kernels, chosen, strict=True)):
             own = {name: contents[name] for name in each.launch.buffers()}
-            simulations.append(simulate(each, own, open_ended=True, blocks=blocks, finite=self.finite))
+            simulations.append(self._simulate(place, own, blocks))
         return simulations
+
+    def _simulate(self, place: int, contents: Mapping[str, Array], blocks: list[int] | None) -> SimulationResult:
+        kernel = self.kernels[place]
+        if place not in self._in_order:
+            try:
+                return simulate(kernel, contents, open_ended=True, blocks=blocks, finite=self.finite)
+            except Unsupported as error:
+                # Without the other blocks, memory through which blocks communicate has other contents.
+                if self.only is not None or not self.determined[place] or not stops_at_order(kernel, error):
+                    raise
+                self._in_order.add(place)
+        return simulate_in_one_order(kernel, contents, open_ended=True, finite=self.finite)
 
     def _accessed_bytes(self, simulations: list[SimulationResult]) -> dict[str, int]:
         """The bytes of each buffer that these runs accessed, rounded up to whole elements, at least one."""
@@ -187,18 +205,21 @@ def make_pair(
     trace: DivergenceTrace | None,
     seconds: float,
     finite: bool = False,
+    determined: tuple[bool, bool] = (False, False),
 ) -> KernelPair:
     """The pair with the blocks to execute: all, or where that takes too long those that store the divergent element.
 
-    Raises Unsupported where the launches are too large and no divergent element is known.
+    For `determined` see `KernelPair`.  Raises Unsupported where the launches are too large and no divergent element is
+    known.
     """
     lanes = max(each.launch.blocks * each.threads for each in kernels)
+    whole = KernelPair(kernels, forms, finite=finite, determined=determined)
     if lanes <= LANES_PER_BATCH:
-        return KernelPair(kernels, forms, finite=finite)
+        return whole
     if trace is None or None in trace.element.threads:
         if lanes > MAXIMUM_WHOLE_LANES:
             raise Unsupported("the launches are too large to be executed in full, and no divergent element is known")
-        return KernelPair(kernels, forms, finite=finite)
+        return whole
     element = trace.element
     left, right = ([block_of(int(thread or 0))] for thread in element.threads)
     name = trace.buffer
@@ -210,9 +231,9 @@ def make_pair(
     try:
         partial.run({name: np.zeros(0, dtype=np.uint8) for name in forms}, "")
     except Unsupported:
-        return KernelPair(kernels, forms, finite=finite)
+        return whole
     return (
         partial
         if (time.monotonic() - start) * lanes / LANES_PER_BATCH > MAXIMUM_RUN_SHARE * seconds
-        else KernelPair(kernels, forms, finite=finite)
+        else whole
     )

@@ -36,6 +36,8 @@ INITIAL_KINDS = (
     "wide",
     "normal",
     "cancelling",
+    "absorbing",
+    "levels",
     "anything",
     "special",
     "positive",
@@ -83,7 +85,8 @@ def find_counterexample(
     trace = None if comparison is None else comparison.trace
     try:
         prepared = _prepare((left, right), arch, options, comparison)
-        kernels = make_pair(prepared, known, trace, seconds, FINITE in options.assume)
+        finite = FINITE in options.assume
+        kernels = make_pair(prepared, known, trace, seconds, finite, _determined(comparison, options))
         return _search(kernels, trace, np.random.default_rng(seed), start, seconds)
     except (Unsupported, AssemblyError, ManifestError) as error:
         return NotFound(f"no input was tried: {error}")
@@ -122,6 +125,14 @@ def _prepare(
         result.prepared if result is not None and result.prepared is not None else prepare(source, own, options)
         for source, own, result in zip(sources, arch_pair(arch), results, strict=True)
     )
+    return left, right
+
+
+def _determined(comparison: Comparison | None, options: Options) -> tuple[bool, bool]:
+    """Whether the results of both kernels are proved to be determined, which a complete analysis of one proves."""
+    if comparison is None or options.every_launch:
+        return False, False
+    left, right = (result is not None and result.unknown is None for result in comparison.results)
     return left, right
 
 
