@@ -13,7 +13,7 @@ from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
-from bitwise_core.execution.determined_runs import simulate_in_one_order, stops_at_order
+from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
@@ -61,8 +61,6 @@ class KernelPair:
     determined: tuple[bool, bool] = (False, False)
     sizes: dict[str, int] = field(default_factory=dict)
     runs: int = 0
-    _in_order: set[int] = field(default_factory=set)
-    """The places of the kernels that are run in one order of their threads."""
 
     def run(self, contents: Mapping[str, Array], drawn: str) -> Counterexample | None:
         """Run both kernels on the same bytes, with zeros beyond them; a counterexample if the outputs differ.
@@ -124,15 +122,10 @@ class KernelPair:
 
     def _simulate(self, place: int, contents: Mapping[str, Array], blocks: list[int] | None) -> SimulationResult:
         kernel = self.kernels[place]
-        if place not in self._in_order:
-            try:
-                return simulate(kernel, contents, open_ended=True, blocks=blocks, finite=self.finite)
-            except Unsupported as error:
-                # Without the other blocks, memory through which blocks communicate has other contents.
-                if self.only is not None or not self.determined[place] or not stops_at_order(kernel, error):
-                    raise
-                self._in_order.add(place)
-        return simulate_in_one_order(kernel, contents, open_ended=True, finite=self.finite)
+        # Without the other blocks, memory through which blocks communicate has other contents.
+        if self.only is None and self.determined[place]:
+            return simulate_determined(kernel, contents, open_ended=True, finite=self.finite, blocks=blocks)
+        return simulate(kernel, contents, open_ended=True, blocks=blocks, finite=self.finite)
 
     def _accessed_bytes(self, simulations: list[SimulationResult]) -> dict[str, int]:
         """The bytes of each buffer that these runs accessed, rounded up to whole elements, at least one."""
