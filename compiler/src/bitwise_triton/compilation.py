@@ -251,7 +251,7 @@ def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, obje
     bound, specialization, extra = binder(**job.values, **settings)
     # Triton has no public function from a specialisation to compile options.
     pack = kernel._pack_args
-    named = {**_options_among_parameters(backend, job.values), **settings}
+    named = {**settings, **_options_among_parameters(backend, job.values)}
     options, signature, constants, attributes = pack(backend, named, bound, specialization, extra)
     source = _source_class(kernel)(kernel, signature, constants, attributes)
     return triton.compile(source, target=job.target, options=options.__dict__), signature, bound

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,11 +13,11 @@ from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
-from bitwise_core.execution.determined_runs import simulate_determined
+from bitwise_core.execution.determined_runs import may_wait, simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
-from bitwise_core.execution.simulation import SimulationResult, simulate
+from bitwise_core.execution.simulation import SimulationResult, simulate, simulate_batch
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage
 
@@ -67,10 +67,54 @@ class KernelPair:
 
         Raises Unsupported.
         """
+        contents = self._prepared(contents)
+        return self._compared(contents, drawn, self._execute(contents, self.blocks))
+
+    def run_together(
+        self, inputs: Sequence[tuple[Mapping[str, Array], str]]
+    ) -> Iterator[Counterexample | Unsupported | None]:
+        """Run both kernels on several inputs, each as `run` does, or the error of an input that could not be run.
+
+        The buffers have the same sizes in all inputs.
+        """
+        if len(inputs) > 1 and self._runs_together():
+            contents = [self._prepared(each) for each, _ in inputs]
+            try:
+                by_kernel = [
+                    simulate_batch(
+                        kernel,
+                        [{name: each[name] for name in kernel.launch.buffers()} for each in contents],
+                        open_ended=True,
+                        blocks=blocks,
+                        finite=self.finite,
+                    )
+                    for kernel, blocks in zip(self.kernels, self.blocks, strict=True)
+                ]
+            except Unsupported:
+                pass  # one input may be to blame, and the others can be run alone
+            else:
+                for each, (_, drawn), *simulations in zip(contents, inputs, *by_kernel, strict=True):
+                    yield self._compared(each, drawn, simulations)
+                return
+        for given, drawn in inputs:
+            try:
+                yield self.run(given, drawn)
+            except Unsupported as error:
+                yield error
+
+    def _runs_together(self) -> bool:
+        return not any(known and may_wait(each) for each, known in zip(self.kernels, self.determined, strict=True))
+
+    def _prepared(self, contents: Mapping[str, Array]) -> dict[str, Array]:
+        """The bytes of every buffer as they are run."""
         if self.finite:
             contents = {name: self._made_finite(name, content) for name, content in contents.items()}
-        contents = self._with_given(contents)
-        simulations = self._execute(contents, self.blocks)
+        return self._with_given(contents)
+
+    def _compared(
+        self, contents: Mapping[str, Array], drawn: str, simulations: list[SimulationResult]
+    ) -> Counterexample | None:
+        """The counterexample if the outputs of both kernels differ after a run on these bytes."""
         self.runs += 1
         for name, size in self._accessed_bytes(simulations).items():
             self.sizes[name] = max(self.sizes.get(name, 0), size)

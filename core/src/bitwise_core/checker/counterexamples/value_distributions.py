@@ -165,6 +165,7 @@ WORDS: Mapping[str, str] = {
     "normal": "values near 1",
     "cancelling": "values that cancel",
     "absorbing": "values of which a few absorb the others",
+    "levels": "values near 1 and values of one negative magnitude",
     "positive": "positive values",
     "anything": "any finite values",
     "subnormal": "subnormal values",
@@ -175,7 +176,6 @@ WORDS: Mapping[str, str] = {
     "minus zeros": "negative zeros",
     "few": "values that are mostly zero",
     "low": "large negative values",
-    "levels": "values near 1 and values of one negative magnitude",
     "ones": "ones",
     "nothing": "zeros",
 }
