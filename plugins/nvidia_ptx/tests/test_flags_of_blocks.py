@@ -93,12 +93,14 @@ def test_other_conditions_and_contents_differ(other: str) -> None:
         flag(value="%r2"),
         flag(other="%r8"),
         flag(after="@%p2 bra LAST; ld.global.b32 %r5, [%d0]; st.global.b32 [%d0+4], %r5; LAST:"),
-        START + "setp.ne.b32 %p3, %r1, 0; or.pred %p3, %p3, %p2; @%p3 bra NEXT; st.global.b32 [%d0], %r8; NEXT:" + flag(),
+        START
+        + "setp.ne.b32 %p3, %r1, 0; or.pred %p3, %p3, %p2; @%p3 bra NEXT; st.global.b32 [%d0], %r8; NEXT:"
+        + flag(),
     ],
     ids=["own number", "own word", "two contents", "read by others", "stored before"],
 )
 def test_contents_that_an_order_decides_are_not_determined(body: str) -> None:
-    with pytest.raises(Unsupported, match="race|order in which threads run"):
+    with pytest.raises(Unsupported, match=r"race|order in which threads run"):
         hashes(body, blocks=BLOCKS)
 
 

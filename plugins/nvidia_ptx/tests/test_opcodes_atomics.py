@@ -248,7 +248,9 @@ def test_halves_under_other_conditions_are_not_combined() -> None:
         hashes(OWN + body, threads=THREADS)
 
 
-@pytest.mark.parametrize("name", ["add.u32", "and.b32", "or.b32", "xor.b32", "min.s32", "max.s32", "min.u32", "max.u32"])
+@pytest.mark.parametrize(
+    "name", ["add.u32", "and.b32", "or.b32", "xor.b32", "min.s32", "max.s32", "min.u32", "max.u32"]
+)
 def test_an_operation_under_a_condition_is_one_with_its_identity(name: str) -> None:
     """The same as an operation with the identity where the condition is false, also in every order that is run."""
     identity = {"and.b32": -1, "min.s32": 0x7FFFFFFF, "max.s32": -0x80000000, "min.u32": -1}.get(name, 0)

@@ -403,10 +403,14 @@ def test_contributions_of_blocks_that_data_selects() -> None:
     assert branch == contributions(place + UNIFORM + "@!%p1 red.global.add.u32 [%d17], %r2;")
     assert branch != contributions(place + UNIFORM + "@%p1 red.global.add.u32 [%d17], %r2;")
     inner = contributions(
-        place + UNIFORM + VARYING.replace("%p1", "%p2") + "@%p1 bra S; @%p2 bra S; red.global.add.u32 [%d17], %r2; S: ret;"
+        place
+        + UNIFORM
+        + VARYING.replace("%p1", "%p2")
+        + "@%p1 bra S; @%p2 bra S; red.global.add.u32 [%d17], %r2; S: ret;"
     )
     both = (
-        place + UNIFORM
+        place
+        + UNIFORM
         + VARYING.replace("%p1", "%p2")
         + "or.pred %p3, %p1, %p2; not.pred %p3, %p3; @%p3 red.global.add.u32 [%d17], %r2;"
     )

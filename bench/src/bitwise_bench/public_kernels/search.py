@@ -42,7 +42,6 @@ from bitwise_core.execution.buffers import buffer_bytes, element_types
 from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import nan_of
 from bitwise_core.plugins import registry
 
@@ -309,7 +308,8 @@ def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[s
                 contents = {name: np.zeros(sizes.get(name, 0), dtype=np.uint8) for name in launch.buffers()}
                 contents |= {name: each.patterns for name, each in launch.given().items()}
                 blocks = sorted({0, launch.blocks - 1})
-                after = simulate(prepare(source, arch, Options()), contents, open_ended=True, blocks=blocks).after
+                prepared = prepare(source, arch, Options())
+                after = simulate_determined(prepared, contents, open_ended=True, blocks=blocks).after
                 for name in unknown:
                     width = forms[name].bytes
                     reached = -(-after[name].size // width) * width if name in after else 0

@@ -269,8 +269,4 @@ def make_pair(
         partial.run({name: np.zeros(0, dtype=np.uint8) for name in forms}, "")
     except Unsupported:
         return whole
-    return (
-        partial
-        if (time.monotonic() - start) * lanes / LANES_PER_BATCH > MAXIMUM_RUN_SHARE * seconds
-        else whole
-    )
+    return partial if (time.monotonic() - start) * lanes / LANES_PER_BATCH > MAXIMUM_RUN_SHARE * seconds else whole
