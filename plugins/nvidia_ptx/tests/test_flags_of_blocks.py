@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - PTX is easier to check without line breaks
 """Stores to one element by blocks that data selects: one content is left if any block stores it.
 
 Forms are held against execution of the blocks in several orders on bit patterns, and against a single block that

@@ -45,6 +45,10 @@ _UPDATES: Mapping[str, tuple[str, ...]] = {
 """The operations whose order decides the content, with their types."""
 
 
+MAXIMUM_GUARDED = 1 << 14
+"""Operations of more lanes at once under a condition on data are followed as a set of contributions."""
+
+
 def atomic_info(instruction: Instruction) -> InstructionInfo:
     """Return what atom and red read and write.
 
@@ -217,10 +221,6 @@ def _combine_guarded(machine: Machine, meaning: Operation, address: L.Array, sou
     finally:
         machine.mask = outer
     return True
-
-
-MAXIMUM_GUARDED = 1 << 14
-"""Operations of more lanes at once are followed as a set of contributions."""
 
 
 def _contribute(
