@@ -135,7 +135,7 @@ def _determined(comparison: Comparison | None, options: Options) -> tuple[bool, 
     """Whether the results of both kernels are proved to be determined, which a complete analysis of one proves."""
     if comparison is None or options.every_launch:
         return False, False
-    left, right = (result is not None and result.unknown is None for result in comparison.results)
+    left, right = (result.unknown is None for result in comparison.results)
     return left, right
 
 
