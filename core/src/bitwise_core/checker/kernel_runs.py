@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from bitwise_core.checker.analysis import Options, Source, analyse, buffer_numbers, prepare
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
-from bitwise_core.execution.determined_runs import may_wait, simulate_in_one_order
-from bitwise_core.execution.memory.undetermined import Nondeterministic
+from bitwise_core.execution.determined_runs import may_wait, simulate_in_one_order, stops_at_order
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.simulation import SimulationResult, simulate
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -26,8 +26,8 @@ def run_kernel(
         return prepared, simulate_in_one_order(prepared, contents)
     try:
         return prepared, simulate(prepared, contents)
-    except Nondeterministic:
-        if prepared.blocks_interact or not _is_determined(source, arch, options):
+    except Unsupported as error:
+        if not stops_at_order(prepared, error) or not _is_determined(source, arch, options):
             raise
     return prepared, simulate_in_one_order(prepared, contents)
 

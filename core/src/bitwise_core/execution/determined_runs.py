@@ -18,7 +18,14 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 def may_wait(prepared: PreparedLaunch) -> bool:
     """Return whether threads may wait for others: a simulation without an order may then not end."""
-    return not prepared.blocks_interact and bool(lines_that_synchronise(prepared, old_values=True))
+    return not prepared.blocks_interact and bool(lines_that_synchronise(prepared))
+
+
+def stops_at_order(prepared: PreparedLaunch, error: Unsupported) -> bool:
+    """Return whether `error` ended a simulation because it follows no order of the threads."""
+    if prepared.blocks_interact:
+        return False
+    return isinstance(error, Nondeterministic) or bool(lines_that_synchronise(prepared, old_values=True))
 
 
 def simulate_in_one_order(
@@ -29,7 +36,7 @@ def simulate_in_one_order(
     The bytes are those of the launch only if its result is proved to be determined.  Raises Unsupported where no order
     that is tried completes: threads may wait for others that come later in it.
     """
-    waits = may_wait(prepared)
+    waits = bool(lines_that_synchronise(prepared, old_values=True))
     failure = Unsupported("no order of the threads was run")
     # All threads in step are fastest, where none of them waits.
     for order in sorted(ORDERS, key=lambda each: each.together == waits):
@@ -57,7 +64,7 @@ def simulate_determined(
     if not may_wait(prepared):
         try:
             return simulate(prepared, contents, open_ended=open_ended, finite=finite, blocks=blocks)
-        except Nondeterministic:
-            if prepared.blocks_interact:
+        except Unsupported as error:
+            if not stops_at_order(prepared, error):
                 raise
     return simulate_in_one_order(prepared, contents, open_ended=open_ended, finite=finite)

@@ -17,6 +17,7 @@ from bitwise_core.execution.determined_runs import may_wait, simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
+from bitwise_core.execution.memory.undetermined import Nondeterministic
 from bitwise_core.execution.simulation import SimulationResult, simulate, simulate_batch
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage
@@ -50,7 +51,7 @@ class KernelPair:
     compare: its buffer, byte offset and size in bytes.  `finite`: inputs are made finite, and inputs on which a value
     overflows are rejected.  Buffers whose contents the launches give hold these in every run.  `determined` says of
     each kernel whether its result is proved to be determined: it is then run in one order of its threads where they
-    race.
+    race.  `alone`: inputs are run one by one.
     """
 
     kernels: tuple[PreparedLaunch, PreparedLaunch]
@@ -59,6 +60,7 @@ class KernelPair:
     only: tuple[str, int, int] | None = None
     finite: bool = False
     determined: tuple[bool, bool] = (False, False)
+    alone: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
     runs: int = 0
 
@@ -90,6 +92,8 @@ class KernelPair:
                     )
                     for kernel, blocks in zip(self.kernels, self.blocks, strict=True)
                 ]
+            except Nondeterministic:
+                self.alone = True
             except Unsupported:
                 pass  # one input may be to blame, and the others can be run alone
             else:
@@ -103,7 +107,8 @@ class KernelPair:
                 yield error
 
     def _runs_together(self) -> bool:
-        return not any(known and may_wait(each) for each, known in zip(self.kernels, self.determined, strict=True))
+        waits = any(known and may_wait(each) for each, known in zip(self.kernels, self.determined, strict=True))
+        return not waits and not self.alone
 
     def _prepared(self, contents: Mapping[str, Array]) -> dict[str, Array]:
         """The bytes of every buffer as they are run."""
