@@ -31,6 +31,20 @@ def copied(source, target, WARPS: gl.constexpr):
     gl.store(target + rows[:, None] * 64 + columns[None, :], tile.load(layout))
 
 
+@gluon.jit
+def doubled(source, target, num_warps: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [num_warps], [0])
+    places = gl.arange(0, 256, layout=layout)
+    gl.store(target + places, 2 * gl.load(source + places))
+
+
+@pytest.mark.parametrize("warps", [2, 4, 8])
+def test_a_parameter_named_like_an_option_sets_it(warps: int) -> None:
+    arguments = {"source": Buffer("A", "fp32"), "target": Buffer("B", "fp32")}
+    found = compile_configuration(doubled, arguments, {"num_warps": warps}, grid=(1,), target="sm_90")
+    assert found.block == (32 * warps, 1, 1)
+
+
 def tensor_map(swizzle: int | None) -> TensorMap:
     layout = None if swizzle is None else gl.NVMMASharedLayout(swizzle, 16, rank=2)
     return TensorMap(Buffer("A", "fp16"), (ROWS, COLUMNS), (COLUMNS, 1), (ROWS, COLUMNS), layout=layout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from bitwise_triton import manifest
@@ -251,9 +251,16 @@ def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, obje
     bound, specialization, extra = binder(**job.values, **settings)
     # Triton has no public function from a specialisation to compile options.
     pack = kernel._pack_args
-    options, signature, constants, attributes = pack(backend, settings, bound, specialization, extra)
+    named = {**settings, **_options_among_parameters(backend, job.values)}
+    options, signature, constants, attributes = pack(backend, named, bound, specialization, extra)
     source = _source_class(kernel)(kernel, signature, constants, attributes)
     return triton.compile(source, target=job.target, options=options.__dict__), signature, bound
+
+
+def _options_among_parameters(backend: Any, values: Mapping[str, object]) -> dict[str, object]:
+    """The values of parameters that have the name of a compile option: a keyword of a launch gives both."""
+    names = {each.name for each in fields(backend.parse_options({}))}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _source_class(kernel: Any) -> Any:

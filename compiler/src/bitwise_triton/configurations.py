@@ -42,7 +42,9 @@ def compile_configuration(
     launch. `options` are further compile options (`maxnreg`, `enable_fp_fusion`, ...). Raises CaptureError, which names
     the configuration.
     """
-    options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, **options}
+    defaults = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas}
+    # A constant with the name of an option is both.
+    options = {**{name: value for name, value in defaults.items() if name not in constants}, **options}
     compiled = compile_job(make_job(function, arguments, constants, options, grid=grid, target=target, name=name))
     return give_tensors(compiled, recorded_tensors(arguments, False))
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from bitwise_core.checker import determinism as deciding
 from bitwise_core.checker import partition as equivalence
-from bitwise_core.checker.analysis import Options, Place, Source, prepare
+from bitwise_core.checker.analysis import Options, Place, Source
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
 from bitwise_core.checker.kernel_files import (
@@ -33,6 +33,7 @@ from bitwise_core.checker.kernel_files import (
     resolve_targets,
 )
 from bitwise_core.checker.kernel_readings import compare_or_recall
+from bitwise_core.checker.kernel_runs import run_kernel
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
@@ -42,7 +43,6 @@ from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_type
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array
 from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.limits import READING_SECONDS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
@@ -215,8 +215,8 @@ def run(
     before = _buffer_arrays(buffers, source)
     arch = find_arch((source,), registry.default(), target)
     try:
-        prepared = prepare(source, arch, _options(False, (), audit_contraction, 0))
-        done = simulate(prepared, buffer_bytes(before))
+        options = _options(False, (), audit_contraction, 0)
+        prepared, done = run_kernel(source, arch, options, buffer_bytes(before))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
     except Unsupported as error:

@@ -156,3 +156,35 @@ def test_each_step_of_the_proof_is_necessary(
     pairs = [each for each in itertools.product(LANES, LANES) if len(outcomes(each)) > 1]
     mutate(monkeypatch)
     assert any(is_determined(program(each)) for each in pairs)
+
+
+def exchanged(first: str, second: str) -> PreparedLaunch:
+    """Each lane loads an element of both buffers, and stores these two for its neighbour, from what that one loaded."""
+    lines = [
+        "mul.wide.u32 %d5, %r0, 4; xor.b32 %r1, %r0, 1; mul.wide.u32 %d6, %r1, 4; add.s64 %d7, %d0, %d5;",
+        "add.s64 %d8, %d1, %d5; add.s64 %d9, %d0, %d6; add.s64 %d10, %d1, %d6;",
+        "ld.global.u32 %r2, [%d7];",
+        "ld.global.u32 %r3, [%d8];",
+        f"{first} {second} shfl.sync.bfly.b32 %r6, %r4, 1, 31, -1; shfl.sync.bfly.b32 %r7, %r5, 1, 31, -1;",
+        "st.global.u32 [%d9], %r6;",
+        "st.global.u32 [%d10], %r7;",
+    ]
+    return prepared("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("add.u32 %r4, %r2, %r3;", "mul.lo.u32 %r5, %r3, 3;", True),
+        ("add.u32 %r4, %r2, %r3;", "mad.lo.u32 %r5, %r3, 3, %r2;", True),
+        ("mul.lo.u32 %r4, %r3, 5;", "mul.lo.u32 %r5, %r3, 3;", True),  # the load of the first is not used
+        ("sub.u32 %r4, %r2, %r3;", "mul.lo.u32 %r5, %r2, 3;", False),
+        ("add.u32 %r4, %r2, %r3;", "mul.lo.u32 %r5, %r2, 3;", False),
+        ("add.u32 %r4, %r2, %r3;", "mov.u32 %r5, 3;", False),
+    ],
+)
+def test_stores_of_two_buffers_depend_on_the_load_of_their_own(
+    first: str, second: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependent_stores, "MAXIMUM_LOADS_OF_BLOCK", 0)
+    assert is_determined(exchanged(first, second)) is expected

@@ -200,3 +200,64 @@ def test_shared_operations_at_addresses_of_data_are_unknown() -> None:
     )
     with pytest.raises(Unsupported, match="computed address"):
         run(body, threads=THREADS, shared=ROOM)
+
+
+WORDS = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, -7.0], dtype=np.float32).view(np.uint32)
+OWN = "mul.lo.u32 %r10, %r0, 4; cvt.u64.u32 %d10, %r10; add.s64 %d11, %d1, %d10; add.s64 %d12, %d0, %d10;"
+OWN += "ld.global.b32 %r1, [%d11]; st.global.b32 [%d12+64], %r1;"
+CLEAR, SET = "setp.gt.s32 %p1, %r1, -1;", "setp.lt.s32 %p2, %r1, 0;"
+HALVES = (CLEAR + "@%p1 red.global.max.s32 [%d0], %r1;", SET + "@%p2 red.global.min.u32 [%d0], %r1;")
+
+
+def left(body: str) -> list[set[bytes]]:
+    """Return the contents of out that the orders of the threads leave, on all words and on those with a sign."""
+    prepared = prepare_launch(ARCH.parse(text(OWN + body, threads=THREADS), "k.ptx"), ARCH, launch())
+    found = []
+    for words, filled in ((WORDS, 0x80), (WORDS[WORDS >> 31 == 1], 0xFF)):
+        contents = {"out": np.full(4 * THREADS + 64, filled, np.uint8), "in": np.resize(words, THREADS).view(np.uint8)}
+        found.append({run_in_order(prepared, contents, order).after["out"].tobytes() for order in ORDERS})
+    return found
+
+
+def test_the_halves_of_a_maximum_of_floats_commute_beside_stores() -> None:
+    one, other = "".join(HALVES), "".join(reversed(HALVES))
+    assert hashes(OWN + one, threads=THREADS) == hashes(OWN + other, threads=THREADS)
+    assert left(one) == left(other)
+    greatest = [int(np.frombuffer(each[:4], np.uint32)[0]) for found in left(one) for each in found]
+    assert greatest == [0x7FC00000, 0x80000000]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        HALVES[0],
+        HALVES[1],
+        "".join(HALVES).replace("max.s32", "min.s32").replace("min.u32", "max.u32"),
+        "".join(HALVES).replace("[%d0]", "[%d0+4]"),
+        "and.b32 %r1, %r1, 0xBFFFFFFF;" + "".join(HALVES),
+    ],
+)
+def test_other_halves_differ(body: str) -> None:
+    assert hashes(OWN + body, threads=THREADS) != hashes(OWN + "".join(HALVES), threads=THREADS)
+    assert left(body) != left("".join(HALVES))
+
+
+def test_halves_under_other_conditions_are_not_combined() -> None:
+    body = "".join(HALVES).replace("-1;", "-2;")
+    with pytest.raises(Unsupported, match="different atomic operations"):
+        hashes(OWN + body, threads=THREADS)
+
+
+@pytest.mark.parametrize(
+    "name", ["add.u32", "and.b32", "or.b32", "xor.b32", "min.s32", "max.s32", "min.u32", "max.u32"]
+)
+def test_an_operation_under_a_condition_is_one_with_its_identity(name: str) -> None:
+    """The same as an operation with the identity where the condition is false, also in every order that is run."""
+    identity = {"and.b32": -1, "min.s32": 0x7FFFFFFF, "max.s32": -0x80000000, "min.u32": -1}.get(name, 0)
+    above = "setp.gt.s32 %p1, %r1, 5;"
+    guarded = above + f"@%p1 red.global.{name} [%d0], %r1;"
+    selected = above + f"selp.b32 %r2, %r1, {identity}, %p1; red.global.{name} [%d0], %r2;"
+    assert hashes(OWN + guarded, threads=THREADS) == hashes(OWN + selected, threads=THREADS)
+    assert hashes(OWN + guarded.replace("@", "@!"), threads=THREADS) != hashes(OWN + selected, threads=THREADS)
+    assert left(guarded) == left(selected)
+    assert [len(each) for each in left(guarded)] == [1, 1]

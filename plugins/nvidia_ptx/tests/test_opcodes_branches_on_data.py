@@ -398,16 +398,21 @@ def contributions(body: str) -> tuple[int, int]:
 
 
 def test_contributions_of_blocks_that_data_selects() -> None:
-    branch = contributions(UNIFORM + "@%p1 bra S; red.global.add.u32 [%d7], %r2; S: ret;")
-    assert branch == contributions(UNIFORM + "@!%p1 red.global.add.u32 [%d7], %r2;")
-    assert branch != contributions(UNIFORM + "@%p1 red.global.add.u32 [%d7], %r2;")
+    place = "and.b32 %r63, %r3, 28; cvt.u64.u32 %d17, %r63; add.s64 %d17, %d0, %d17;"
+    branch = contributions(place + UNIFORM + "@%p1 bra S; red.global.add.u32 [%d17], %r2; S: ret;")
+    assert branch == contributions(place + UNIFORM + "@!%p1 red.global.add.u32 [%d17], %r2;")
+    assert branch != contributions(place + UNIFORM + "@%p1 red.global.add.u32 [%d17], %r2;")
     inner = contributions(
-        UNIFORM + VARYING.replace("%p1", "%p2") + "@%p1 bra S; @%p2 bra S; red.global.add.u32 [%d7], %r2; S: ret;"
+        place
+        + UNIFORM
+        + VARYING.replace("%p1", "%p2")
+        + "@%p1 bra S; @%p2 bra S; red.global.add.u32 [%d17], %r2; S: ret;"
     )
     both = (
-        UNIFORM
+        place
+        + UNIFORM
         + VARYING.replace("%p1", "%p2")
-        + "or.pred %p3, %p1, %p2; not.pred %p3, %p3; @%p3 red.global.add.u32 [%d7], %r2;"
+        + "or.pred %p3, %p1, %p2; not.pred %p3, %p3; @%p3 red.global.add.u32 [%d17], %r2;"
     )
     assert inner != branch
     assert inner != contributions(both.replace("or.pred", "and.pred"))

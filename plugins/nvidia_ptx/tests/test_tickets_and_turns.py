@@ -11,6 +11,7 @@ import pytest
 
 from bitwise_core.checker.analysis import Options, outputs_of_all_blocks
 from bitwise_core.execution.concrete import PreparedLaunch, prepare_launch
+from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.execution.memory.outputs import Output
@@ -235,6 +236,14 @@ def test_tickets_and_turns_are_determined(steps: tuple[str, ...]) -> None:
     found = outputs(launched(steps))
     assert found is not None
     assert {tuple(numbers(found))} == all_outcomes(steps)
+
+
+@pytest.mark.parametrize("steps", DETERMINED, ids=" ".join)
+def test_one_order_that_is_run_leaves_the_outcome_of_all(steps: tuple[str, ...]) -> None:
+    (outcome,) = all_outcomes(steps)
+    after = simulate_determined(launched(steps), {}).after
+    words = [each.view(np.uint32).tolist() for each in (after["out"], after["in"])]
+    assert (words[0][0], *words[1][: OWN + BLOCKS]) == outcome
 
 
 @pytest.mark.parametrize("number", range(len(DETERMINED)))

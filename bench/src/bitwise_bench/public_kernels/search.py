@@ -39,9 +39,9 @@ from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISH
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.buffers import buffer_bytes, element_types
+from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import nan_of
 from bitwise_core.plugins import registry
 
@@ -185,7 +185,7 @@ def _input_of(left: Source, right: Source, options: Options, seconds: float) -> 
 def _divided(
     files: Sequence[str], sources: Mapping[str, Source], options: Options, contents: Contents
 ) -> list[list[str]]:
-    """Return the kernels in parts with equal bytes on an input, when they are simulated.
+    """Return the kernels, which have a class, in parts with equal bytes on an input, when they are simulated.
 
     One that cannot be simulated joins the first part.
     """
@@ -197,7 +197,7 @@ def _divided(
         forms = element_types([source.launch])
         own = {name: contents[name] for name in source.launch.buffers()}
         try:
-            after = simulate(prepare(source, arch, options), own, open_ended=True).after
+            after = simulate_determined(prepare(source, arch, options), own, open_ended=True).after
             key = tuple(digest(after[name][: own[name].size], forms[name]) for name in sorted(own))
         except Unsupported:
             key = next(iter(parts), ())
@@ -308,7 +308,8 @@ def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[s
                 contents = {name: np.zeros(sizes.get(name, 0), dtype=np.uint8) for name in launch.buffers()}
                 contents |= {name: each.patterns for name, each in launch.given().items()}
                 blocks = sorted({0, launch.blocks - 1})
-                after = simulate(prepare(source, arch, Options()), contents, open_ended=True, blocks=blocks).after
+                prepared = prepare(source, arch, Options())
+                after = simulate_determined(prepared, contents, open_ended=True, blocks=blocks).after
                 for name in unknown:
                     width = forms[name].bytes
                     reached = -(-after[name].size // width) * width if name in after else 0

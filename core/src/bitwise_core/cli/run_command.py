@@ -8,14 +8,14 @@ import numpy as np
 import typer
 
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options, prepare
+from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.kernel_runs import run_kernel
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
 from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
-from bitwise_core.execution.simulation import simulate
 from bitwise_core.execution.values.symbolic_vector import Array
 
 
@@ -32,8 +32,7 @@ def run(
         raise InputError(f"{source.name}: has no launch; a kernel is run for one launch: give --manifest")
     before = read_buffers(inputs, source.launch)
     try:
-        prepared = prepare(source, arch, options)
-        done = simulate(prepared, buffer_bytes(before))
+        prepared, done = run_kernel(source, arch, options, buffer_bytes(before))
     except (AssemblyError, ManifestError) as error:
         raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
     except Unsupported as error:

@@ -114,19 +114,46 @@ def _outputs(prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[
         return None
     dependent = _is_undetermined(memory, elements)
     others = dependent & _with_other_loads(lambda chosen: run(chosen)[0], elements)
+    others &= ~_depend_within_buffers(lambda chosen: run(chosen)[0], elements, others)
     dependent &= ~others | _depend_on_their_own(lambda chosen: run(chosen)[0], elements, np.flatnonzero(others))
     before = elements.address[dependent]
     return checked_outputs(*run(lambda address: ~np.isin(address, before)))
 
 
-def _with_other_loads(run: Callable[[Callable[[Array], Array]], GlobalMemory], elements: _Elements) -> Array:
+def _depend_within_buffers(
+    run: Callable[[Callable[[Array], Array]], GlobalMemory], elements: _Elements, open_: Array
+) -> Array:
+    """Return to which elements all stores depend on the load of the element, found among the loads of its buffer.
+
+    With all contested loads of the buffer undetermined, all stores to the element are; without that of the element,
+    none is.  Elements of buffers in which none is `open_` are left out.
+    """
+    found: Array = np.zeros(elements.address.size, dtype=bool)
+    buffers = buffers_at(elements.address)
+    for number in np.unique(buffers[open_]):
+
+        def restricted(chosen: Callable[[Array], Array], number: np.uint64 = number) -> GlobalMemory:
+            return run(lambda address: (buffers_at(address) == number) & chosen(address))
+
+        mine = buffers == number
+        all_of_them = _is_undetermined(restricted(lambda address: np.ones(address.shape, dtype=bool)), elements)
+        found |= mine & all_of_them & ~_with_other_loads(restricted, elements, mine)
+    return found
+
+
+def _with_other_loads(
+    run: Callable[[Callable[[Array], Array]], GlobalMemory], elements: _Elements, among: Array | None = None
+) -> Array:
     """Return to which elements stores may depend on other contested loads than that of the element.
+
+    `among` are the elements whose loads a run may make undetermined (None: all); only for these the result holds.
 
     A store depends on no load of another address if it is undetermined in no run in which all loads are undetermined
     whose address differs in one bit.
     """
     found: Array = np.zeros(elements.address.size, dtype=bool)
-    differing = int(np.bitwise_or.reduce(elements.address ^ elements.address[0]))
+    address = elements.address if among is None else elements.address[among]
+    differing = int(np.bitwise_or.reduce(address ^ address[0]))
     if differing.bit_count() > MAXIMUM_BITS:
         return ~found
     for bit in (np.uint64(each) for each in range(differing.bit_length()) if differing >> each & 1):
@@ -137,7 +164,7 @@ def _with_other_loads(run: Callable[[Callable[[Array], Array]], GlobalMemory], e
                 return found
 
             found |= _is_undetermined(run(differs), elements, some=True) & ~differs(elements.address)
-            if found.all():
+            if found.all() or (among is not None and found[among].all()):
                 return found
     return found
 

@@ -196,19 +196,28 @@ def _turns(address: Array, descending: bool) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class OrderedRun:
-    """The bytes of every buffer after a launch; the buffers in which atomic operations read and change elements."""
+    """The bytes of every buffer after a launch; the buffers in which atomic operations read and change elements.
+
+    `notes` are on the assumptions behind the bytes.
+    """
 
     after: Mapping[str, Array]
     updated: frozenset[str]
+    notes: tuple[str, ...] = ()
 
 
 def run_in_order(
-    prepared: PreparedLaunch, contents: Mapping[str, Array], order: Order, *, open_ended: bool = False
+    prepared: PreparedLaunch,
+    contents: Mapping[str, Array],
+    order: Order,
+    *,
+    open_ended: bool = False,
+    finite: bool = False,
 ) -> OrderedRun:
     """Run the launch's blocks in an order.
 
     `contents` holds the bytes before it (uint8).  If `open_ended`, buffers continue with zeros, as far as the launch
-    accesses them.  Raises Unsupported.
+    accesses them.  Raises Unsupported, and if `finite` for an infinity or a NaN that is made from finite numbers.
     """
     if prepared.blocks_interact:
         raise Unsupported("the blocks of a cluster depend on each other, and are not run in a chosen order")
@@ -221,8 +230,10 @@ def run_in_order(
     blocks = np.arange(prepared.launch.blocks)[:: -1 if order.descending else 1]
     waiting = lines_that_synchronise(prepared, old_values=True)
 
+    notes: dict[str, None] = {}
+
     def attempt(granule: int, watched: frozenset[int]) -> OrderedMemory:
-        domain = bits_domain(prepared, buffers, False)
+        domain = bits_domain(prepared, buffers, finite)
         memory = OrderedMemory(domain, buffers, names, open_ended, frozenset(numbers[name] for name in given))
         memory.watched, memory.descending, memory.waiting = watched, order.descending, waiting
         budget = [MAXIMUM_STEPS]
@@ -238,8 +249,10 @@ def run_in_order(
                 executor = OrderedExecutor(prepared.program, machine, budget)
                 executor.descending = order.descending
                 executor.start()
+        notes.update(domain.notes)
         return memory
 
     memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
     after = {names[number]: each for number, each in bytes_after(memory, before)[0].items()}
-    return OrderedRun(after, frozenset(names[number] for number in memory.updated if number in names))
+    updated = frozenset(names[number] for number in memory.updated if number in names)
+    return OrderedRun(after, updated, tuple(notes))

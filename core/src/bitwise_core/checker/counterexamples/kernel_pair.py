@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,10 +13,12 @@ from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
+from bitwise_core.execution.determined_runs import may_wait, simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
-from bitwise_core.execution.simulation import SimulationResult, simulate
+from bitwise_core.execution.memory.undetermined import Nondeterministic
+from bitwise_core.execution.simulation import SimulationResult, simulate, simulate_batch
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage
 
@@ -47,7 +49,9 @@ class KernelPair:
 
     `blocks` are the blocks of each kernel to execute (None: all).  If not all are executed, `only` is the element to
     compare: its buffer, byte offset and size in bytes.  `finite`: inputs are made finite, and inputs on which a value
-    overflows are rejected.  Buffers whose contents the launches give hold these in every run.
+    overflows are rejected.  Buffers whose contents the launches give hold these in every run.  `determined` says of
+    each kernel whether its result is proved to be determined: it is then run in one order of its threads where they
+    race.  `alone`: inputs are run one by one.
     """
 
     kernels: tuple[PreparedLaunch, PreparedLaunch]
@@ -55,6 +59,8 @@ class KernelPair:
     blocks: Blocks = (None, None)
     only: tuple[str, int, int] | None = None
     finite: bool = False
+    determined: tuple[bool, bool] = (False, False)
+    alone: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
     runs: int = 0
 
@@ -63,10 +69,57 @@ class KernelPair:
 
         Raises Unsupported.
         """
+        contents = self._prepared(contents)
+        return self._compared(contents, drawn, self._execute(contents, self.blocks))
+
+    def run_together(
+        self, inputs: Sequence[tuple[Mapping[str, Array], str]]
+    ) -> Iterator[Counterexample | Unsupported | None]:
+        """Run both kernels on several inputs, each as `run` does, or the error of an input that could not be run.
+
+        The buffers have the same sizes in all inputs.
+        """
+        if len(inputs) > 1 and self._runs_together():
+            contents = [self._prepared(each) for each, _ in inputs]
+            try:
+                by_kernel = [
+                    simulate_batch(
+                        kernel,
+                        [{name: each[name] for name in kernel.launch.buffers()} for each in contents],
+                        open_ended=True,
+                        blocks=blocks,
+                        finite=self.finite,
+                    )
+                    for kernel, blocks in zip(self.kernels, self.blocks, strict=True)
+                ]
+            except Nondeterministic:
+                self.alone = True
+            except Unsupported:
+                pass  # one input may be to blame, and the others can be run alone
+            else:
+                for each, (_, drawn), *simulations in zip(contents, inputs, *by_kernel, strict=True):
+                    yield self._compared(each, drawn, simulations)
+                return
+        for given, drawn in inputs:
+            try:
+                yield self.run(given, drawn)
+            except Unsupported as error:
+                yield error
+
+    def _runs_together(self) -> bool:
+        waits = any(known and may_wait(each) for each, known in zip(self.kernels, self.determined, strict=True))
+        return not waits and not self.alone
+
+    def _prepared(self, contents: Mapping[str, Array]) -> dict[str, Array]:
+        """The bytes of every buffer as they are run."""
         if self.finite:
             contents = {name: self._made_finite(name, content) for name, content in contents.items()}
-        contents = self._with_given(contents)
-        simulations = self._execute(contents, self.blocks)
+        return self._with_given(contents)
+
+    def _compared(
+        self, contents: Mapping[str, Array], drawn: str, simulations: list[SimulationResult]
+    ) -> Counterexample | None:
+        """The counterexample if the outputs of both kernels differ after a run on these bytes."""
         self.runs += 1
         for name, size in self._accessed_bytes(simulations).items():
             self.sizes[name] = max(self.sizes.get(name, 0), size)
@@ -111,10 +164,17 @@ class KernelPair:
 
     def _execute(self, contents: Mapping[str, Array], chosen: Blocks) -> list[SimulationResult]:
         simulations = []
-        for each, blocks in zip(self.kernels, chosen, strict=True):
+        for place, (each, blocks) in enumerate(zip(self.kernels, chosen, strict=True)):
             own = {name: contents[name] for name in each.launch.buffers()}
-            simulations.append(simulate(each, own, open_ended=True, blocks=blocks, finite=self.finite))
+            simulations.append(self._simulate(place, own, blocks))
         return simulations
+
+    def _simulate(self, place: int, contents: Mapping[str, Array], blocks: list[int] | None) -> SimulationResult:
+        kernel = self.kernels[place]
+        # Without the other blocks, memory through which blocks communicate has other contents.
+        if self.only is None and self.determined[place]:
+            return simulate_determined(kernel, contents, open_ended=True, finite=self.finite, blocks=blocks)
+        return simulate(kernel, contents, open_ended=True, blocks=blocks, finite=self.finite)
 
     def _accessed_bytes(self, simulations: list[SimulationResult]) -> dict[str, int]:
         """The bytes of each buffer that these runs accessed, rounded up to whole elements, at least one."""
@@ -187,18 +247,21 @@ def make_pair(
     trace: DivergenceTrace | None,
     seconds: float,
     finite: bool = False,
+    determined: tuple[bool, bool] = (False, False),
 ) -> KernelPair:
     """The pair with the blocks to execute: all, or where that takes too long those that store the divergent element.
 
-    Raises Unsupported where the launches are too large and no divergent element is known.
+    For `determined` see `KernelPair`.  Raises Unsupported where the launches are too large and no divergent element is
+    known.
     """
     lanes = max(each.launch.blocks * each.threads for each in kernels)
+    whole = KernelPair(kernels, forms, finite=finite, determined=determined)
     if lanes <= LANES_PER_BATCH:
-        return KernelPair(kernels, forms, finite=finite)
+        return whole
     if trace is None or None in trace.element.threads:
         if lanes > MAXIMUM_WHOLE_LANES:
             raise Unsupported("the launches are too large to be executed in full, and no divergent element is known")
-        return KernelPair(kernels, forms, finite=finite)
+        return whole
     element = trace.element
     left, right = ([block_of(int(thread or 0))] for thread in element.threads)
     name = trace.buffer
@@ -210,9 +273,5 @@ def make_pair(
     try:
         partial.run({name: np.zeros(0, dtype=np.uint8) for name in forms}, "")
     except Unsupported:
-        return KernelPair(kernels, forms, finite=finite)
-    return (
-        partial
-        if (time.monotonic() - start) * lanes / LANES_PER_BATCH > MAXIMUM_RUN_SHARE * seconds
-        else KernelPair(kernels, forms, finite=finite)
-    )
+        return whole
+    return partial if (time.monotonic() - start) * lanes / LANES_PER_BATCH > MAXIMUM_RUN_SHARE * seconds else whole

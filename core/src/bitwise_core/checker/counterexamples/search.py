@@ -36,6 +36,8 @@ INITIAL_KINDS = (
     "wide",
     "normal",
     "cancelling",
+    "absorbing",
+    "levels",
     "anything",
     "special",
     "positive",
@@ -47,6 +49,9 @@ INITIAL_KINDS = (
 
 INITIAL_SHARE, TREE_SHARE = 0.35, 0.75
 """The shares of the time limit at which the search changes from launches to trees, and back to launches."""
+
+MAXIMUM_TOGETHER, SECONDS_TOGETHER, BYTES_TOGETHER = 32, 0.5, 1 << 26
+"""The largest number of inputs that are run at once, and about how long that takes and how much they hold."""
 
 MAXIMUM_UNCONFIRMED = 8
 """The search of the trees ends after this many inputs on which the trees differ but the bytes are equal."""
@@ -83,7 +88,8 @@ def find_counterexample(
     trace = None if comparison is None else comparison.trace
     try:
         prepared = _prepare((left, right), arch, options, comparison)
-        kernels = make_pair(prepared, known, trace, seconds, FINITE in options.assume)
+        finite = FINITE in options.assume
+        kernels = make_pair(prepared, known, trace, seconds, finite, _determined(comparison, options))
         return _search(kernels, trace, np.random.default_rng(seed), start, seconds)
     except (Unsupported, AssemblyError, ManifestError) as error:
         return NotFound(f"no input was tried: {error}")
@@ -125,6 +131,14 @@ def _prepare(
     return left, right
 
 
+def _determined(comparison: Comparison | None, options: Options) -> tuple[bool, bool]:
+    """Whether the results of both kernels are proved to be determined, which a complete analysis of one proves."""
+    if comparison is None or options.every_launch:
+        return False, False
+    left, right = (result.unknown is None for result in comparison.results)
+    return left, right
+
+
 def _search(
     kernels: KernelPair, trace: DivergenceTrace | None, random: np.random.Generator, start: float, seconds: float
 ) -> Counterexample | NotFound:
@@ -146,7 +160,7 @@ def _search(
             kernels,
             random,
             start + seconds,
-            (*DISTINGUISHING_KINDS, *DISTINGUISHING_KINDS, *[FEW_SPECIAL] * 6),
+            (*DISTINGUISHING_KINDS, *["absorbing", "levels"] * 8, *DISTINGUISHING_KINDS, *[FEW_SPECIAL] * 6),
             mixed=True,
         ):
             if isinstance(found, Counterexample):
@@ -171,25 +185,38 @@ def _run_launches(
             kernels.measure()
         except Unsupported as error:
             yield str(error)
-    for kind in kinds:
-        if kernels.runs and time.monotonic() >= deadline:
-            return
-        # Integers are often addresses and bounds, so most draws keep them small.
-        largest = (None, 3, 1)[int(random.integers(3))] if mixed or kind == "normal" else 1
-        if kind == FEW_SPECIAL:
-            kind_of = dict.fromkeys(kernels.forms, str(random.choice(["normal", "normal", "positive"])))
-        elif mixed and random.random() < 0.5:
-            kind_of = {name: str(random.choice(DISTINGUISHING_KINDS)) for name in kernels.forms}
-        else:
-            kind_of = dict.fromkeys(kernels.forms, kind)
-        contents = {
-            name: draw(form, max(1, kernels.sizes.get(name, 0) // form.bytes), kind_of[name], random, largest)
-            for name, form in kernels.forms.items()
-        }
-        if kind == FEW_SPECIAL:
-            _insert_special_values(contents, kernels.forms, random)
-        drawn = kind if kind == FEW_SPECIAL else " and ".join(dict.fromkeys(WORDS[each] for each in kind_of.values()))
-        yield from _run(kernels, {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn)
+    waiting, count = list(kinds), 1
+    while waiting and not (kernels.runs and time.monotonic() >= deadline):
+        inputs = [_drawn_input(kernels, random, kind, mixed) for kind in waiting[:count]]
+        del waiting[:count]
+        start = time.monotonic()
+        for found in kernels.run_together(inputs):
+            yield str(found) if isinstance(found, Unsupported) else found
+        of_one = (time.monotonic() - start) / len(inputs)
+        size = max(1, sum(kernels.sizes.values()))
+        count = max(1, min(MAXIMUM_TOGETHER, int(SECONDS_TOGETHER / max(of_one, 1e-3)), BYTES_TOGETHER // size))
+
+
+def _drawn_input(
+    kernels: KernelPair, random: np.random.Generator, kind: str, mixed: bool
+) -> tuple[dict[str, Array], str]:
+    """The bytes of all buffers, of a distribution or of several if `mixed`, and what was drawn in words."""
+    # Integers are often addresses and bounds, so most draws keep them small.
+    largest = (None, 3, 1)[int(random.integers(3))] if mixed or kind == "normal" else 1
+    if kind == FEW_SPECIAL:
+        kind_of = dict.fromkeys(kernels.forms, str(random.choice(["normal", "normal", "positive"])))
+    elif mixed and random.random() < 0.5:
+        kind_of = {name: str(random.choice(DISTINGUISHING_KINDS)) for name in kernels.forms}
+    else:
+        kind_of = dict.fromkeys(kernels.forms, kind)
+    contents = {
+        name: draw(form, max(1, kernels.sizes.get(name, 0) // form.bytes), kind_of[name], random, largest)
+        for name, form in kernels.forms.items()
+    }
+    if kind == FEW_SPECIAL:
+        _insert_special_values(contents, kernels.forms, random)
+    drawn = kind if kind == FEW_SPECIAL else " and ".join(dict.fromkeys(WORDS[each] for each in kind_of.values()))
+    return {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn
 
 
 def _insert_special_values(

@@ -50,6 +50,33 @@ def cancelling(form: FloatFormat, count: int, random: np.random.Generator) -> Ar
     return np.where(random.random(count) < random.choice([0.02, 0.2, 0.5]), large, small)
 
 
+def absorbing(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Small numbers, and a few large ones whose sum, or sum of squares, absorbs each small one but not all together.
+
+    Two orders of summation then differ by many units in the last place, so that results in a narrow format do too.
+    """
+    # Sums in fp32 absorb terms below 2^-24 of them, and squares of numbers below 2^-12.
+    depth = int(random.choice([11, 12, 12, 13, 23, 24, 24, 25, int(random.integers(6, 28))]))
+    large = _draw_exponents(form, count, random, form.bias, form.bias)
+    small = _draw_exponents(form, count, random, max(1, form.bias - depth), max(1, form.bias - depth))
+    found: Array = np.where(random.random(count) < random.choice([0.002, 0.01, 0.05]), large, small)
+    if random.random() < 0.5:
+        found &= np.array((1 << (form.bits - 1)) - 1, dtype=found.dtype)
+    return found
+
+
+def levels(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """A few numbers near 1, and negative ones of one magnitude, whose exponentials a sum absorbs one by one."""
+    depth = random.uniform(6.0, 20.0) if random.random() < 0.3 else random.uniform(15.5, 18.0)
+    field = form.bias + int(np.log2(depth))
+    part = depth / 2.0 ** int(np.log2(depth)) - 1.0
+    mantissa = np.full(count, int(part * (1 << form.mantissa_bits)), dtype=np.int64)
+    jitter = random.integers(0, max(1, (1 << form.mantissa_bits) >> 4), count)
+    mantissa = np.minimum(mantissa + jitter, (1 << form.mantissa_bits) - 1)
+    low = _patterns(form, np.ones(count, dtype=np.int64), np.full(count, field), mantissa)
+    return np.where(random.random(count) < random.choice([0.002, 0.01, 0.05]), positive(form, count, random), low)
+
+
 def positive(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
     """Positive numbers near 1, in the domain of roots and logarithms."""
     found: Array = normal(form, count, random) & np.array((1 << (form.bits - 1)) - 1, dtype=storage(form.bits))
@@ -137,6 +164,8 @@ WORDS: Mapping[str, str] = {
     "wide": "values of many magnitudes",
     "normal": "values near 1",
     "cancelling": "values that cancel",
+    "absorbing": "values of which a few absorb the others",
+    "levels": "values near 1 and values of one negative magnitude",
     "positive": "positive values",
     "anything": "any finite values",
     "subnormal": "subnormal values",
@@ -156,6 +185,8 @@ KINDS: Mapping[str, Draw] = {
     "wide": wide,
     "normal": normal,
     "cancelling": cancelling,
+    "absorbing": absorbing,
+    "levels": levels,
     "positive": positive,
     "anything": anything,
     "subnormal": subnormal,

@@ -466,7 +466,7 @@ class TermDomain:
             result = linear_form(info, [self._linear_operand(value) for value in values])
         if result is not None:
             self.context.note(info.name, result, values, commutes=info.commutative)
-        elif info.associative and info.name in AC_INDEX:
+        elif info.name in AC_INDEX:
             combine = extremum if info.verb in ("min", "max") else union
             result = combine(info.name, values[0], values[1], info.bits, self.context)
         else:

@@ -31,3 +31,22 @@ def combined(
         total = value if total is None else blend_values(present[None], act(operation, [total, value]), total)
     assert total is not None
     return total
+
+
+def identity_of(operation: Operation) -> int | None:
+    """Return the pattern of an integer that leaves every content as it is, None for another operation."""
+    if operation.is_float or operation.result.name[0] not in "bsu":
+        return None
+    bits = operation.result.bits
+    ones, top = (1 << bits) - 1, 1 << bits - 1
+    signed = operation.result.name[0] == "s"
+    return {
+        "add": 0,
+        "or": 0,
+        "xor": 0,
+        "and": ones,
+        "max": top if signed else 0,
+        "min": top - 1 if signed else ones,
+        "maxbysign": ones,
+        "minbysign": top - 1,
+    }.get(operation.verb)

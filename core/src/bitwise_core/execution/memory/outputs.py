@@ -258,8 +258,10 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
                 whole = _StoredRows.of(events)
             last = _last_stores(memory, buffer, whole)
             stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
-        last = _last_stores(memory, buffer, stored)
-        result[buffer] = _with_unspecified_nans(_of_format(stored.rows(last), form), memory.kernel)
+        kept = _last_stores(memory, buffer, stored)
+        kept &= ~_as_given(memory, buffer, stored)
+        if kept.any():
+            result[buffer] = _with_unspecified_nans(_of_format(stored.rows(kept), form), memory.kernel)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
@@ -274,6 +276,27 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
+
+
+def _as_given(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
+    """Return which rows hold the number that the launch gives for their element: it changes nothing there.
+
+    Locks and counters that a kernel sets back are such elements.
+    """
+    found = np.zeros(rows.address.size, dtype=bool)
+    if buffer not in memory.given.buffers:
+        return found
+    known = (rows.flags & np.uint32(L.FORM)) == L.CONST
+    for size in np.unique(rows.size[known]).tolist():
+        here = np.flatnonzero(known & (rows.size == size))
+        address = rows.address[here][None]
+        try:
+            numbers = memory.given.read(address, 8 * size, np.ones(address.shape, dtype=bool), None)
+        except Unsupported:
+            return np.zeros(rows.address.size, dtype=bool)  # beyond the given numbers
+        given = exact_hash(L.constant_vector(numbers))[:, 0]
+        found[here] = (rows.words[:, here] == given).all(axis=0)
+    return found
 
 
 def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | None, release: bool) -> Output | None:

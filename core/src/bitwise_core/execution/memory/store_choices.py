@@ -10,6 +10,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.global_memory import GlobalMemory, Load
 from bitwise_core.execution.memory.outputs import split_elements
 from bitwise_core.execution.memory.store_forwarding import (
@@ -25,6 +26,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
+from bitwise_core.numerics import operation
 
 Event = TypeVar("Event", Access, Load)
 
@@ -80,8 +82,9 @@ def _taken(events: dict[int, list[Event]], before: Mapping[int, int]) -> dict[in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Elements:
-    """The elements that one side leaves, by ascending address: one row for each."""
+    """The elements that the blocks leave on one side, by ascending key: one row for each address and block."""
 
+    key: Array
     address: Array
     thread: Array
     epoch: Array
@@ -89,39 +92,71 @@ class _Elements:
     value: SymbolicVector
 
     @staticmethod
-    def of(events: Sequence[Access], bits: int) -> _Elements:
-        """Return the last stores to each address.  Raises Race if the order of threads decides which is last."""
+    def of(events: Sequence[Access], bits: int, keys: _Keys) -> _Elements:
+        """Return the last stores of each block to each address.
+
+        Raises Race if the order of the threads of a block decides which is last.
+        """
         if not events:
             none = np.zeros(0, dtype=np.int64)
             empty = SymbolicVector(bits, np.zeros((2, 1, 0), dtype=np.uint64), np.zeros((1, 0), dtype=np.uint32))
-            return _Elements(none.astype(np.uint64), none, none, none, empty)
+            return _Elements(none, none.astype(np.uint64), none, none, none, empty)
         address = np.concatenate([each.address for each in events])
         thread = np.concatenate([each.thread for each in events])
         epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in events])
         line = np.concatenate([np.full(each.address.size, each.line, dtype=np.int64) for each in events])
         words, flags = payload(events)
-        order = np.argsort(address, kind="stable")
-        address, thread, epoch, line = address[order], thread[order], epoch[order], line[order]
+        key = keys.of(address, thread)
+        order = np.argsort(key, kind="stable")
+        key, address, thread, epoch, line = key[order], address[order], thread[order], epoch[order], line[order]
         value = SymbolicVector(bits, words[:, None, order], flags[None, order])
-        last = np.append(address[1:] != address[:-1], True)
+        last = np.append(key[1:] != key[:-1], True)
         rows = np.flatnonzero(last)
         final = rows[np.cumsum(last) - last]
         clash = StoredElements(address, thread, epoch, exact_hash(value)[:, 0]).after(np.arange(address.size), final)
         if clash.any():
             raise race(Kind.GLOBAL, STORE_RACE, int(line[clash][0]))
-        return _Elements(address[rows], thread[rows], epoch[rows], line[rows], L.chosen_lanes(value, last[None]))
+        chosen = L.chosen_lanes(value, last[None])
+        return _Elements(key[rows], address[rows], thread[rows], epoch[rows], line[rows], chosen)
 
     def contents(self, rows: Array) -> SymbolicVector:
         """Return the contents of these rows, shape (1, rows)."""
         flags = L.flags_of_lanes(self.value.flags, (1, self.address.size))
         return SymbolicVector(self.value.bits, self.value.words[:, :, rows], flags[:, rows])
 
-    def rows_of(self, address: Array) -> tuple[Array, Array]:
-        """Return the row of each address, and whether there is one."""
-        if not self.address.size:
-            return np.zeros(address.size, dtype=np.int64), np.zeros(address.size, dtype=bool)
-        rows = np.minimum(np.searchsorted(self.address, address), self.address.size - 1)
-        return rows, self.address[rows] == address
+    def rows_of(self, key: Array) -> tuple[Array, Array]:
+        """Return the row of each key, and whether there is one."""
+        if not self.key.size:
+            return np.zeros(key.size, dtype=np.int64), np.zeros(key.size, dtype=bool)
+        rows = np.minimum(np.searchsorted(self.key, key), self.key.size - 1)
+        return rows, self.key[rows] == key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Keys:
+    """Numbers of the pairs of an address and a block, ascending by address and then by block."""
+
+    addresses: Array
+    blocks: Array
+
+    @staticmethod
+    def among(events: Sequence[Access]) -> _Keys:
+        """Return the numbers of the pairs that these stores have."""
+        return _Keys(
+            np.unique(np.concatenate([each.address for each in events])),
+            np.unique(block_of(np.concatenate([each.thread for each in events]))),
+        )
+
+    def of(self, address: Array, thread: Array) -> Array:
+        """Return the number of each address with the block of the thread."""
+        place = np.searchsorted(self.addresses, address).astype(np.int64)
+        found: Array = place * self.blocks.size + np.searchsorted(self.blocks, block_of(thread))
+        return found
+
+    def addresses_of(self, key: Array) -> Array:
+        """Return the address of each number."""
+        found: Array = self.addresses[key // self.blocks.size]
+        return found
 
 
 def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: Stores) -> None:
@@ -157,9 +192,11 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
     bits = 8 * common_granule([*sides[0], *sides[1]])
     recorder = machine.domain.recorder
     split = [split_elements(side, halves=False, narrowest=bits, recorder=recorder) if side else [] for side in sides]
-    parts = [_Elements.of(each, bits) for each in split]
-    address = np.union1d(parts[0].address, parts[1].address)
-    found = [each.rows_of(address) for each in parts]
+    keys = _Keys.among([*split[0], *split[1]])
+    parts = [_Elements.of(each, bits, keys) for each in split]
+    key = np.union1d(parts[0].key, parts[1].key)
+    address = keys.addresses_of(key)
+    found = [each.rows_of(key) for each in parts]
     thread = np.empty(address.size, dtype=np.int64)
     line = np.empty(address.size, dtype=np.int64)
     for part, (rows, there) in zip(parts, found, strict=True):
@@ -176,6 +213,7 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
     chosen = _predicate_of_threads(machine, predicate, thread)
     for each in contents:
         each.recorder = recorder
+    chosen = _joint_predicate(machine, chosen, address, [there for _, there in found], contents)
     value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
     result: list[Access] = []
     for part, (rows, there) in zip(parts, found, strict=True):
@@ -186,6 +224,45 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
             result.append(
                 Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number), chosen=True)
             )
+    return result
+
+
+def _joint_predicate(
+    machine: Machine, predicate: Value, address: Array, there: Sequence[Array], contents: Sequence[SymbolicVector]
+) -> Value:
+    """Return the predicate of each row, with one for all blocks that may store one content to an address on one side.
+
+    In every order of the blocks, such an address has that content if any of them stores it.  Rows are by ascending
+    address; `there` says which rows each side stores, `contents` what it leaves.
+    """
+    first = np.append(True, address[1:] != address[:-1])
+    start = np.flatnonzero(first)
+    count = np.diff(np.append(start, address.size))
+    if (count == 1).all():
+        return predicate
+    group = np.cumsum(first) - 1
+    unlike = np.zeros(address.size, dtype=bool)
+    for each in contents:
+        hashes = exact_hash(each)[:, 0]
+        unlike |= (hashes != hashes[:, start[group]]).any(axis=0)
+    vector = as_symbolic_vector(predicate)
+    result: Value = predicate
+    for side, verb in ((0, "or"), (1, "and")):
+        alone = there[side] & ~there[1 - side] & ~unlike
+        whole = np.logical_and.reduceat(alone, start) & (count > 1)
+        if not whole.any():
+            continue
+        flags = L.flags_of_lanes(vector.flags, (1, address.size))
+        lanes = SymbolicVector(1, np.broadcast_to(vector.words, (2, 1, address.size)), flags)
+        lanes.recorder = vector.recorder
+        joint = as_symbolic_vector(combined(machine.domain, operation(f"{verb}.b1"), None, lanes, start, count))
+        rows = SymbolicVector(
+            1,
+            np.broadcast_to(joint.words, (2, 1, start.size))[:, :, group],
+            L.flags_of_lanes(joint.flags, (1, start.size))[:, group],
+        )
+        rows.recorder = vector.recorder
+        result = L.blend(whole[group][None], rows, as_symbolic_vector(result))
     return result
 
 

@@ -24,6 +24,7 @@ AC_OPERATIONS: tuple[str, ...] = (
     *(f"{verb}.{fmt}" for verb in ("max", "min") for fmt in _SIGNED + _UNSIGNED),
     *(f"{verb}.{fmt}" for verb in ("add", "mul", "and", "or", "xor") for fmt in _BITS),
     "products.b32",
+    *(f"{verb}bysign.{fmt}" for verb in ("max", "min") for fmt in ("b32", "b64")),
 )
 """Operations that are associative and commutative bit for bit (NaNs count as one value)."""
 
@@ -33,9 +34,9 @@ AC_INDEX = {name: index for index, name in enumerate(AC_OPERATIONS) if name}
 `symbolic_vector.FLOAT_AC_TERMS` is the last number of a floating-point operation.
 """
 
-_IDEMPOTENT = ("and", "or")
-_IDENTITY = {"and": -1, "or": 0, "xor": 0}
-"""The identity element."""
+_IDEMPOTENT = ("and", "or", "maxbysign", "minbysign")
+_IDENTITY = {"and": "1" * 64, "or": "0" * 64, "xor": "0" * 64, "maxbysign": "1" * 64, "minbysign": "0" + "1" * 63}
+"""The bits of the identity element, from the first one; an element of fewer bits has as many of them."""
 
 
 def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
@@ -80,7 +81,7 @@ def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, con
         if same is not False:
             result = L.blend(L.nonempty(same & ((left_flags ^ right_flags) & L.VALUE == 0)), left, result)
     if verb in _IDENTITY:
-        neutral = _IDENTITY[verb] & ((1 << bits) - 1)
+        neutral = int(_IDENTITY[verb][:bits], 2)
         result = L.blend(
             L.equals_constant(left, neutral), right, L.blend(L.equals_constant(right, neutral), left, result)
         )

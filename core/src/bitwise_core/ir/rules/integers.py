@@ -72,6 +72,20 @@ MASKS = (
     Rule("xor_twice", "xor.b{w}(x, xor.b{w}(x, y))", "y", _ALL, "A bit that is flipped twice is the bit."),
     Rule("integer_extremum_idempotent", "{op}.{s}{w}(x, x)", "x", over(op=("max", "min"), s=("s", "u"), w=_WIDTHS),
          "The result is one of its operands.", execution="set"),
+    Rule("extremum_by_sign_idempotent", "{op}bysign.b{w}(x, x)", "x", over(op=("max", "min"), w=("32", "64")),
+         "The result is one of its operands.", execution="set"),
+    Rule(
+        "extremum_by_sign_neutral",
+        "{op}bysign.b{w}(x, {end})",
+        "x",
+        tuple(
+            {"op": op, "w": str(w), "end": f"{(1 << w) - 1 if op == 'max' else (1 << w - 1) - 1:#x}"}
+            for op in ("max", "min")
+            for w in (32, 64)
+        ),
+        "The pattern of all ones is the first in this order, that of all ones but the sign bit is the last.",
+        execution="set",
+    ),
 )  # fmt: skip
 
 _HALVES = ({"n": "16", "w": "32"}, {"n": "32", "w": "64"})

@@ -11,6 +11,7 @@ from bitwise_core.numerics.verbs import FLOAT_VERBS, INTEGER_VERBS, Verb
 _INTEGER_SETS = over(op=("add", "mul", "and", "or", "xor"), t=("b8", "b16", "b32", "b64"))
 _PREDICATES = over(op=("and", "or", "xor"), t="b1")
 _EXTREMA = over(op=("max", "min"), t=(*IEEE, *(f"{s}{w}" for s in "su" for w in (8, 16, 32, 64))))
+_BY_SIGN = over(op=("maxbysign", "minbysign"), t=("b32", "b64"))
 _PROPAGATING = over(op=("max.nan", "min.nan"), t=IEEE)
 
 
@@ -51,7 +52,7 @@ SYMMETRIES = (
         "associates",
         "{op}.{t}({op}.{t}(x, y), z)",
         "{op}.{t}(x, {op}.{t}(y, z))",
-        _INTEGER_SETS + _PREDICATES + _EXTREMA + _PROPAGATING,
+        _INTEGER_SETS + _PREDICATES + _EXTREMA + _BY_SIGN + _PROPAGATING,
         "Arithmetic modulo a power of two is a ring, bits form a lattice, and numbers, with -0 below +0, are ordered.",
         refuted=over(op=("add.rn", "mul.rn"), t=IEEE),
         execution="set",

@@ -17,6 +17,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTIN
 from bitwise_core.execution.machine import Machine, Step, invert, literal
 from bitwise_core.execution.memory.access import check_aligned, check_in_buffer, update_global, update_shared
 from bitwise_core.execution.memory.atomic_changes import ONE_OPERAND, compare_and_exchange
+from bitwise_core.execution.memory.atomic_contributions import identity_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -42,6 +43,10 @@ _UPDATES: Mapping[str, tuple[str, ...]] = {
     "dec": ("u32",),
 }
 """The operations whose order decides the content, with their types."""
+
+
+MAXIMUM_GUARDED = 1 << 14
+"""Operations of more lanes at once under a condition on data are followed as a set of contributions."""
 
 
 def atomic_info(instruction: Instruction) -> InstructionInfo:
@@ -100,6 +105,9 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         target_address = address_of(machine, target)
         address = machine.known(target_address)
+        if address is not None and packed == 1 == count and _combine_guarded(machine, meaning, address, items[0], line):
+            _write_old_value(machine, destination, bits, line)
+            return
         if address is None or machine.guard() is not None:
             values = [machine.read_bits(item, bits * packed) for item in items]
             buffers = (
@@ -183,6 +191,36 @@ def _write_old_value(machine: Machine, destination: Operand | None, bits: int, l
         return
     for each in destination.items if isinstance(destination, Vector) else (destination,):
         machine.write(each, machine.memory.old_value(bits, (machine.blocks, machine.threads), line))
+
+
+def _combine_guarded(machine: Machine, meaning: Operation, address: L.Array, source: Operand, line: int) -> bool:
+    """Execute an operation on integers at known addresses under a condition on data; return whether it was executed.
+
+    Where the condition is false, it is an operation with the number that leaves every content as it is.
+    """
+    condition = machine.condition
+    # The accesses of one side of a branch that whole blocks take are joined with those of the other.
+    if condition is None or machine.path is not None or identity_of(meaning) is None:
+        return False
+    bits = meaning.result.bits
+    value, holds = machine.read_bits(source, bits), as_symbolic_vector(condition)
+    outer, active = machine.mask, machine.active()
+    if np.count_nonzero(active) > MAXIMUM_GUARDED:
+        return False
+    machine.mask = active & ~np.asarray(L.equals_constant(holds, 0))
+    try:
+        by_sign = _float_extremum(machine, meaning, value, holds)
+        if by_sign is not None:
+            meaning, holds = by_sign
+        identity = identity_of(meaning)
+        assert identity is not None
+        where = address.astype(np.uint64, copy=False)
+        check_in_buffer(machine, where, line)
+        guarded = machine.domain.select(holds, value, literal(identity, bits))
+        machine.memory.atomic(meaning, where, guarded, machine.mask, machine.thread, machine.epoch, line)
+    finally:
+        machine.mask = outer
+    return True
 
 
 def _contribute(

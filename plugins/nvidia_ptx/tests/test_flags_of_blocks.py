@@ -1,0 +1,168 @@
+"""Stores to one element by blocks that data selects: one content is left if any block stores it.
+
+Forms are held against execution of the blocks in several orders on bit patterns, and against a single block that
+computes the condition of all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bitwise_core.execution.concrete import checked_outputs, prepare_launch
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.interleavings import ORDERS, run_in_order
+from bitwise_core.execution.launch import Argument, Launch
+from ptx_programs import ARCH, hashes, run, text
+
+BLOCKS = 3
+START = "mov.u32 %r1, %ctaid.x; setp.ne.b32 %p2, %r0, 0; mov.b32 %r9, 7; mov.b32 %r8, 5;"
+
+
+def flag(index: str = "%r1", value: str = "%r9", test: str = "eq", other: str = "", after: str = "") -> str:
+    """Return a kernel whose blocks store `value` to out[0] unless in[`index`] passes `test` with 0, else `other`."""
+    word = f"mul.wide.u32 %d2, {index}, 4; add.s64 %d2, %d1, %d2; ld.global.b32 %r2, [%d2];"
+    second = f"bra END; ELSE: @%p2 bra END; st.global.b32 [%d0], {other};" if other else "bra END; ELSE:"
+    return (
+        f"{START}{word} setp.{test}.b32 %p1, %r2, 0; @%p1 bra ELSE; @%p2 bra END; st.global.b32 [%d0], {value};"
+        f"{second} END: {after}"
+    )
+
+
+def alone(operation: str = "or", test: str = "ne", value: str = "%r9") -> str:
+    """Return a kernel of one block that stores `value` if the test holds for any (or) or all (and) of the words."""
+    body = START + "ld.global.b32 %r2, [%d1]; ld.global.b32 %r3, [%d1+4]; ld.global.b32 %r4, [%d1+8];"
+    body += f"setp.{test}.b32 %p1, %r2, 0; setp.{test}.b32 %p3, %r3, 0; setp.{test}.b32 %p4, %r4, 0;"
+    body += f"{operation}.pred %p1, %p1, %p3; {operation}.pred %p1, %p1, %p4; ld.global.b32 %r5, [%d0];"
+    return body + f"selp.b32 %r6, {value}, %r5, %p1; @%p2 bra END; st.global.b32 [%d0], %r6; END:"
+
+
+def executed(body: str, blocks: int) -> set[tuple[int, ...]]:
+    """Return the content of out[0] for each content of in, one row for each order of the blocks."""
+    arguments = tuple(Argument(kind="buffer", buffer=name) for name in ("out", "in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(blocks, 1, 1), block=(32, 1, 1), args=arguments)
+    prepared = prepare_launch(ARCH.parse(text(body), "k.ptx"), ARCH, launch)
+    found = set()
+    for order in ORDERS:
+        row = []
+        for words in itertools.product((0, 1), repeat=BLOCKS):
+            contents = {"out": np.full(4, 9, np.uint8), "in": np.array(words, np.uint32).view(np.uint8)}
+            row.append(int(run_in_order(prepared, contents, order).after["out"].view(np.uint32)[0]))
+        found.add(tuple(row))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("blocks", "one"),
+    [
+        (flag(), alone()),
+        (flag(test="ne"), alone(test="eq")),
+        (flag(value="%r9", after="mov.b32 %r9, 1;"), alone()),
+    ],
+)
+def test_a_content_is_left_if_any_block_stores_it(blocks: str, one: str) -> None:
+    assert hashes(blocks, blocks=BLOCKS) == hashes(one)
+    assert executed(blocks, BLOCKS) == executed(one, 1)
+    assert len(executed(blocks, BLOCKS)) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(f"mov.b32 %r7, {block}; {flag('%r7')}" for block in range(BLOCKS)),
+        flag(value="%r8"),
+        alone("and"),
+        alone(test="eq"),
+    ],
+)
+def test_other_conditions_and_contents_differ(other: str) -> None:
+    blocks = 1 if "ld.global.b32 %r5" in other else BLOCKS
+    assert hashes(flag(), blocks=BLOCKS) != hashes(other, blocks=blocks)
+    assert executed(flag(), BLOCKS) != executed(other, blocks)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        flag(value="%r1"),
+        flag(value="%r2"),
+        flag(other="%r8"),
+        flag(after="@%p2 bra LAST; ld.global.b32 %r5, [%d0]; st.global.b32 [%d0+4], %r5; LAST:"),
+        START
+        + "setp.ne.b32 %p3, %r1, 0; or.pred %p3, %p3, %p2; @%p3 bra NEXT; st.global.b32 [%d0], %r8; NEXT:"
+        + flag(),
+    ],
+    ids=["own number", "own word", "two contents", "read by others", "stored before"],
+)
+def test_contents_that_an_order_decides_are_not_determined(body: str) -> None:
+    with pytest.raises(Unsupported, match=r"race|order in which threads run"):
+        hashes(body, blocks=BLOCKS)
+
+
+BEGIN = START + (
+    "mul.wide.u32 %d4, %r1, 4; add.s64 %d5, %d4, %d0; add.s64 %d4, %d1, %d4; ld.global.b32 %r2, [%d4];"
+    "ld.global.b32 %r3, [%d1+8]; mov.b32 %r4, 3; not.pred %p3, %p2;"
+)
+"""%r2: a word of the block, %r3: one of all blocks; %d0: cells of all blocks, %d5: those of the block."""
+FIRST = "@!%p2"
+"""The guard of a block's first thread, which alone changes memory."""
+
+
+def statement(draw: random.Random, labels: Iterator[int], depth: int = 0) -> str:
+    """Return a store, load, atomic operation, barrier or sum, or a branch by a word, with one or two of these."""
+    value, other = (draw.choice(("%r8", "%r9", "%r1", "%r2", "%r3", "%r4")) for _ in range(2))
+    cell = draw.choice(("[%d0]", "[%d0+4]", "[%d0]", "[%d0+4]", "[%d0]", "[%d0+4]", "[%d5+16]", "[%d5+20]"))
+    test = f"setp.{draw.choice(('eq', 'ne'))}.b32"
+    condition = draw.choice(("%r2", "%r2", "%r3"))
+    number = next(labels)
+    predicate = f"%p{10 + number % 25}"
+    kind = draw.choice(("store",) * 9 + ("load",) * 2 + ("atomic", "barrier", "sum", "guarded") + ("branch",) * 5)
+    if kind == "branch" and depth < 2:
+        inner = " ".join(statement(draw, labels, depth + 1) for _ in range(draw.randint(1, 2)))
+        if draw.random() < 0.3:
+            inner += f" bra J{number}; E{number}: {statement(draw, labels, depth + 1)}"
+            return f"{test} {predicate}, {condition}, 0; @{predicate} bra E{number}; {inner} J{number}:"
+        return f"{test} {predicate}, {condition}, 0; @{predicate} bra J{number}; {inner} J{number}:"
+    return {
+        "load": f"ld.global.b32 %r4, {cell};",
+        "atomic": f"{FIRST} red.global.{draw.choice(('add.u32', 'max.u32', 'or.b32'))} {cell}, {value};",
+        "barrier": "bar.sync 0;",
+        "sum": f"add.u32 %r4, {value}, {other};",
+        "guarded": f"{test} {predicate}, {condition}, 0; and.pred {predicate}, {predicate}, %p3;"
+        f" @{predicate} st.global.b32 {cell}, {value};",
+    }.get(kind, f"{FIRST} st.global.b32 {cell}, {value};")
+
+
+def test_random_programs_with_one_form_leave_the_same_in_every_order() -> None:
+    draw, forms, compared, read = random.Random(6), dict[object, tuple[str, list[set[bytes]]]](), 0, 0
+    for _ in range(60):
+        labels = itertools.count()
+        body = BEGIN + " ".join(statement(draw, labels) for _ in range(draw.randint(1, 4)))
+        try:
+            outputs = checked_outputs(*run(body, blocks=2))
+        except Unsupported:
+            continue
+        after = every_order(body)
+        assert all(len(each) == 1 for each in after), body
+        form = tuple((name, each.address.tobytes(), each.words.tobytes()) for name, each in sorted(outputs.items()))
+        first, left = forms.setdefault(form, (body, after))
+        assert left == after, (first, body)
+        compared, read = compared + (first is not body), read + 1
+    assert read > 15
+    assert compared > 3
+
+
+def every_order(body: str) -> list[set[bytes]]:
+    """Return the contents of out that the orders of two blocks leave, for each content of in."""
+    arguments = tuple(Argument(kind="buffer", buffer=name) for name in ("out", "in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
+    prepared = prepare_launch(ARCH.parse(text(body), "k.ptx"), ARCH, launch)
+    found = []
+    for words in itertools.product((0, 1), repeat=3):
+        contents = {"out": np.full(32, 9, np.uint8), "in": np.array(words, np.uint32).view(np.uint8)}
+        found.append({run_in_order(prepared, contents, order).after["out"].tobytes() for order in ORDERS})
+    return found
