@@ -422,7 +422,7 @@ class GlobalMemory:
         line: int,
         buffers: Iterable[int] | None = None,
     ) -> Value:
-        """Return what an asynchronous copy reads at an address that depends on data, in one of `buffers` (see `gather`).
+        """Return what an asynchronous copy reads at an address that depends on data; `buffers` as in `gather`.
 
         The copy reads `count` bytes, all or none, and fills `bits` bits with zeros if it reads none.  Raises
         Unsupported.

@@ -205,7 +205,7 @@ class RaceDetector:
         arriving = np.unique(np.flatnonzero(threads) // self.warp)
         for warp, (time, lanes) in list(tracked.items()):
             seen = (self.clock[arriving, warp] >= time) & (arriving != warp)
-            if seen.any() or self.clock[warp, warp] > time and warp in arriving:
+            if seen.any() or (self.clock[warp, warp] > time and warp in arriving):
                 lanes = 0
             tracked[warp] = time, lanes & ~self._lanes_of(threads, warp)
 

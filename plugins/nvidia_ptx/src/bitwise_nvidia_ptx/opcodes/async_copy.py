@@ -229,8 +229,6 @@ def _arrive_when_copied(instruction: Instruction, counted: bool) -> Step:
         if counted:
             count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), line)
             return
-        if machine.cluster is not None:
-            raise Unsupported("cp.async.mbarrier.arrive without .noinc in a cluster is not modelled", line)
         for races in machine.races.acting(machine.mask):
             races.track_copies(barrier.address, acting)
 
