@@ -118,8 +118,8 @@ def _of_group(instruction: Instruction, context: Context, verb: str, rest: Seque
             return _commit(instruction)
         if rest[1:] in (["multicast::cluster", "b64"], ["shared::cluster", "multicast::cluster", "b64"]):
             return _commit_to_blocks(instruction)
-    if verb == "cp" and not of_pair:
-        return copy_step(instruction, rest)
+    if verb == "cp":
+        return copy_step(instruction, rest, of_pair)
     if verb == "mma" and rest:
         return _multiplication(instruction, context, rest[0].removeprefix("kind::"), rest[1:], of_pair)
     return None
@@ -132,8 +132,6 @@ def _multiplication(
     rest = [each for each in modifiers if each not in ("collector::a::discard", "collector::a::fill")]
     if kind in KINDS and not rest:
         return _multiply(instruction, context, kind, 0, of_pair)
-    if kind in SCALED_KINDS and of_pair:
-        raise UnknownInstruction(instruction, "multiplies with block scales in a pair of blocks, which is not modelled")
     if kind in SCALED_KINDS and rest[:1] == ["block_scale"] and len(rest) < 3:
         vector = scale_vector(kind, "".join(rest[1:]))
         return None if vector is None else _multiply(instruction, context, kind, vector, of_pair)
@@ -408,7 +406,7 @@ def _multiply(instruction: Instruction, context: Context, kind: str, vector: int
         for numbers, here in numbers_of_blocks(machine, (*found, predicate)):
             accumulator, left, right, descriptor, *places, adds = numbers
             of_a, of_b = places or (0, 0)
-            shape = scaled_shape(kind, vector, descriptor) if vector else instruction_shape(kind, descriptor, of_pair)
+            shape = scaled_shape(kind, vector, descriptor, of_pair) if vector else instruction_shape(kind, descriptor, of_pair)
             k = SCALED_KINDS[kind].k if vector else KINDS[kind].k
             product = Product(machine, thread, here, context.arch.name, k, shape, of_pair)
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
