@@ -4,7 +4,8 @@
     python -m bitwise_bench.readings.precision --target gfx942 --out records/reading-gfx942.json
 
 Every kernel is compiled and analysed for its launch, with and without the assumption that all values are finite, and
-for every launch.  Times are wall-clock seconds of one process on one core.
+for every launch; where matrix units have one published arithmetic, also under the assumption that they compute it.
+Times are wall-clock seconds of one process on one core.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compa
 from bitwise_bench.recorded_bytes import RecordError, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, analyse
-from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.plugins import registry
@@ -45,8 +46,12 @@ MODES: Mapping[str, Options] = {
     "launch": Options(),
     "finite": Options(assume=frozenset({FINITE})),
     "every launch": Options(every_launch=True),
+    "matrix arithmetic": Options(assume=frozenset({MATRIX_ARITHMETIC})),
 }
 """The options of each analysis."""
+
+UNITS_OF_ONE_ARITHMETIC = ("sm_100", "sm_103")
+"""The architectures with matrix units whose published rows agree, and that nobody here has compared."""
 
 ROW_FAMILIES = (
     "row_",
@@ -63,7 +68,12 @@ ROW_FAMILIES = (
 def modes_of(target: str) -> tuple[str, ...]:
     """Return the analyses that an architecture supports."""
     arch = registry.default().arch(target)
-    return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
+    return tuple(
+        mode
+        for mode, options in MODES.items()
+        if (arch.every_launch is not None or not options.every_launch)
+        and (target in UNITS_OF_ONE_ARITHMETIC or MATRIX_ARITHMETIC not in options.assume)
+    )
 
 
 def measure(case: Case, modes: Iterable[str] | None = None, folder: Path | None = None) -> dict[str, Any]:

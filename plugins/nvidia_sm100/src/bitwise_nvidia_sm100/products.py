@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from bitwise_core.execution.architecture import Context
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
@@ -20,7 +21,7 @@ from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_pairs
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name
+from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name, units_of
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     TileCells,
     tile_addresses,
@@ -62,7 +63,7 @@ class Product:
     """
 
     def __init__(
-        self, machine: Machine, thread: int, blocks: Array, arch: str, k: int, shape: Shape, of_pair: bool
+        self, machine: Machine, thread: int, blocks: Array, context: Context, k: int, shape: Shape, of_pair: bool
     ) -> None:
         self.machine, self.thread, self.k, self.shape = machine, thread, k, shape
         self.memory: TensorMemory = tensor_memory(machine)
@@ -75,11 +76,12 @@ class Product:
         family = f"{FAMILY}.{scales.kind}" if scales else FAMILY
         types = shape.result, shape.left, shape.right, shape.result
         self.step = MmaStep(
-            step_name(family, k, *types, arch, options),
+            step_name(family, k, *types, context.arch.name, options),
             positive_zero=shape.result != "s32",
             commutes=shape.left == shape.right,
             integers=integer_products(k, *types[:3], clamps=shape.saturates),
             opaque=scales is not None,
+            units=units_of(context),
         )
 
     def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:

@@ -406,9 +406,13 @@ def _multiply(instruction: Instruction, context: Context, kind: str, vector: int
         for numbers, here in numbers_of_blocks(machine, (*found, predicate)):
             accumulator, left, right, descriptor, *places, adds = numbers
             of_a, of_b = places or (0, 0)
-            shape = scaled_shape(kind, vector, descriptor, of_pair) if vector else instruction_shape(kind, descriptor, of_pair)
+            shape = (
+                scaled_shape(kind, vector, descriptor, of_pair)
+                if vector
+                else instruction_shape(kind, descriptor, of_pair)
+            )
             k = SCALED_KINDS[kind].k if vector else KINDS[kind].k
-            product = Product(machine, thread, here, context.arch.name, k, shape, of_pair)
+            product = Product(machine, thread, here, context, k, shape, of_pair)
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
             product.accumulate(accumulator, rows, product.columns(right, of_b), bool(adds))
 

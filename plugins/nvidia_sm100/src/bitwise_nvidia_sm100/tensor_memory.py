@@ -374,10 +374,7 @@ def differ_in_pairs(value: SymbolicVector, blocks: Array) -> bool:
     """Return whether the two blocks of a pair, of those in a boolean array, hold different words or flags."""
     parts = [value.words] if isinstance(value.flags, int) else [value.words, value.flags[None]]
     pairs = blocks[::2]
-    for part in parts:
-        if part.shape[1] > 1 and (part[:, ::2][:, pairs] != part[:, 1::2][:, pairs]).any():
-            return True
-    return False
+    return any(part.shape[1] > 1 and (part[:, ::2] != part[:, 1::2])[:, pairs].any() for part in parts)
 
 
 def joined_vectors(vectors: SymbolicVector, more: Sequence[SymbolicVector]) -> SymbolicVector:

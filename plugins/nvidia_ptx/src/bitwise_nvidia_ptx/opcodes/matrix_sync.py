@@ -30,6 +30,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics.mma import MmaSpec
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
@@ -67,10 +68,14 @@ def table(same_steps: Mapping[str, str]) -> OpcodeTable:
     return found
 
 
+def units_of(context: Context) -> tuple[MmaSpec, ...]:
+    """Return the rows of the architecture's matrix units, without those of block scales."""
+    return () if context.arch.bits is None else context.arch.bits.matrix_units
+
+
 def require_row(instruction: Instruction, name: str, context: Context) -> None:
     """Raise UnknownInstruction if an architecture with matrix-unit rows has none of a fused step."""
-    bits = context.arch.bits
-    rows = set() if bits is None else {unit.name for unit in bits.matrix_units}
+    rows = {unit.name for unit in units_of(context)}
     if rows and "_".join(name.split()) not in rows:
         raise UnknownInstruction(instruction, f"has no matrix-unit row on {context.arch.name}: its bits are not known")
 
@@ -127,7 +132,13 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     require_row(instruction, name, context)
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
     products = integer_products(k, result, left, right, clamps="satfinite" in options)
-    fused = MmaStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
+    fused = MmaStep(
+        name,
+        positive_zero=result in ("f32", "f16"),
+        commutes=left == right,
+        integers=products,
+        units=units_of(context),
+    )
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
