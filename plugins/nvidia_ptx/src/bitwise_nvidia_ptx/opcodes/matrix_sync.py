@@ -142,18 +142,37 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
-        if machine.mask is not None and not machine.active_threads().all():
-            raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
+        if not has_whole_warps(machine) or machine.threads % machine.warp:
+            raise Unsupported("a matrix instruction runs in part of a warp", instruction.line)
         require_known_condition(machine, "whether threads execute a matrix instruction")
-        register = max(32, bits)
-        of_a, of_b = ([machine.read_bits(each, register) for each in registers_in(operand)] for operand in (a, b))
+        register, source = max(32, bits), _warps_of_active_lanes(machine)
+        of_a, of_b = (
+            _moved([machine.read_bits(each, register) for each in registers_in(operand)], source) for operand in (a, b)
+        )
         lefts = fragment_vectors(machine, of_a, bits, forms[0], halves)
         rights = fragment_vectors(machine, of_b, bits, forms[1], 1)[0]
-        old = _elements(machine, registers_in(c), out)
+        old = _moved(_elements(machine, registers_in(c), out), source)
         new = accumulate(machine, fused, lefts, rights, old)
         _write_elements(machine, registers_in(destination), new, out)
 
     return step
+
+
+def _warps_of_active_lanes(machine: Machine) -> Array | None:
+    """Return the thread whose registers each thread takes, None for its own: a warp that is inactive takes others'.
+
+    What the registers of an inactive warp hold, possibly nothing, then has no part in the step.
+    """
+    active = machine.active_threads()
+    if machine.mask is None or active.all() or not active.any():
+        return None
+    first = int(np.argmax(active)) // machine.warp * machine.warp
+    number = np.arange(machine.threads)
+    return np.where(active, number, first + number % machine.warp)
+
+
+def _moved(values: list[Value], source: Array | None) -> list[Value]:
+    return values if source is None else [take_threads(each, source[None]) for each in values]
 
 
 def registers_in(operand: Operand) -> tuple[Operand, ...]:
