@@ -36,6 +36,7 @@ from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, initialised_mba
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
+from bitwise_nvidia_sm100 import work_stealing
 from bitwise_nvidia_sm100.descriptors import KINDS, instruction_shape, scale_vector, scaled_shape
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
 from bitwise_nvidia_sm100.pending_loads import is_after_loads
@@ -58,6 +59,7 @@ from bitwise_nvidia_sm100.tensor_memory import (
 )
 
 TABLE = OpcodeTable()
+work_stealing.declare(TABLE)
 
 
 def tensor_info(instruction: Instruction) -> InstructionInfo:

@@ -304,7 +304,7 @@ def _load_box(
         barrier = mbarrier_at(machine, barrier_operand)
         for races in machine.races.acting(machine.mask):
             races.writes(touched, np.full(touched.shape, thread), pending=True)
-        _add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
+        add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
         return
     masks = np.int64(1) << own_ranks(machine)[:, 0] if ranks is None else blocks_of_mask(machine, ranks)
     address = uniform_offset(machine, barrier_operand, "an mbarrier") if of_pair is None else of_pair[0]
@@ -337,10 +337,10 @@ def _multicast(
     barrier = initialised_mbarrier(machine, address, holding)
     moved = take_blocks(value, np.roll(np.arange(machine.blocks), receiver - issuer))
     copy = Copy(barrier.phase.copy(), cells, moved, holding, touched, receiver - holder)
-    _add_copy(machine, barrier, copy, size)
+    add_copy(machine, barrier, copy, size)
 
 
-def _add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
+def add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
     """A copy of `size` bytes to each block completes on an mbarrier."""
     barrier.copies.append(copy)
     barrier.bytes = barrier.bytes - size * copy.blocks
