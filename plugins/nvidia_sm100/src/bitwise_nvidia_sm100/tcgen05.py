@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     blocks_of_mask,
@@ -62,10 +64,16 @@ TABLE = OpcodeTable()
 work_stealing.declare(TABLE)
 
 
+_REDUCING = Operands(writes=(0, 1))
+"""The registers that tcgen05.ld.red loads, and the one of their extremum."""
+
+
 def tensor_info(instruction: Instruction) -> InstructionInfo:
     """Return what tcgen05 reads and writes: only loads write registers."""
     parts = instruction.opcode.split(".")
     verb = parts[1] if len(parts) > 1 else ""
+    if parts[1:3] == ["ld", "red"]:
+        return _REDUCING.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
     if verb == "ld":
         return DESTINATION_FIRST.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
     if verb in ("fence", "wait", "relinquish_alloc_permit"):
@@ -84,6 +92,8 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
         return _no_operation
     if parts in (["wait::ld", "sync", "aligned"], ["wait::st", "sync", "aligned"]):
         return _wait(LOADS if parts[0] == "wait::ld" else STORES)
+    if parts[:4] == ["ld", "red", "sync", "aligned"]:
+        return _reduce(instruction, context, parts[4:])
     if parts[:3] in (["ld", "sync", "aligned"], ["st", "sync", "aligned"]) and parts[-1] == "b32":
         return _move(instruction, context, parts[0] == "ld", parts[3:-1])
     if len(parts) > 1 and parts[1] in ("cta_group::1", "cta_group::2"):
@@ -309,6 +319,40 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
             raise
 
     return with_line
+
+
+def _reduce(instruction: Instruction, context: Context, modifiers: Sequence[str]) -> Step:
+    """tcgen05.ld.red: {shape}.x{count}.{min,max}{.abs}{.NaN}.f32 of the registers that each thread loads."""
+    shape, *options = modifiers
+    if context.arch.name == "sm_100":
+        raise UnknownInstruction(instruction, f"does not exist on {context.arch.name}")
+    if shape != "32x32b" or len(options) < 3 or options[-1] != "f32" or options[1] not in ("min", "max"):
+        raise UnknownInstruction(instruction)
+    if options[2:-1] not in ([], ["abs"], ["NaN"], ["abs", "NaN"]) or len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction)
+    loaded, extremum, place = instruction.operands
+    opcode = f"tcgen05.ld.sync.aligned.{shape}.{options[0]}.b32"
+    load = _move(
+        replace(instruction, opcode=opcode, operands=(loaded, place)),
+        context,
+        loads=True,
+        modifiers=[shape, options[0]],
+    )
+    meaning = operation(f"{options[1]}{'.nan' if 'NaN' in options else ''}.fp32")
+    magnitude = operation("abs.fp32") if "abs" in options else None
+
+    def step(machine: Machine) -> None:
+        load(machine)
+        found: Value | None = None
+        for each in registers_in(loaded):
+            value = machine.read_bits(each, 32)
+            if magnitude is not None:
+                value = machine.domain.floating(magnitude, [value])
+            found = value if found is None else machine.domain.floating(meaning, [found, value])
+        assert found is not None
+        machine.write(registers_in(extremum)[0], found)
+
+    return step
 
 
 def _places(

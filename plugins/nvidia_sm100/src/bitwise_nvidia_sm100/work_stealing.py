@@ -19,6 +19,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.execution.values.term_hash import poison
@@ -90,7 +91,7 @@ def _responses(machine: Machine, blocks: Array) -> Array:
     own, extents = [], []
     for axis in "xyz":
         number, extent = machine.special[f"%ctaid.{axis}"], machine.special[f"%nctaid.{axis}"]
-        if not isinstance(number, np.ndarray) or not isinstance(extent, np.ndarray):
+        if L.lazy_integers(number) is not None:
             raise Unsupported("blocks take over others in a launch that is not executed block by block")
         own.append(np.broadcast_to(number, (machine.blocks, 1))[:, 0].astype(np.int64))
         extents.append(int(extent.flat[0]))
@@ -110,7 +111,8 @@ def _taken(machine: Machine, instruction: Instruction) -> Array:
     found = machine.known(extract(machine.read_bits(instruction.operands[1], 128), 96, 32))
     if found is None:
         raise DataDependent("a response to a request to take over a block depends on data", instruction.line)
-    return found != 0
+    taken: Array = found != 0
+    return taken
 
 
 def _is_taken(instruction: Instruction) -> Step:

@@ -311,7 +311,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         lanes = active_lane_count(machine)
         amount = _amount(machine, number, instruction.line)
         if publishes:
-            together = machine.active()[machine.active_blocks()].all(axis=0)
+            together: Array = np.all(machine.active()[machine.active_blocks()], axis=0)
             for races in machine.races.acting(machine.mask):
                 races.arrive_after_copies(barrier.address, together)
                 races.arrive(barrier.address, machine.active_warps())
