@@ -116,17 +116,17 @@ def measure(case: Case, modes: Iterable[str] | None = None, folder: Path | None 
     return result
 
 
-def measure_named(job: tuple[str, str, Path | None]) -> dict[str, Any]:
-    """Return `measure` of the configuration (target, id, folder), with the reason for one that fails.
+def measure_named(job: tuple[str, str, Path | None, Sequence[str]]) -> dict[str, Any]:
+    """Return `measure` of the configuration (target, id, folder, modes), with the reason for one that fails.
 
     What the compiler does not take is `uncompiled`; anything else is Unknown.
     """
     from bitwise_bench.corpus import catalogue
     from bitwise_triton import CaptureError
 
-    target, name, folder = job
+    target, name, folder, modes = job
     try:
-        return measure(catalogue.by_id(target)[name], folder=folder)
+        return measure(catalogue.by_id(target)[name], modes, folder)
     except (CaptureError, ManifestError) as error:
         return {"id": name, "uncompiled": " ".join(str(error).split())[:300]}
     except Exception as error:  # part of the result
@@ -136,7 +136,7 @@ def measure_named(job: tuple[str, str, Path | None]) -> dict[str, Any]:
             "digest": "",
             "seconds": {},
             "signatures": {},
-            "unknown": dict.fromkeys(modes_of(target), reason),
+            "unknown": dict.fromkeys(modes, reason),
             "nondeterministic": [],
         }
 
@@ -280,6 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, help="read compiled kernels from this folder, which take no compile time"
     )
+    parser.add_argument("--modes", nargs="*", choices=MODES, help="these analyses (default: all of the architecture)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
     chosen = parser.parse_args(arguments)
@@ -292,12 +293,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         records = records_of(target, chosen.records)
     except RecordError as error:
         parser.error(str(error))
+    modes = tuple(mode for mode in modes_of(target) if not chosen.modes or mode in chosen.modes)
     cases = sampled(catalogue.cases(target), chosen.sample)
     names = [case.id for case in cases if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
     results: list[dict[str, Any]] = []
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for result in pool.map(measure_named, [(target, name, chosen.folder) for name in names]):
+        for result in pool.map(measure_named, [(target, name, chosen.folder, modes) for name in names]):
             results.append(result)
             if len(results) % 100 == 0:
                 print(
@@ -307,7 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
         jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
         gemms = list(pool.map(measure_gemm, jobs))
-    summary = summarise(results, gemms, records, modes_of(target), target)
+    summary = summarise(results, gemms, records, modes, target)
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "
@@ -315,13 +317,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{agreement['unknown']} of {agreement['kernels']} unknown, "
             f"{agreement['nondeterministic']} nondeterministic, {len(agreement['mixed'])} mixed"
         )
-    for pair in summary["modes"]["launch"]["mixed"]:
+    mixed = summary["modes"].get("launch", {}).get("mixed", [])
+    for pair in mixed:
         print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")
     for name, steps in summary["seconds"].items():
         print(name, {step: (each.get("median"), each.get("p90")) for step, each in steps.items()})
     if chosen.out:
         chosen.out.write_text(json.dumps(summary, indent=1) + "\n")
-    return 1 if summary["modes"]["launch"]["mixed"] else 0
+    return 1 if mixed else 0
 
 
 if __name__ == "__main__":
