@@ -420,13 +420,17 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
 
 
 def _multiply(instruction: Instruction, context: Context, kind: str, vector: int, of_pair: bool) -> Step:
-    """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}, enable-input-d: D = A B, plus D if it is enabled.
+    """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}{, mask}, enable-input-d: D = A B, plus D if enabled.
 
-    `vector` is the number of block scales of a row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
+    A mask of lanes that are not written must be 0, as CUTLASS passes it.  `vector` is the number of block scales of a row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
     """
-    operands = instruction.operands
-    if len(operands) != (7 if vector else 5) or isinstance(operands[4], Vector):
+    operands = list(instruction.operands)
+    masked = operands.pop(4) if not vector and len(operands) == 6 and isinstance(operands[4], Vector) else None
+    if len(operands) != (7 if vector else 5) or any(isinstance(each, Vector) for each in operands):
         raise UnknownInstruction(instruction, "has operands that are not modelled")
+    masks = () if masked is None else registers_in(masked)
+    if masks and len(masks) != (8 if of_pair else 4):
+        raise UnknownInstruction(instruction, f"has a mask of {len(masks)} words")
     if kind == "i8" and context.arch.name != "sm_100":
         raise UnknownInstruction(instruction, f"does not exist on {context.arch.name}")
     d, a, b, form, *scales, enable = operands
@@ -436,6 +440,9 @@ def _multiply(instruction: Instruction, context: Context, kind: str, vector: int
 
     def step(machine: Machine) -> None:
         thread = issuing_thread(machine, "matrix instruction")
+        words = [known_numbers(machine, each, 32) for each in masks]
+        if masks and any(any(numbers) for numbers, _ in numbers_of_blocks(machine, words)):
+            raise Unsupported("tcgen05.mma that does not write all lanes is not modelled", instruction.line)
         predicate = (
             np.full((1, 1), bool(enable.value)) if isinstance(enable, Immediate) else known_numbers(machine, enable, 1)
         )
