@@ -422,7 +422,8 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
 def _multiply(instruction: Instruction, context: Context, kind: str, vector: int, of_pair: bool) -> Step:
     """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}{, mask}, enable-input-d: D = A B, plus D if enabled.
 
-    A mask of lanes that are not written must be 0, as CUTLASS passes it.  `vector` is the number of block scales of a row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
+    A mask of lanes that are not written must be 0, as CUTLASS passes it.  `vector` is the number of block scales of a
+    row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
     """
     operands = list(instruction.operands)
     masked = operands.pop(4) if not vector and len(operands) == 6 and isinstance(operands[4], Vector) else None
