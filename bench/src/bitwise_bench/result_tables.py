@@ -385,6 +385,7 @@ def siblings(record: Mapping[str, Any]) -> str:
             [
                 f"`{target}`",
                 f"{found['kernels']} of {each['families']} families",
+                found["compared"],
                 f"{found['classes']} / {found['byte_classes']}",
                 f"{found['ratio']:.2f}",
                 "-" if one is None else f"{one['classes']} / {one['byte_classes']} ({one['ratio']:.2f})",
@@ -394,7 +395,8 @@ def siblings(record: Mapping[str, Any]) -> str:
             ]
         )
     head = (
-        *("architecture", "kernels", "classes / byte classes", "ratio", "the same with `--assume matrix-arithmetic`"),
+        *("architecture", "kernels read", "executed"),
+        *("classes / byte classes of these", "ratio", "the same with `--assume matrix-arithmetic`"),
         *("Unknown", "nondeterministic", "classes with several byte patterns"),
     )
     return _markdown(head, rows)
