@@ -39,6 +39,7 @@ from bitwise_core.plugins import registry
 RECORDED_BYTES: Mapping[str, Path] = {
     "sm_90": Path("records/bytes-sm90-h100-triton-3.6.0.json"),
     "gfx942": Path("records/bytes-gfx942-simulated-triton-3.6.0.json"),
+    "sm_100": Path("records/bytes-sm100-simulated-triton-3.6.0.json.gz"),
 }
 """The recorded bytes of the corpus for each architecture."""
 
