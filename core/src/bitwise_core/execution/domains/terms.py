@@ -99,6 +99,7 @@ class TermDomain:
     ) -> None:
         self.recorder = recorder
         self.has_one_arithmetic = MATRIX_ARITHMETIC in assumptions
+        self._steps_by_arithmetic: dict[mma_steps.MmaStep, mma_steps.MmaStep] = {}
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
         self.context = TermContext(
@@ -630,8 +631,14 @@ class TermDomain:
         if step.integers is not None:
             return integer_terms(step, accumulator, left, right, self.context)
         if self.has_one_arithmetic:
-            step = mma_steps.named_by_arithmetic(step)
+            step = self._by_arithmetic(step)
         return mma_steps.mma_terms(step, accumulator, left, right, self.context)
+
+    def _by_arithmetic(self, step: mma_steps.MmaStep) -> mma_steps.MmaStep:
+        found = self._steps_by_arithmetic.get(step)
+        if found is None:
+            found = self._steps_by_arithmetic[step] = mma_steps.named_by_arithmetic(step)
+        return found
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

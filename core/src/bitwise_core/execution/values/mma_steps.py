@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Protocol, Self
 
 import numpy as np
@@ -65,7 +64,6 @@ class MmaStep:
     units: tuple[MmaSpec, ...] = field(default=(), compare=False, repr=False)
 
 
-@lru_cache(maxsize=256)
 def named_by_arithmetic(step: MmaStep) -> MmaStep:
     """Return the step with the name of the arithmetic that its row states; without a row, the step itself."""
     name = "_".join(step.name.split())
