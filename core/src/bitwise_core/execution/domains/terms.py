@@ -637,7 +637,7 @@ class TermDomain:
     def _by_arithmetic(self, step: mma_steps.MmaStep) -> mma_steps.MmaStep:
         found = self._steps_by_arithmetic.get(step)
         if found is None:
-            found = self._steps_by_arithmetic[step] = mma_steps.named_by_arithmetic(step)
+            found = self._steps_by_arithmetic[step] = mma_steps.with_arithmetic(step)
         return found
 
     # -- memory -----------------------------------------------------------------------------------------------------
