@@ -163,8 +163,10 @@ def _warps_of_active_lanes(machine: Machine) -> Array | None:
 
     What the registers of an inactive warp hold, possibly nothing, then has no part in the step.
     """
+    if machine.mask is None:
+        return None
     active = machine.active_threads()
-    if machine.mask is None or active.all() or not active.any():
+    if active.all() or not active.any():
         return None
     first = int(np.argmax(active)) // machine.warp * machine.warp
     number = np.arange(machine.threads)
