@@ -103,7 +103,9 @@ def test_a_family_is_recorded_and_compared_with_its_record(tmp_path: Path) -> No
     for case in recorded.cases:
         assert case.usable
         assert all(all(case.hashes[index]) for index in ran)
-    results = [precision.measure_named(("gfx942", case.id, None)) for case in recorded.cases]
+    results = [
+        precision.measure_named(("gfx942", case.id, None, precision.modes_of("gfx942"))) for case in recorded.cases
+    ]
     found = precision.agreement_of(results, "launch", recorded)
     assert (found.kernels, found.compared, found.unknown, found.mixed) == (14, 14, 0, ())
     assert found.classes == found.byte_classes

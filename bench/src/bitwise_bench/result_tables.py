@@ -23,7 +23,12 @@ from bitwise_core.plugins.capabilities import TITLES, capabilities
 
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
 _MODES = MappingProxyType(
-    {"launch": "concrete", "finite": "concrete, all values finite", "every launch": "launch-parametric"}
+    {
+        "launch": "concrete",
+        "finite": "concrete, all values finite",
+        "every launch": "launch-parametric",
+        "matrix arithmetic": "concrete, one arithmetic of matrix units",
+    }
 )
 
 
@@ -375,21 +380,24 @@ def siblings(record: Mapping[str, Any]) -> str:
     """Return the concrete analysis of each architecture without a GPU, against simulated bytes."""
     rows = []
     for target, each in record.items():
-        found = each["modes"]["launch"]
+        found, one = each["modes"]["launch"], each["modes"].get("matrix arithmetic")
         rows.append(
             [
                 f"`{target}`",
                 f"{found['kernels']} of {each['families']} families",
+                found["compared"],
                 f"{found['classes']} / {found['byte_classes']}",
                 f"{found['ratio']:.2f}",
+                "-" if one is None else f"{one['classes']} / {one['byte_classes']} ({one['ratio']:.2f})",
                 f"{found['unknown']} ({100 * found['unknown'] / found['kernels']:.1f} %)",
                 found["nondeterministic"],
                 len(found["mixed"]),
             ]
         )
     head = (
-        *("architecture", "kernels", "classes / byte classes", "ratio", "Unknown", "nondeterministic"),
-        "classes with several byte patterns",
+        *("architecture", "kernels read", "executed"),
+        *("classes / byte classes of these", "ratio", "the same with `--assume matrix-arithmetic`"),
+        *("Unknown", "nondeterministic", "classes with several byte patterns"),
     )
     return _markdown(head, rows)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ptx_programs import hashes
+from bitwise_core.execution.domains.domain import Unsupported
+from ptx_programs import hashes, run
 
 PLACES = "mov.u32 %r51, %ctaid.x; mad.lo.u32 %r50, %r51, 32, %r0; mul.lo.u32 %r52, %r50, 16; cvt.u64.u32 %d5, %r52; add.s64 %d6, %d1, %d5; add.s64 %d7, %d0, %d5;"
 LOADS = PLACES + "".join(f"ld.global.b32 %r{number}, [%d6+{2048 * number}];" for number in range(1, 9))
@@ -83,3 +84,23 @@ def test_some_results_of_a_step_are_accumulators_of_a_smaller_one() -> None:
     )
     assert found[0] == hashes(f"{begin}{moved}{SMALL.format('%g8, %g9')}{store}", dtype="fp64")
     assert len({str(each) for each in found}) == 3
+
+
+ALL_WARPS = LOADS + ZERO + added((20, 21, 22, 23)) + added((20, 21, 22, 23)) + STORE.format(20, 21, 22, 23)
+
+
+def some_warps(comparison: str, thread: int) -> str:
+    """Return a body that threads leave for which the comparison of their number is true."""
+    return f"{PLACES} setp.{comparison} %p1, %r0, {thread}; @%p1 bra DONE; {ALL_WARPS.removeprefix(PLACES)} DONE:"
+
+
+@pytest.mark.parametrize(("condition", "own"), [(("lt.u32", 32), (32, 96)), (("ge.u32", 64), (0, 64))])
+def test_some_warps_of_a_block_multiply(condition: tuple[str, int], own: tuple[int, int]) -> None:
+    """The other warps have not written any register of the operands."""
+    found, every = hashes(some_warps(*condition), threads=96), hashes(ALL_WARPS, threads=96)
+    assert found == {place: each for place, each in every.items() if own[0] <= place // 16 < own[1]}
+
+
+def test_a_part_of_a_warp_does_not_multiply() -> None:
+    with pytest.raises(Unsupported, match="part of a warp"):
+        run(some_warps("lt.u32", 40), threads=96)

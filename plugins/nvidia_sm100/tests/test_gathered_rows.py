@@ -114,10 +114,49 @@ def test_other_rows_are_other_terms() -> None:
     assert signature(source(STORED, 0, [1, 2, 3, 4])) != signature(source(STORED, 128, [1, 2, 3, 4]))
 
 
+LOADED = """
+.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global in, .param .u64 .ptr .global rows, .param .u64 .ptr .global out)
+.reqntid 32
+{
+  .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>;
+  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [rows]; ld.param.u64 %rd3, [out];
+  mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 3; and.b32 %r2, %r0, 7; shl.b32 %r2, %r2, 4; add.u32 %r2, %r2, COLUMN;
+  mad.wide.u32 %rd4, %r1, 4, %rd2; ld.global.b32 %r3, [%rd4]; mad.wide.s32 %rd5, %r3, 128, %rd1;
+  cvt.u64.u32 %rd6, %r2; add.s64 %rd5, %rd5, %rd6; setp.lt.u32 %p1, %r3, 12; setp.lt.u32 %p2, %r2, 128; mov.b32 %r9, 0;
+  mov.b32 %r10, 0; mov.b32 %r11, 0; mov.b32 %r12, 0;
+  @%p2 ld.global.v4.b32 {%r9, %r10, %r11, %r12}, [%rd5];
+  selp.b32 %r9, %r9, 0, %p1; selp.b32 %r10, %r10, 0, %p1; selp.b32 %r11, %r11, 0, %p1; selp.b32 %r12, %r12, 0, %p1;
+  mad.wide.u32 %rd7, %r0, 16, %rd3; st.global.v4.b32 [%rd7], {%r9, %r10, %r11, %r12};
+  ret;
+}
+"""
+"""Each thread loads 16 bytes of a row, or zeros where the row or the column is outside of the tensor."""
+
+
+def of_loads(column: int) -> Source:
+    """Return a kernel that loads four rows from a column on; nothing is known of the rows."""
+    names = ("in", "fp32"), ("rows", "i32"), ("out", "u32")
+    arguments = [{"buffer": name, "dtype": dtype} for name, dtype in names]
+    launch = Launch.model_validate({"file": "k.ptx", "grid": [1], "args": arguments})
+    return Source("k.ptx", LOADED.replace("COLUMN", str(4 * column)), launch)
+
+
+@pytest.mark.parametrize("column", [0, 8, 28])
+def test_rows_that_data_decides_are_those_that_loads_read(column: int) -> None:
+    loaded = signature(of_loads(column))
+    assert signature(source(STORED, 0, None, column)) == loaded
+    assert signature(source(STORED, 128, None, column)) != loaded  # the thread reads another place
+    exchanged = STORED.replace("ld.shared.v4.b32 {%r9, %r10", "ld.shared.v4.b32 {%r10, %r9")
+    assert signature(source(exchanged, 0, None, column)) != loaded
+
+
 @pytest.mark.parametrize(
     ("rows", "height", "old", "new", "reason"),
     [
-        (None, 1, "", "", "give the contents of rows in the manifest"),
+        (None, 1, "{%r3, %r4, %r5", "{%r4, %r4, %r5", "give the contents of rows in the manifest"),
         ([1, 2, 3, 4], 2, "", "", "through a map whose box has several"),
         ([1, 2, 3, 4], 1, "%r6, %r7}], [%r2]", "%r6}], [%r2]", "a tensor copy with 4 coordinates"),
         ([1, 2, 3, 4], 1, "tensor.2d.tile::gather4", "tensor.3d.tile::gather4", "another rank than 2"),

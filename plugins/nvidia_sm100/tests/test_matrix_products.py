@@ -376,7 +376,9 @@ def test_an_accumulator_is_accessed_after_its_product_is_complete(accesses: str)
         ("mma.cta_group::1.kind::f16", "mma.ws.cta_group::1.kind::f16", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.sp.cta_group::1.kind::f16", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.collector::a::use", "is not modelled"),
-        ("%r30, %p4;", "%r30, {%r1, %r1, %r1, %r1}, %p4;", "operands that are not modelled"),
+        ("%r30, %p4;", "%r30, {%r1, %r1, %r1, %r2}, %p4;", "does not write all lanes"),
+        ("%r30, %p4;", "%r30, {%r1, %r1}, %p4;", "has a mask of 2 words"),
+        ("%r30, %p4;", "%r30, %p4, %p4, %p4;", "operands that are not modelled"),
         ("arrive::one.b64 [%rd20]", "arrive::one.shared::cluster.multicast::cluster.b32 [%rd20], 1", "is not modelled"),
         ("tcgen05.wait::ld.", "@%p2 tcgen05.shift.cta_group::1.down [%r3]; tcgen05.wait::ld.", "is not modelled"),
         ("tcgen05.wait::ld.", "tcgen05.cp.cta_group::1.4x256b [%r3], %rd30; tcgen05.wait::ld.", "is not modelled"),
@@ -391,6 +393,12 @@ def test_instructions_that_are_not_modelled_are_unknown(old: str, new: str, reas
     assert "tcgen05" in found.unknown
     assert reason in found.unknown
     assert "line" in found.unknown
+
+
+def test_an_empty_mask_of_lanes_changes_nothing() -> None:
+    masked = base().replace("%r30, %p4;", "%r30, {%r1, %r1, %r1, %r1}, %p4;")  # the issuing thread is number 0
+    assert masked != base()
+    assert reading(masked).signature == reading(base()).signature
 
 
 BITS = [

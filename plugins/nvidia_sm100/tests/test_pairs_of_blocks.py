@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.execution.launch import Manifest
+from bitwise_core.plugins import registry
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, smem_descriptor
 
 K = 16
@@ -201,3 +205,29 @@ def test_blocks_of_a_pair_allocate_together() -> None:
     found = reading(text, blocks=2)
     assert found.unknown is not None
     assert "without the other" in found.unknown
+
+
+SCALED = Path(__file__).parent / "samples/sm_100/gemm_mxfp8_pairs"
+"""A product with block scales of a pair of blocks, compiled by Triton 3.9, beside that of two blocks alone."""
+
+
+def scaled(old: str, new: str) -> str | None:
+    """Return the reason why the product of the pair is Unknown if its text is changed everywhere."""
+    launch = Manifest.model_validate_json((SCALED / "manifest.json").read_text(encoding="utf-8")).kernels[1]
+    text = (SCALED / launch.file).read_text(encoding="utf-8")
+    assert old in text
+    buffers = {name: number for number, name in enumerate(launch.buffers(), 1)}
+    source = Source(launch.file, text.replace(old, new), launch)
+    return analyse(source, registry.default().arch("sm_100"), buffers, Options()).unknown
+
+
+def test_both_blocks_of_a_pair_have_the_scales_of_all_columns() -> None:
+    assert scaled("{%r58, %r58, %r59, %r58, %r58}", "{%r58, %r58, %r59, %r58, %r58}") is None
+    unknown = scaled("{%r58, %r58, %r59, %r58, %r58}", "{%r58, %r58, %r59, %r60, %r58}")
+    assert unknown is not None
+    assert "do not hold the same scales of B" in unknown
+
+
+def test_scales_of_a_pair_are_copied_in_both_blocks() -> None:
+    unknown = scaled("tcgen05.cp.cta_group::2.warpx4.32x128b [ %r50 + 0 ], %rd7;", "mov.u32 %r50, %r50;")
+    assert unknown is not None

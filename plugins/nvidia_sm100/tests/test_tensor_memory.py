@@ -269,3 +269,40 @@ def test_warps_that_store_other_values_or_do_not_wait_race(old: str, new: str) -
     found = reading(text.replace(old, new))
     assert found.unknown is not None
     assert "before conflicting work on it is known to be complete" in found.unknown
+
+
+def reduced(options: str, steps: str, target: str = "sm_103") -> str:
+    """Return a kernel that stores 8 loaded registers and their extremum, found by the load or by these steps."""
+    text = Text(32, target=target).read_in(100, 8).store("32x32b", 8, 100, 8)
+    if steps:
+        text.load("32x32b", 8, 200, 8).add(steps)
+    else:
+        opcode = f"tcgen05.ld.red.sync.aligned.32x32b.x8.{options}.f32"
+        registers = ", ".join(f"%r{200 + each}" for each in range(8))
+        text.add(f"{opcode} {{{registers}}}, {{%r208}}, [%r7];", "tcgen05.wait::ld.sync.aligned;")
+    return text.write_out(200, 9).whole()
+
+
+def chain(opcode: str, magnitudes: bool = False) -> str:
+    """Return the extremum in %r208 of %r200 to %r207, last register first."""
+    sources = 300 if magnitudes else 200
+    made = "".join(f"abs.f32 %r{300 + each}, %r{200 + each};" for each in range(8)) if magnitudes else ""
+    more = "".join(f"{opcode} %r208, %r208, %r{sources + each};" for each in range(6, -1, -1))
+    return f"{made} mov.b32 %r208, %r{sources + 7}; {more}"
+
+
+@pytest.mark.parametrize(
+    ("options", "opcode"), [("max", "max.f32"), ("min", "min.f32"), ("max.NaN", "max.NaN.f32"), ("min.abs", "min.f32")]
+)
+def test_a_load_finds_the_extremum_of_its_registers(options: str, opcode: str) -> None:
+    found = reading(reduced(options, ""), "sm_103")
+    assert found.unknown is None
+    assert found.signature == reading(reduced("", chain(opcode, "abs" in options)), "sm_103").signature
+    assert found.signature != reading(reduced("", chain("add.f32")), "sm_103").signature
+
+
+@pytest.mark.parametrize(("options", "target"), [("max", "sm_100"), ("add", "sm_103"), ("max.ftz", "sm_103")])
+def test_a_load_that_finds_no_such_extremum_is_unknown(options: str, target: str) -> None:
+    unknown = reading(reduced(options, "", target), target).unknown
+    assert unknown is not None
+    assert "tcgen05.ld.red" in unknown

@@ -4,7 +4,8 @@
     python -m bitwise_bench.readings.precision --target gfx942 --out records/reading-gfx942.json
 
 Every kernel is compiled and analysed for its launch, with and without the assumption that all values are finite, and
-for every launch.  Times are wall-clock seconds of one process on one core.
+for every launch; where matrix units have one published arithmetic, also under the assumption that they compute it.
+Times are wall-clock seconds of one process on one core.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compa
 from bitwise_bench.recorded_bytes import RecordError, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, analyse
-from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.plugins import registry
@@ -38,6 +39,7 @@ from bitwise_core.plugins import registry
 RECORDED_BYTES: Mapping[str, Path] = {
     "sm_90": Path("records/bytes-sm90-h100-triton-3.6.0.json"),
     "gfx942": Path("records/bytes-gfx942-simulated-triton-3.6.0.json"),
+    "sm_100": Path("records/bytes-sm100-simulated-triton-3.6.0.json.gz"),
 }
 """The recorded bytes of the corpus for each architecture."""
 
@@ -45,8 +47,12 @@ MODES: Mapping[str, Options] = {
     "launch": Options(),
     "finite": Options(assume=frozenset({FINITE})),
     "every launch": Options(every_launch=True),
+    "matrix arithmetic": Options(assume=frozenset({MATRIX_ARITHMETIC})),
 }
 """The options of each analysis."""
+
+UNITS_OF_ONE_ARITHMETIC = ("sm_100", "sm_103")
+"""The architectures with matrix units whose published rows agree, and that nobody here has compared."""
 
 ROW_FAMILIES = (
     "row_",
@@ -63,7 +69,12 @@ ROW_FAMILIES = (
 def modes_of(target: str) -> tuple[str, ...]:
     """Return the analyses that an architecture supports."""
     arch = registry.default().arch(target)
-    return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
+    return tuple(
+        mode
+        for mode, options in MODES.items()
+        if (arch.every_launch is not None or not options.every_launch)
+        and (target in UNITS_OF_ONE_ARITHMETIC or MATRIX_ARITHMETIC not in options.assume)
+    )
 
 
 def measure(case: Case, modes: Iterable[str] | None = None, folder: Path | None = None) -> dict[str, Any]:
@@ -106,17 +117,17 @@ def measure(case: Case, modes: Iterable[str] | None = None, folder: Path | None 
     return result
 
 
-def measure_named(job: tuple[str, str, Path | None]) -> dict[str, Any]:
-    """Return `measure` of the configuration (target, id, folder), with the reason for one that fails.
+def measure_named(job: tuple[str, str, Path | None, Sequence[str]]) -> dict[str, Any]:
+    """Return `measure` of the configuration (target, id, folder, modes), with the reason for one that fails.
 
     What the compiler does not take is `uncompiled`; anything else is Unknown.
     """
     from bitwise_bench.corpus import catalogue
     from bitwise_triton import CaptureError
 
-    target, name, folder = job
+    target, name, folder, modes = job
     try:
-        return measure(catalogue.by_id(target)[name], folder=folder)
+        return measure(catalogue.by_id(target)[name], modes, folder)
     except (CaptureError, ManifestError) as error:
         return {"id": name, "uncompiled": " ".join(str(error).split())[:300]}
     except Exception as error:  # part of the result
@@ -126,7 +137,7 @@ def measure_named(job: tuple[str, str, Path | None]) -> dict[str, Any]:
             "digest": "",
             "seconds": {},
             "signatures": {},
-            "unknown": dict.fromkeys(modes_of(target), reason),
+            "unknown": dict.fromkeys(modes, reason),
             "nondeterministic": [],
         }
 
@@ -270,6 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, help="read compiled kernels from this folder, which take no compile time"
     )
+    parser.add_argument("--modes", nargs="*", choices=MODES, help="these analyses (default: all of the architecture)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
     chosen = parser.parse_args(arguments)
@@ -282,12 +294,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         records = records_of(target, chosen.records)
     except RecordError as error:
         parser.error(str(error))
+    modes = tuple(mode for mode in modes_of(target) if not chosen.modes or mode in chosen.modes)
     cases = sampled(catalogue.cases(target), chosen.sample)
     names = [case.id for case in cases if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
     results: list[dict[str, Any]] = []
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for result in pool.map(measure_named, [(target, name, chosen.folder) for name in names]):
+        for result in pool.map(measure_named, [(target, name, chosen.folder, modes) for name in names]):
             results.append(result)
             if len(results) % 100 == 0:
                 print(
@@ -297,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
         jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
         gemms = list(pool.map(measure_gemm, jobs))
-    summary = summarise(results, gemms, records, modes_of(target), target)
+    summary = summarise(results, gemms, records, modes, target)
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "
@@ -305,13 +318,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{agreement['unknown']} of {agreement['kernels']} unknown, "
             f"{agreement['nondeterministic']} nondeterministic, {len(agreement['mixed'])} mixed"
         )
-    for pair in summary["modes"]["launch"]["mixed"]:
+    mixed = summary["modes"].get("launch", {}).get("mixed", [])
+    for pair in mixed:
         print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")
     for name, steps in summary["seconds"].items():
         print(name, {step: (each.get("median"), each.get("p90")) for step, each in steps.items()})
     if chosen.out:
         chosen.out.write_text(json.dumps(summary, indent=1) + "\n")
-    return 1 if summary["modes"]["launch"]["mixed"] else 0
+    return 1 if mixed else 0
 
 
 if __name__ == "__main__":

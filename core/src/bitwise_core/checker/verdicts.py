@@ -8,6 +8,7 @@ from enum import StrEnum
 from html import escape
 
 from bitwise_core.checker.analysis import AnalysisResult, Options, conflicting_tensors
+from bitwise_core.execution.assumptions import CONDITIONS
 from bitwise_core.execution.element_types import Array
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.decimals import apart, decimal, ulps
@@ -160,7 +161,7 @@ class Verdict:
         elif self.divergence is not None:
             found.append(f"first divergence at {self.divergence.element}")
         if self.conditions:
-            found.append(f"if all values are {' and '.join(self.conditions)}")
+            found.append(f"if {' and '.join(CONDITIONS[each] for each in self.conditions)}")
         return tuple(found)
 
 

@@ -60,7 +60,9 @@ EveryLaunch = Annotated[
 ]
 Assume = Annotated[
     list[str] | None,
-    typer.Option("--assume", metavar="CONDITION", help="A condition that proofs may assume; there is one: finite."),
+    typer.Option(
+        "--assume", metavar="CONDITION", help="A condition that proofs may assume: finite or matrix-arithmetic."
+    ),
 ]
 NoContractionAudit = Annotated[
     bool,

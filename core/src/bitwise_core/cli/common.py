@@ -129,8 +129,10 @@ def print_list(names: Iterable[str]) -> None:
 
 def print_assumptions(conditions: Iterable[str], notes: Iterable[str]) -> None:
     """Print the conditions and the notes of a verdict."""
+    from bitwise_core.execution.assumptions import CONDITIONS
+
     for condition in conditions:
-        typer.echo(f"condition: all values are {condition}")
+        typer.echo(f"condition: {CONDITIONS[condition]}")
     for note in notes:
         typer.secho(f"note: {printable(note)}", dim=True)
 

@@ -13,6 +13,9 @@ holds.
 In the domain of terms, rules may then treat inputs and intermediate values as finite numbers of their own format
 (`values.assumed_finite`), and guarded values (`values.nan_guards`) are not needed.
 
+`MATRIX_ARITHMETIC`: each matrix unit computes exactly what its row states, also where the row is published and was not
+measured.  Steps of units whose rows state one arithmetic are then one operation.
+
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
 (`values.finiteness`).
@@ -27,12 +30,20 @@ import numpy as np
 
 from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 
-FINITE = "finite"
+FINITE, MATRIX_ARITHMETIC = "finite", "matrix-arithmetic"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
-    {FINITE: "no input and no intermediate value is infinite or NaN, except for constants"}
+    {
+        FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
+        MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
+    }
 )
 """The assumptions that may be requested for a proof, each with its description."""
+
+CONDITIONS: Mapping[str, str] = MappingProxyType(
+    {FINITE: "all values are finite", MATRIX_ARITHMETIC: "matrix units compute what is published of them"}
+)
+"""The assumptions as conditions of a verdict, each as a clause."""
 
 
 def not_finite(patterns: Bits, form: FloatFormat) -> Bits:

@@ -14,7 +14,7 @@ are most loops beyond that bound (`long_loops`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -201,6 +201,7 @@ class Executor:
         steps = steps_with_byte_functions(program) if isinstance(machine.domain, TermDomain) else program.steps
         instructions, joins = program.kernel.instructions, program.joins
         machine.mask = machine.group = group.mask
+        machine.live_elsewhere = self._live_elsewhere(group, groups)
         pc, end = group.pc, len(steps)
         others = [each for each in _ready(groups, stop) if each is not group]
         first = min((self._place(each, each.pc) for each in others), default=None)
@@ -257,6 +258,14 @@ class Executor:
         self._unblock_groups(groups)
         self._merge_groups(groups)
         return alive
+
+    def _live_elsewhere(self, group: LaneGroup, groups: list[LaneGroup]) -> Callable[[str], bool] | None:
+        """Return whether a lane of another group may read a register; None where that is not known, or for no group."""
+        machine = self.machine
+        known = self.separates_registers and self.depth == 0 and self.outside is None
+        if not known or group.mask is None or machine.condition is not None or machine.path is not None:
+            return None
+        return live_at(self.program, *{each.pc for each in groups if each is not group})
 
     def _control(
         self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None

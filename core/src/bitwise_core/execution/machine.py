@@ -125,7 +125,8 @@ class Machine:
 
     `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.  `group`
     are the lanes at the current instruction, whatever its guard.  `owned`, if it is not None, are the lanes whose
-    values `registers` holds, all lanes of some blocks; what it holds in other lanes is not read.
+    values `registers` holds, all lanes of some blocks; what it holds in other lanes is not read.  `live_elsewhere` says
+    whether lanes outside of `group` may read a register before they write it, None: they may read any.
     `condition` is a predicate on data under which side effects happen, or None.  `path` is the conjunction of the
     choices of whole blocks, made by predicates on data that are uniform in a block, under which the current side of a
     branch is executed, or None.  Such a side has its own registers and memories, see `sides`.
@@ -160,6 +161,7 @@ class Machine:
     mask: Array | None = None
     group: Array | None = None
     owned: Array | None = None
+    live_elsewhere: Callable[[str], bool] | None = None
     condition: Value | None = None
     path: Value | None = None
     epoch: int = 0
@@ -232,12 +234,17 @@ class Machine:
         name = operand.name
         if name == "_":
             return
-        if self.mask is not None and self.mask is not self.owned:
+        if self.mask is not None and self.mask is not self.owned and not self._is_dead_elsewhere(name):
             old = self.registers.get(name)
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
             value = blend_values(self.mask, value, old)
         self.put(name, value)
+
+    def _is_dead_elsewhere(self, name: str) -> bool:
+        """Whether no lane but those of the current instruction, all of which are active, may read a register again."""
+        live = self.live_elsewhere
+        return live is not None and self.mask is self.group and not live(name)
 
     @property
     def written_lanes(self) -> Array | None:

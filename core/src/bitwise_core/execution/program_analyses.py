@@ -44,11 +44,15 @@ def order_of(program: Program) -> Sequence[int]:
     return found
 
 
-def live_at(program: Program, index: int) -> Callable[[str], bool]:
-    """Return whether a register may be read from an instruction on; one that no instruction names counts as live."""
+def live_at(program: Program, *indices: int) -> Callable[[str], bool]:
+    """Return whether a register may be read from one of these instructions on.
+
+    One that no instruction names counts as live.
+    """
     before, number = _cached(program, "live", lambda: _liveness(program))
-    live = before[index] if index < len(before) else 0
-    storage = program.storage
+    live, storage = 0, program.storage
+    for index in indices:
+        live |= before[index] if index < len(before) else 0
 
     def is_live(name: str) -> bool:
         place = number.get(storage(name))

@@ -10,6 +10,7 @@ from bitwise_core.execution.architecture import Arch, BitSupport, ContractionAud
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm100 import matrix_units, tcgen05
 from bitwise_nvidia_sm100.pending_loads import first_early_use
+from bitwise_nvidia_sm100.work_stealing import OPCODE, TAKEN
 
 MODELLED = (
     "its tcgen05 instructions follow the PTX ISA, and their arithmetic a published model (MMA-Sim); nothing of them "
@@ -28,11 +29,19 @@ _EARLY = (
 )
 
 
+_STEALING = (
+    f"blocks take over tiles of others (clusterlaunchcontrol): each block was executed with its own and {TAKEN} "
+    "further tiles, and a tile has the same values in each of them; that every other distribution of the tiles gives "
+    "these values, too, is assumed"
+)
+
+
 def _audit(arch: Arch, module: Module, text: str, entry: str | None) -> ContractionAudit:
     """See `Arch.audit_contraction`: the method also says what of tcgen05 is assumed, and that nothing was measured."""
     assert arch.audit_contraction is not None
     found = arch.audit_contraction(module, text, entry)
     notes = [MODELLED] * ("tcgen05." in text) + [_COPIES] * ("tcgen05.cp." in text)
+    notes += [_STEALING] * (f"{OPCODE}.try_cancel" in text)
     if "tcgen05.ld." in text:
         line = first_early_use(module.kernel(entry), arch.opcodes)
         notes += [] if line is None else [_EARLY.format(line=line)]

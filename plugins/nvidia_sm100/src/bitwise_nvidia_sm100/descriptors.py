@@ -154,8 +154,10 @@ def scale_vector(kind: str, suffix: str) -> int | None:
     return number if number in known.scales else None
 
 
-def scaled_shape(kind: str, vector: int, descriptor: int) -> Shape:
+def scaled_shape(kind: str, vector: int, descriptor: int, of_pair: bool = False) -> Shape:
     """Return what the descriptor of an instruction with block scales states; `vector` is the number of a row's scales.
+
+    `of_pair`: it works on a pair of blocks.
 
     Its bits: 2 sparsity; 4-5 byte of the scales of B; 7-9 and 10-12 types of A and B (10-11 with types of 4 bits); 13
     and 14 negations; 15 and 16 transposes; 17-22 N / 8; 23 type of the scales; 27-28 M / 128; 29-30 byte of the scales
@@ -181,7 +183,8 @@ def scaled_shape(kind: str, vector: int, descriptor: int) -> Shape:
     if left is None or right is None or form is None:
         raise Unsupported(f"the descriptor of a matrix instruction states types of kind::{kind} that do not exist")
     m, n = number(27, 2) << 7, number(17, 6) << 3
-    if m != 128 or not 8 <= n <= 256:
+    exists = 8 <= n <= 256 and ((m == 256 and n % 32 == 0) if of_pair else m == 128)
+    if not exists:
         raise Unsupported(f"a matrix instruction of {m} rows by {n} columns with block scales is not modelled")
     transposes = bool(number(15, 1)), bool(number(16, 1))
     for element, transposed in ((left, transposes[0]), (right, transposes[1])):

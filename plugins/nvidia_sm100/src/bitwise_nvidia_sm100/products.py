@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from bitwise_core.execution.architecture import Context
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
@@ -20,7 +21,7 @@ from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_pairs
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name
+from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name, units_of
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     TileCells,
     tile_addresses,
@@ -37,8 +38,10 @@ from bitwise_nvidia_sm100.tensor_memory import (
     QUARTER,
     Accumulator,
     TensorMemory,
+    differ_in_pairs,
     first_copies,
     joined_vectors,
+    of_both_blocks,
     of_lanes,
     race_cells,
     stacked,
@@ -60,27 +63,25 @@ class Product:
     """
 
     def __init__(
-        self, machine: Machine, thread: int, blocks: Array, arch: str, k: int, shape: Shape, of_pair: bool
+        self, machine: Machine, thread: int, blocks: Array, context: Context, k: int, shape: Shape, of_pair: bool
     ) -> None:
         self.machine, self.thread, self.k, self.shape = machine, thread, k, shape
         self.memory: TensorMemory = tensor_memory(machine)
         self.of_pair, self.issuers, self.blocks = of_pair, blocks, blocks
         if of_pair:
-            require_pairs(machine)
-            if blocks[1::2].any():
-                raise Unsupported("the block of a pair with the odd rank issues a matrix instruction")
-            self.blocks = np.repeat(blocks[::2], 2)
+            self.blocks = pairs_of(machine, blocks, "a matrix instruction")
         self.own_rows = shape.m // 2 if of_pair else shape.m
         scales = shape.scales
         options = " satfinite" if shape.saturates else f" {scales.form} block{scales.block}" if scales else ""
         family = f"{FAMILY}.{scales.kind}" if scales else FAMILY
         types = shape.result, shape.left, shape.right, shape.result
         self.step = MmaStep(
-            step_name(family, k, *types, arch, options),
+            step_name(family, k, *types, context.arch.name, options),
             positive_zero=shape.result != "s32",
             commutes=shape.left == shape.right,
             integers=integer_products(k, *types[:3], clamps=shape.saturates),
             opaque=scales is not None,
+            units=units_of(context),
         )
 
     def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
@@ -97,7 +98,7 @@ class Product:
         shape = self.shape
         if shape.scales is None:
             return self._tile(descriptor, self.own_rows, shape.left, not shape.transposes_a)
-        values = self._bytes(descriptor, shape.m, shape.left, not shape.transposes_a)
+        values = self._bytes(descriptor, self.own_rows, shape.left, not shape.transposes_a)
         return self._scaled(values, scales, shape.scales, shape.scales.left_byte)
 
     def columns(self, descriptor: int, scales: int = 0) -> OperandVectors:
@@ -107,8 +108,12 @@ class Product:
             if self.of_pair:
                 return self._columns_of_pair(descriptor)
             return self._tile(descriptor, shape.n, shape.right, not shape.transposes_b)
-        values = self._bytes(descriptor, shape.n, shape.right, not shape.transposes_b)
-        return self._scaled(values, scales, shape.scales, shape.scales.right_byte)
+        if not self.of_pair:
+            values = self._bytes(descriptor, shape.n, shape.right, not shape.transposes_b)
+            return self._scaled(values, scales, shape.scales, shape.scales.right_byte)
+        half = self._bytes(descriptor, shape.n // 2, shape.right, not shape.transposes_b)
+        values = of_both_blocks(half, self.machine.blocks)
+        return self._scaled(values, scales, shape.scales, shape.scales.right_byte, of_both=True)
 
     def _tile(self, descriptor: int, rows: int, element: str, k_major: bool) -> OperandVectors:
         size, form = ELEMENT_BITS[element] // 8, FORMATS.get(element, element)
@@ -140,10 +145,13 @@ class Product:
         self._read(tile.touched)
         return tile_values(self.machine, tile)
 
-    def _scaled(self, elements: SymbolicVector, address: int, scales: Scales, byte: int) -> OperandVectors:
+    def _scaled(
+        self, elements: SymbolicVector, address: int, scales: Scales, byte: int, *, of_both: bool = False
+    ) -> OperandVectors:
         """Return the vectors of rows of bytes and their scales, which tensor memory holds at an address.
 
         Row r has its scales in lane r % 32 and column r // 32, from a byte on.  Each quarter of the lanes holds a copy.
+        `of_both`: so do both blocks of a pair.
         """
         rows = elements.words.shape[2]
         if address >> 16:
@@ -154,6 +162,8 @@ class Product:
         for place in range(scales.count):
             parts = [extract(self.memory.column(number), 8 * (byte + place), 8) for number in columns.tolist()]
             found.append(first_copies(parts, rows))
+            if of_both and differ_in_pairs(found[-1], self.blocks):
+                raise Unsupported("the blocks of a pair do not hold the same scales of B")
         return self.machine.domain.operand_vectors(joined_vectors(elements, found), _BYTES)
 
     def _lanes(self, address: int) -> Array:
@@ -220,6 +230,14 @@ class Product:
             return np.arange(self.own_rows)[None], np.arange(n)[:, None]
         half, row = np.divmod(np.arange(LANES), self.own_rows)
         return row[None], np.arange(n // 2)[:, None] + half[None] * (n // 2)
+
+
+def pairs_of(machine: Machine, issuers: Array, what: str) -> Array:
+    """Return the blocks of the pairs whose even blocks issue an instruction (boolean arrays).  Raises Unsupported."""
+    require_pairs(machine)
+    if issuers[1::2].any():
+        raise Unsupported(f"the block of a pair with the odd rank issues {what}")
+    return np.repeat(issuers[::2], 2)
 
 
 def _accumulation(address: int, shape: Shape) -> int:

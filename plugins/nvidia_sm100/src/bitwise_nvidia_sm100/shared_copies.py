@@ -15,12 +15,13 @@ from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
+from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values
 from bitwise_nvidia_sm100.descriptors import tile_layout
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
-from bitwise_nvidia_sm100.products import COPY, OPERAND_READ
+from bitwise_nvidia_sm100.products import COPY, OPERAND_READ, pairs_of
 from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, race_cells, tensor_memory
 
 _SHAPES: dict[frozenset[str], tuple[int, int, tuple[int, ...]]] = {
@@ -36,8 +37,11 @@ ptxas takes the shape and the multicast in either order; Triton emits the multic
 """
 
 
-def copy_step(instruction: Instruction, modifiers: Sequence[str]) -> Step:
-    """tcgen05.cp.cta_group::1.{shape}{.multicast} [address], descriptor."""
+def copy_step(instruction: Instruction, modifiers: Sequence[str], of_pair: bool) -> Step:
+    """tcgen05.cp.cta_group::{1,2}.{shape}{.multicast} [address], descriptor.
+
+    `of_pair` (.cta_group::2): each block of a pair copies from its own shared memory to its own tensor memory.
+    """
     shape = _SHAPES.get(frozenset(modifiers))
     if shape is None or len(modifiers) != len(set(modifiers)):
         raise UnknownInstruction(instruction)
@@ -49,7 +53,7 @@ def copy_step(instruction: Instruction, modifiers: Sequence[str]) -> Step:
         thread = issuing_thread(machine, "tcgen05.cp")
         found = known_numbers(machine, target, 32), known_numbers(machine, source, 64)
         for (address, descriptor), blocks in numbers_of_blocks(machine, found):
-            _copy(machine, thread, blocks, shape, address, descriptor)
+            _copy(machine, thread, blocks, shape, address, descriptor, of_pair)
 
     return step
 
@@ -61,10 +65,14 @@ def _copy(
     shape: tuple[int, int, tuple[int, ...]],
     address: int,
     descriptor: int,
+    of_pair: bool,
 ) -> None:
     rows, size, quarters = shape
     if address >> 16:
         raise Unsupported(f"tcgen05.cp to lane {address >> 16} of tensor memory is not modelled")
+    issuers = blocks
+    if of_pair:
+        blocks = pairs_of(machine, issuers, "a copy to tensor memory")
     memory = tensor_memory(machine)
     columns = (address & 0xFFFF) + np.arange(size // 4)
     memory.require_allocated(columns, blocks)
@@ -74,9 +82,11 @@ def _copy(
     agent = (PIPELINE, thread)
     # PTX orders a multiplication after a copy; that a copy follows earlier work is an assumption (SOUNDNESS.md).
     copied = AgentAccess(agent, thread, writes=True, kind=COPY, after=frozenset({COPY, OPERAND_READ}))
-    for races in machine.races.of_blocks(blocks):
-        races.agent_reads(tile.touched, AgentAccess(agent, thread, writes=False, kind=OPERAND_READ))
-        races.agent_accesses(NAME, places, copied)
+    reading = AgentAccess(agent, thread, writes=False, kind=OPERAND_READ)
+    for races, own in agent_detectors(machine, issuers, reading, of_pairs=of_pair):
+        races.agent_reads(tile.touched, own)
+    for races, own in agent_detectors(machine, issuers, copied, of_pairs=of_pair):
+        races.agent_accesses(NAME, places, own)
     value = tile_values(machine, tile)
     lane = np.arange(LANES)
     row = np.array(quarters)[lane // QUARTER] * QUARTER + lane % QUARTER

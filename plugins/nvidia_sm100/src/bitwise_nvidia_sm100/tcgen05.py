@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     blocks_of_mask,
@@ -36,6 +38,7 @@ from bitwise_nvidia_ptx.opcodes.mbarriers import count_arrivals, initialised_mba
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
+from bitwise_nvidia_sm100 import work_stealing
 from bitwise_nvidia_sm100.descriptors import KINDS, instruction_shape, scale_vector, scaled_shape
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
 from bitwise_nvidia_sm100.pending_loads import is_after_loads
@@ -58,12 +61,19 @@ from bitwise_nvidia_sm100.tensor_memory import (
 )
 
 TABLE = OpcodeTable()
+work_stealing.declare(TABLE)
+
+
+_REDUCING = Operands(writes=(0, 1))
+"""The registers that tcgen05.ld.red loads, and the one of their extremum."""
 
 
 def tensor_info(instruction: Instruction) -> InstructionInfo:
     """Return what tcgen05 reads and writes: only loads write registers."""
     parts = instruction.opcode.split(".")
     verb = parts[1] if len(parts) > 1 else ""
+    if parts[1:3] == ["ld", "red"]:
+        return _REDUCING.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
     if verb == "ld":
         return DESTINATION_FIRST.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
     if verb in ("fence", "wait", "relinquish_alloc_permit"):
@@ -82,6 +92,8 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
         return _no_operation
     if parts in (["wait::ld", "sync", "aligned"], ["wait::st", "sync", "aligned"]):
         return _wait(LOADS if parts[0] == "wait::ld" else STORES)
+    if parts[:4] == ["ld", "red", "sync", "aligned"]:
+        return _reduce(instruction, context, parts[4:])
     if parts[:3] in (["ld", "sync", "aligned"], ["st", "sync", "aligned"]) and parts[-1] == "b32":
         return _move(instruction, context, parts[0] == "ld", parts[3:-1])
     if len(parts) > 1 and parts[1] in ("cta_group::1", "cta_group::2"):
@@ -118,8 +130,8 @@ def _of_group(instruction: Instruction, context: Context, verb: str, rest: Seque
             return _commit(instruction)
         if rest[1:] in (["multicast::cluster", "b64"], ["shared::cluster", "multicast::cluster", "b64"]):
             return _commit_to_blocks(instruction)
-    if verb == "cp" and not of_pair:
-        return copy_step(instruction, rest)
+    if verb == "cp":
+        return copy_step(instruction, rest, of_pair)
     if verb == "mma" and rest:
         return _multiplication(instruction, context, rest[0].removeprefix("kind::"), rest[1:], of_pair)
     return None
@@ -132,8 +144,6 @@ def _multiplication(
     rest = [each for each in modifiers if each not in ("collector::a::discard", "collector::a::fill")]
     if kind in KINDS and not rest:
         return _multiply(instruction, context, kind, 0, of_pair)
-    if kind in SCALED_KINDS and of_pair:
-        raise UnknownInstruction(instruction, "multiplies with block scales in a pair of blocks, which is not modelled")
     if kind in SCALED_KINDS and rest[:1] == ["block_scale"] and len(rest) < 3:
         vector = scale_vector(kind, "".join(rest[1:]))
         return None if vector is None else _multiply(instruction, context, kind, vector, of_pair)
@@ -311,6 +321,40 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
     return with_line
 
 
+def _reduce(instruction: Instruction, context: Context, modifiers: Sequence[str]) -> Step:
+    """tcgen05.ld.red: {shape}.x{count}.{min,max}{.abs}{.NaN}.f32 of the registers that each thread loads."""
+    shape, *options = modifiers
+    if context.arch.name == "sm_100":
+        raise UnknownInstruction(instruction, f"does not exist on {context.arch.name}")
+    if shape != "32x32b" or len(options) < 3 or options[-1] != "f32" or options[1] not in ("min", "max"):
+        raise UnknownInstruction(instruction)
+    if options[2:-1] not in ([], ["abs"], ["NaN"], ["abs", "NaN"]) or len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction)
+    loaded, extremum, place = instruction.operands
+    opcode = f"tcgen05.ld.sync.aligned.{shape}.{options[0]}.b32"
+    load = _move(
+        replace(instruction, opcode=opcode, operands=(loaded, place)),
+        context,
+        loads=True,
+        modifiers=[shape, options[0]],
+    )
+    meaning = operation(f"{options[1]}{'.nan' if 'NaN' in options else ''}.fp32")
+    magnitude = operation("abs.fp32") if "abs" in options else None
+
+    def step(machine: Machine) -> None:
+        load(machine)
+        found: Value | None = None
+        for each in registers_in(loaded):
+            value = machine.read_bits(each, 32)
+            if magnitude is not None:
+                value = machine.domain.floating(magnitude, [value])
+            found = value if found is None else machine.domain.floating(meaning, [found, value])
+        assert found is not None
+        machine.write(registers_in(extremum)[0], found)
+
+    return step
+
+
 def _places(
     machine: Machine, shape: str, places: tuple[Array, Array], threads: Array, addresses: Array, split: int
 ) -> tuple[Array, Array]:
@@ -376,13 +420,18 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
 
 
 def _multiply(instruction: Instruction, context: Context, kind: str, vector: int, of_pair: bool) -> Step:
-    """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}, enable-input-d: D = A B, plus D if it is enabled.
+    """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}{, mask}, enable-input-d: D = A B, plus D if enabled.
 
-    `vector` is the number of block scales of a row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
+    A mask of lanes that are not written must be 0, as CUTLASS passes it.  `vector` is the number of block scales of a
+    row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
     """
-    operands = instruction.operands
-    if len(operands) != (7 if vector else 5) or isinstance(operands[4], Vector):
+    operands = list(instruction.operands)
+    masked = operands.pop(4) if not vector and len(operands) == 6 and isinstance(operands[4], Vector) else None
+    if len(operands) != (7 if vector else 5) or any(isinstance(each, Vector) for each in operands):
         raise UnknownInstruction(instruction, "has operands that are not modelled")
+    masks = () if masked is None else registers_in(masked)
+    if masks and len(masks) != (8 if of_pair else 4):
+        raise UnknownInstruction(instruction, f"has a mask of {len(masks)} words")
     if kind == "i8" and context.arch.name != "sm_100":
         raise UnknownInstruction(instruction, f"does not exist on {context.arch.name}")
     d, a, b, form, *scales, enable = operands
@@ -392,6 +441,9 @@ def _multiply(instruction: Instruction, context: Context, kind: str, vector: int
 
     def step(machine: Machine) -> None:
         thread = issuing_thread(machine, "matrix instruction")
+        words = [known_numbers(machine, each, 32) for each in masks]
+        if masks and any(any(numbers) for numbers, _ in numbers_of_blocks(machine, words)):
+            raise Unsupported("tcgen05.mma that does not write all lanes is not modelled", instruction.line)
         predicate = (
             np.full((1, 1), bool(enable.value)) if isinstance(enable, Immediate) else known_numbers(machine, enable, 1)
         )
@@ -408,9 +460,13 @@ def _multiply(instruction: Instruction, context: Context, kind: str, vector: int
         for numbers, here in numbers_of_blocks(machine, (*found, predicate)):
             accumulator, left, right, descriptor, *places, adds = numbers
             of_a, of_b = places or (0, 0)
-            shape = scaled_shape(kind, vector, descriptor) if vector else instruction_shape(kind, descriptor, of_pair)
+            shape = (
+                scaled_shape(kind, vector, descriptor, of_pair)
+                if vector
+                else instruction_shape(kind, descriptor, of_pair)
+            )
             k = SCALED_KINDS[kind].k if vector else KINDS[kind].k
-            product = Product(machine, thread, here, context.arch.name, k, shape, of_pair)
+            product = Product(machine, thread, here, context, k, shape, of_pair)
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
             product.accumulate(accumulator, rows, product.columns(right, of_b), bool(adds))
 

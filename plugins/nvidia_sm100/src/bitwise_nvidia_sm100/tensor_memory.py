@@ -359,6 +359,24 @@ def first_copies(parts: Sequence[Value], rows: int) -> SymbolicVector:
     return SymbolicVector(whole.bits, chosen, flags if isinstance(flags, int) else L.uniform_flags(flags))
 
 
+def of_both_blocks(half: SymbolicVector, blocks: int) -> SymbolicVector:
+    """Return rows of words (2, blocks, rows, k): those of the even block of each pair, then those of the odd one."""
+    even = np.arange(blocks) // 2 * 2
+    words = np.broadcast_to(half.words, (2, blocks, *half.words.shape[2:]))
+    flags = half.flags
+    if not isinstance(flags, int):
+        whole = np.broadcast_to(flags, (blocks, *half.words.shape[2:]))
+        flags = np.concatenate([whole[even], whole[even + 1]], axis=1)
+    return SymbolicVector(half.bits, np.concatenate([words[:, even], words[:, even + 1]], axis=2), flags)
+
+
+def differ_in_pairs(value: SymbolicVector, blocks: Array) -> bool:
+    """Return whether the two blocks of a pair, of those in a boolean array, hold different words or flags."""
+    parts = [value.words] if isinstance(value.flags, int) else [value.words, value.flags[None]]
+    pairs = blocks[::2]
+    return any(part.shape[1] > 1 and (part[:, ::2] != part[:, 1::2])[:, pairs].any() for part in parts)
+
+
 def joined_vectors(vectors: SymbolicVector, more: Sequence[SymbolicVector]) -> SymbolicVector:
     """Return vectors of words (2, blocks, rows, k) with further elements of words (2, blocks, rows) at their ends."""
     parts = [vectors, *(_widened(each) for each in more)]

@@ -36,6 +36,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_sync import (
     integer_products,
     registers_in,
     step_name,
+    units_of,
 )
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_vectors
 from bitwise_nvidia_ptx.opcodes.memory import literal_value
@@ -108,7 +109,13 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     line = instruction.line
 
     products = integer_products(k, result, left, right, clamps=False)
-    fused = MmaStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
+    fused = MmaStep(
+        name,
+        positive_zero=result in ("f32", "f16"),
+        commutes=left == right,
+        integers=products,
+        units=units_of(context),
+    )
 
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)

@@ -101,7 +101,16 @@ class UnreadMemory:
         """Undefined data."""
         return undefined(bits)
 
-    def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
+    def copied(
+        self,
+        machine: Machine,
+        address: Value,
+        bits: int,
+        count: Value | None,
+        mask: Array | None,
+        line: int,
+        buffers: object = None,
+    ) -> Value:
         """Undefined data."""
         return undefined(bits)
 

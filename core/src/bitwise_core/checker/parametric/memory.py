@@ -189,7 +189,16 @@ class ParametricMemory:
         """The pointers of the buffers that the kernel has read."""
         return set(self.loaded)
 
-    def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
+    def copied(
+        self,
+        machine: Machine,
+        address: Value,
+        bits: int,
+        count: Value | None,
+        mask: Array | None,
+        line: int,
+        buffers: object = None,
+    ) -> Value:
         """The value of an asynchronous copy: all bytes, or zeros where the byte count is 0.  Raises Unsupported."""
         parts: list[Value] = []
         predicate: Value | None = None
@@ -208,7 +217,7 @@ class ParametricMemory:
         for low in range(0, bits, 32):
             offset = np.full((1, 1), low // 8, dtype=np.uint64)
             place = self.domain.integer(numerics.operation("add.b64"), [address, offset]) if low else address
-            load = self.gather(place, 32, machine.mask, line)
+            load = self.gather(place, 32, mask, line)
             parts.append(
                 load if predicate is None else self.domain.select(predicate, load, np.zeros((1, 1), dtype=np.uint32))
             )

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks, nan_sources, predicate_bits
 from bitwise_core.execution.values import symbolic_vector as L
@@ -83,7 +83,7 @@ Special: TypeAlias = Callable[[Operation, Sequence[SymbolicVector], TermContext]
 class TermDomain:
     """Terms over the initial content of memory.
 
-    `assumptions` enable rules that need them (see `assumptions.FINITE`).  `recorder` is the recorder of a recorded run.
+    `assumptions` enable rules that need them (see `assumptions`).  `recorder` is the recorder of a recorded run.
     `follows_members`: the members of all sets under idempotent operations are followed (`values.member_sets`), which
     takes time; without it, `repeats_members` says whether that may change a set.
     """
@@ -98,6 +98,8 @@ class TermDomain:
         follows_members: bool = False,
     ) -> None:
         self.recorder = recorder
+        self.has_one_arithmetic = MATRIX_ARITHMETIC in assumptions
+        self._steps_by_arithmetic: dict[mma_steps.MmaStep, mma_steps.MmaStep] = {}
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
         self.context = TermContext(
@@ -628,6 +630,8 @@ class TermDomain:
         assert isinstance(right, mma_steps.HashedVectors)
         if step.integers is not None:
             return integer_terms(step, accumulator, left, right, self.context)
+        if self.has_one_arithmetic:
+            step = self._by_arithmetic(step)
         return mma_steps.mma_terms(step, accumulator, left, right, self.context)
 
     def mma_steps_in_order(
@@ -645,7 +649,15 @@ class TermDomain:
         """
         of_a = [each for each in lefts if isinstance(each, mma_steps.HashedVectors)]
         of_b = [each for each in rights if isinstance(each, mma_steps.HashedVectors)]
+        if self.has_one_arithmetic:
+            step = self._by_arithmetic(step)
         return mma_steps.mma_terms_in_order(step, accumulator, of_a, of_b, row, column, self.context)
+
+    def _by_arithmetic(self, step: mma_steps.MmaStep) -> mma_steps.MmaStep:
+        found = self._steps_by_arithmetic.get(step)
+        if found is None:
+            found = self._steps_by_arithmetic[step] = mma_steps.with_arithmetic(step)
+        return found
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

@@ -211,6 +211,21 @@ class BlockOfCluster(RaceDetector):
         for key in self._keys(barrier):
             self.detector.begin(key)
 
+    def track_copies(self, barrier: int, threads: Array) -> None:
+        """See `RaceDetector.track_copies`."""
+        self.detector.track_copies(self._keys(barrier)[0], self._every(threads))
+
+    def arrive_after_copies(self, barrier: int, threads: Array) -> None:
+        """See `RaceDetector.arrive_after_copies`: arrivals of other blocks do not count."""
+        self.detector.arrive_after_copies(self._keys(barrier)[0], self._every(threads))
+
+    def _every(self, threads: Array) -> Array:
+        """Return these threads of the block (a boolean array) among the threads of the cluster."""
+        found = np.zeros(self.detector.threads, dtype=bool)
+        first = self._actors(np.zeros(1, dtype=np.int64))[0]
+        found[first : first + threads.size] = threads
+        return found
+
     def complete(self, barrier: int) -> None:
         """See `RaceDetector.complete`."""
         for key in self._keys(barrier):
@@ -235,11 +250,8 @@ class BlockOfCluster(RaceDetector):
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """See `RaceDetector.fence`."""
         detector = self.detector
-        every = np.zeros(detector.threads, dtype=bool)
-        first = self._actors(np.zeros(1, dtype=np.int64))[0]
-        every[first : first + threads.size] = threads
         before = detector.generic.copy()
-        detector.fence(every)
+        detector.fence(self._every(threads))
         if not of_cluster:
             own = np.arange(before.size) % detector.size == self.rank
             detector.generic = np.where(own, detector.generic, before)

@@ -45,10 +45,10 @@ from bitwise_core.execution.thread_numbers import block_of, further_thread
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, high_half
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, high_half
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import term
-from bitwise_core.numerics import FloatFormat, Operation
+from bitwise_core.numerics import FloatFormat, Operation, operation
 
 _NO_VALUE: Array = np.zeros((1, 1), dtype=np.bool_)
 """What atomic operations return that have no order."""
@@ -414,13 +414,45 @@ class GlobalMemory:
         """
         raise ComputedStore(line, address)
 
-    def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
-        """Return what an asynchronous copy reads at an address that depends on data.
+    def copied(
+        self,
+        machine: object,
+        address: Value,
+        bits: int,
+        count: Value | None,
+        mask: Array | None,
+        line: int,
+        buffers: Iterable[int] | None = None,
+    ) -> Value:
+        """Return what an asynchronous copy reads at an address that depends on data; `buffers` as in `gather`.
 
-        The copy reads `count` bytes and fills the rest of `bits` bits with zeros.  Raises Unsupported here; the
-        launch-parametric analysis overrides it.
+        The copy reads `count` bytes, all or none, and fills `bits` bits with zeros if it reads none.  Raises
+        Unsupported.
         """
-        raise DataDependent("an asynchronous copy at a computed address", line, (address,))
+        whole = None if count is None else self._reads_all(count, bits // 8, line)
+        parts: list[Value] = []
+        for low in range(0, bits, 32):
+            offset = np.full((1, 1), low // 8, dtype=np.uint64)
+            place = self.domain.integer(operation("add.b64"), [address, offset]) if low else address
+            part = self.gather(place, 32, mask, line, buffers)
+            parts.append(part if whole is None else self.domain.select(whole, part, np.zeros((1, 1), dtype=np.uint32)))
+        return concat(parts)
+
+    def _reads_all(self, count: Value, size: int, line: int) -> Value:
+        """Return the predicate that a copy reads all its bytes; raise Unsupported unless it otherwise reads none."""
+        equal = operation("eq.b32")
+        whole, none = (
+            self.domain.integer(equal, [count, np.full((1, 1), each, dtype=np.uint32)]) for each in (size, 0)
+        )
+        if isinstance(whole, np.ndarray) and isinstance(none, np.ndarray):
+            opposite = bool((whole != none).all())
+        else:
+            one, other = as_symbolic_vector(whole), as_symbolic_vector(none)
+            flags = np.asarray(one.flags) ^ np.asarray(other.flags)
+            opposite = np.array_equal(one.words, other.words) and bool((flags & L.NEGATED).all())
+        if not opposite:
+            raise DataDependent("an asynchronous copy's size depends on data", line, (count,))
+        return whole
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Store the value at each active lane's address."""

@@ -20,7 +20,15 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
-from bitwise_core.execution.memory.undetermined import AGENT_RACE, OVERWRITE_RACE, READ_RACE, WRITE_RACE, Kind, race
+from bitwise_core.execution.memory.undetermined import (
+    AGENT_RACE,
+    OVERWRITE_RACE,
+    READ_RACE,
+    UNTRACKED_COPIES,
+    WRITE_RACE,
+    Kind,
+    race,
+)
 from bitwise_core.execution.values.symbolic_vector import Array, some
 
 SEVERAL = np.int32(-2)
@@ -95,6 +103,8 @@ class RaceDetector:
         """Which cells atomic operations have changed since they were last written."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
+        self.tracked: dict[int, dict[int, tuple[int, int]]] = {}
+        """For memory barriers whose phase tracks copies by threads: by warp the time, and its lanes as bits."""
         self.round = 0
         """The number of barriers of all warps so far.  Accesses of earlier rounds are ordered before all later ones."""
         self.read_round: Array = np.full(cells, -1, dtype=np.int64)
@@ -121,6 +131,7 @@ class RaceDetector:
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
+        found.tracked = {barrier: dict(warps) for barrier, warps in self.tracked.items()}
         found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
         found.agent_memories = {name: memory.copy() for name, memory in self.agent_memories.items()}
@@ -173,9 +184,42 @@ class RaceDetector:
         """Initialise a memory barrier: nothing has been published to it."""
         self.arrived_at.pop(barrier, None)
         self.phases.pop(barrier, None)
+        self.tracked.pop(barrier, None)
+
+    def track_copies(self, barrier: int, threads: Array) -> None:
+        """The current phase of a memory barrier tracks the copies of these threads (a boolean array), and no arrivals.
+
+        Another arrival of the phase must be ordered after this, see `complete`.
+        """
+        warps = self.tracked.setdefault(barrier, {})
+        for warp in np.unique(np.flatnonzero(threads) // self.warp).tolist():
+            _, lanes = warps.get(warp, (0, 0))
+            warps[warp] = int(self.clock[warp, warp]), lanes | self._lanes_of(threads, warp)
+
+    def arrive_after_copies(self, barrier: int, threads: Array) -> None:
+        """These threads (a boolean array) arrive at a memory barrier.
+
+        Its phase ends after the tracked copies of these threads, and of those that a barrier orders before one of them.
+        """
+        tracked = self.tracked.get(barrier, {})
+        arriving = np.unique(np.flatnonzero(threads) // self.warp)
+        for warp, (time, lanes) in list(tracked.items()):
+            seen = (self.clock[arriving, warp] >= time) & (arriving != warp)
+            if seen.any() or (self.clock[warp, warp] > time and warp in arriving):
+                lanes = 0
+            tracked[warp] = time, lanes & ~self._lanes_of(threads, warp)
+
+    def _lanes_of(self, threads: Array, warp: int) -> int:
+        lanes = threads[warp * self.warp : (warp + 1) * self.warp]
+        return sum(1 << lane for lane in np.flatnonzero(lanes).tolist())
 
     def complete(self, barrier: int) -> None:
-        """Complete the memory barrier's phase; what was published to it becomes visible to waiting threads."""
+        """Complete the memory barrier's phase; what was published to it becomes visible to waiting threads.
+
+        Raises Race where the phase may have completed before it tracked the copies of a thread.
+        """
+        if any(lanes for _, lanes in self.tracked.pop(barrier, {}).values()):
+            raise race(Kind.SHARED, UNTRACKED_COPIES, None)
         if barrier in self.arrived_at:
             self._publish(barrier, self.arrived_at[barrier])
 
@@ -601,6 +645,13 @@ class RaceDetector:
         self.clock[thread // self.warp, number] = self.clock[number, number]
         self.clock[number, number] += 1
 
+    def state_key(self) -> bytes:
+        """Bytes that are equal for two detectors of one `state`, and that take less time."""
+        return self.clock.tobytes() if self._has_agents() else b""
+
+    def _has_agents(self) -> bool:
+        return bool(self.reads_by_agent or self.agent_memories or self.fences)
+
     def state(self) -> bytes | None:
         """Bytes that are equal for two detectors only if every later access is a race in both or in neither.
 
@@ -622,8 +673,8 @@ class RaceDetector:
             matters |= (actor >= 0) & ((time > seen[warp]) | (step >= self.lockstep[warp]))
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
         several, writers = self._late_writers(seen)
-        agents = bool(self.reads_by_agent or self.agent_memories or self.fences)
-        pending = self.arrived_at or self.phases or self.updates is not None or self.updated.any()
+        agents = self._has_agents()
+        pending = self.arrived_at or self.phases or self.tracked or self.updates is not None or self.updated.any()
         if not cells.size and not pending and not several.size and not agents:
             return None
 
@@ -658,6 +709,11 @@ class RaceDetector:
             found.append(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
+        if self.tracked:  # their times count from the start, and so do the clocks next to them
+            found += [
+                self.clock.tobytes(),
+                repr(sorted((key, *each.items()) for key, each in self.tracked.items())).encode(),
+            ]
         return b"".join(found)
 
     def _late_writers(self, seen: Array) -> tuple[Array, list[Array]]:
@@ -881,15 +937,22 @@ class RaceDetectors:
 
 def _joined(histories: Iterable[History], *, of_all_blocks: bool) -> list[History]:
     """Return one history for those of the same state, of any blocks or of the same ones."""
-    found: dict[tuple[bytes, bytes | None], History] = {}
+    groups: dict[tuple[bytes, bytes], list[History]] = {}
     for each in histories:
-        state = each.detector.state()
-        first = found.setdefault((b"" if of_all_blocks else each.blocks.tobytes(), state), each)
-        if first is not each:
-            first.blocks = first.blocks | each.blocks
-            if of_all_blocks or state is not None:
-                first.detector.absorb(each.detector)
-    return list(found.values())
+        key = b"" if of_all_blocks else each.blocks.tobytes(), each.detector.state_key()
+        groups.setdefault(key, []).append(each)
+    found: list[History] = []
+    for members in groups.values():
+        states: dict[bytes | None, History] = {}
+        for each in members:
+            state = each.detector.state() if len(members) > 1 else None
+            first = states.setdefault(state, each)
+            if first is not each:
+                first.blocks = first.blocks | each.blocks
+                if of_all_blocks or state is not None:
+                    first.detector.absorb(each.detector)
+        found += states.values()
+    return found
 
 
 class NoRaceDetection(RaceDetectors):

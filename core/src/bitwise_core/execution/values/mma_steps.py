@@ -11,7 +11,7 @@ and the column's vector.  The two vectors commute if their element types are the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.execution.values.zero_signs import ZeroSigns
 from bitwise_core.numerics import FLOAT_FORMATS
+from bitwise_core.numerics.mma import MmaSpec
 
 VECTOR, MATRIX = "vector", "matrix "
 """The recorded name of operand vectors, and the prefix of the recorded name of a fused step."""
@@ -51,6 +52,8 @@ class MmaStep:
     one type.  `integers` is None for floating-point units.  `signed_zeros`: the sign of a zero product affects the
     result, so a step of zeros is known to add +0 only if all of them are +0.  `opaque`: nothing is known of the unit's
     sums, so a step of zeros is a step like any other; its operand vectors are gathered as bits, without a format.
+    `units` are the rows of the architecture, of which one may state the arithmetic of the step.  Steps of one
+    `arithmetic` are one operation, whatever their names.
     """
 
     name: str
@@ -59,6 +62,15 @@ class MmaStep:
     integers: IntegerProducts | None = None
     signed_zeros: bool = False
     opaque: bool = False
+    units: tuple[MmaSpec, ...] = field(default=(), compare=False, repr=False)
+    arithmetic: str = ""
+
+
+def with_arithmetic(step: MmaStep) -> MmaStep:
+    """Return the step with the arithmetic that its row states; without a row, the step itself."""
+    name = "_".join(step.name.split())
+    row = next((each for each in step.units if each.name == name), None)
+    return step if row is None else replace(step, arithmetic=row.arithmetic_name)
 
 
 class OperandVectors(Protocol):
@@ -317,7 +329,7 @@ def mma_terms(
     # Accumulators that began with different flags have the same ones after a step.
     flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
     flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
-    name, rows = "fused " + step.name, left.words
+    name, rows = "fused " + (step.arithmetic or step.name), left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
     unchanged = _adds_nothing(step, left, right, context)
     if step.integers is not None:

@@ -146,6 +146,12 @@ class MmaSpec:
     status: Status
     source: str
 
+    @property
+    def arithmetic_name(self) -> str:
+        """What decides the bits of a step, whichever unit computes it: the types, k and the arithmetic."""
+        types = f"{self.result} {self.left} {self.right} {self.accumulator}"
+        return f"k{self.k} {types} {self.arithmetic!r}"
+
     def __post_init__(self) -> None:
         for word in (self.architecture, self.family):
             if not word or any(not (each.isalnum() or each in "._-") for each in word):

@@ -1,16 +1,18 @@
-"""Asynchronous copies by threads: cp.async, its groups and waits.
+"""Asynchronous copies by threads: cp.async, its groups and waits, and arrivals at memory barriers on completion.
 
-Source: PTX ISA 8.7, "Data Movement: Asynchronous copy".
-The bytes of a copy arrive when its thread waits for its group.  Until then an access to its cells is a race.
+Source: PTX ISA 8.7, "Data Movement: Asynchronous copy", and "cp.async.mbarrier.arrive".
+The bytes of a copy arrive when its thread waits for its group, or a thread for the phase of the memory barrier that
+tracks it.  Until then an access to its cells is a race.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
-from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.assembly.module import Address, Instruction, Operand, Register
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
@@ -20,7 +22,10 @@ from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
+from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
+from bitwise_nvidia_ptx.opcodes.mbarriers import ThreadCopy, count_arrivals, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.memory import PointerParameters, address_of, buffers_of, literal_value
+from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 from bitwise_nvidia_ptx.shared_addresses import own_offset
 
 TABLE = OpcodeTable()
@@ -72,6 +77,11 @@ def copy(instruction: Instruction, context: Context) -> Step:
     if parts[2] in ("wait_group", "wait_all"):
         pending = literal_value(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
         return _wait(pending, parts[2] == "wait_all")
+    if parts[2:4] == ["mbarrier", "arrive"]:
+        counted = parts[4:5] == ["noinc"]
+        if parts[4 + counted :] not in (["b64"], ["shared", "b64"], ["shared::cta", "b64"]):
+            raise UnknownInstruction(instruction)
+        return _arrive_when_copied(instruction, counted)
     if parts[2] not in ("ca", "cg") or parts[3] not in ("shared", "shared::cta") or "global" not in parts:
         raise UnknownInstruction(instruction)
     target, source, size, *rest = instruction.operands
@@ -79,14 +89,27 @@ def copy(instruction: Instruction, context: Context) -> Step:
     hinted = any("cache_hint" in each for each in parts)
     used = rest[: len(rest) - 1] if hinted else rest
     line = instruction.line
+    base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
+
+    @cache
+    def pointers() -> frozenset[str] | None:
+        return pointer_parameters(context.kernel, base, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
-        _issue(machine, target, source, bits, used[0] if used else None, line)
+        _issue(machine, target, source, bits, used[0] if used else None, line, pointers)
 
     return step
 
 
-def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: Operand | None, line: int) -> None:
+def _issue(
+    machine: Machine,
+    target: Operand,
+    source: Operand,
+    bits: int,
+    size: Operand | None,
+    line: int,
+    pointers: PointerParameters,
+) -> None:
     begin = address_of(machine, source)
     destination, origin = machine.known(address_of(machine, target)), machine.known(begin)
     if destination is None:
@@ -98,7 +121,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
             check_aligned(machine, address, bits // 8, line)
     if origin is None:
         count = None if size is None else machine.read_bits(size, 32)
-        value = machine.memory.copied(machine, begin, bits, count, line)
+        value = machine.memory.copied(machine, begin, bits, count, machine.mask, line, buffers_of(machine, pointers()))
     else:
         value = _source_value(machine, origin, bits, size, line)
     cells = accessed_cells(machine, own_offset(machine, destination))
@@ -173,6 +196,44 @@ def _wait(pending: int, everything: bool) -> Step:
             for work, done in groups.wait(pending, blocks):
                 for each in work:
                     _finish(machine, each, done)
+
+    return step
+
+
+def _arrive_when_copied(instruction: Instruction, counted: bool) -> Step:
+    """cp.async.mbarrier.arrive{.noinc}: the copies of the active threads complete on a memory barrier.
+
+    `counted` (.noinc): the phase waits for one arrival of each thread.  Otherwise each thread adds the arrival that it
+    waits for, so that other arrivals, which must be ordered after the instruction, complete the phase.
+    """
+    target = instruction.operands[0]
+    line = instruction.line
+
+    def arrive(machine: Machine) -> None:
+        barrier = mbarrier_at(machine, target)
+        copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
+        active = machine.active()
+        left: list[PendingCopy] = []
+        for each in copies.open:
+            threads, rows = acting[each.threads], blocks[each.blocks]
+            if not (threads.any() and rows.any()):
+                left.append(each)
+                continue
+            issued = np.broadcast_to(True if each.mask is None else each.mask, active.shape)
+            if (issued & ~active).any():
+                raise Unsupported("threads that issued a copy together arrive for it separately", line)
+            barrier.thread_copies.append(
+                ThreadCopy(barrier.phase.copy(), each.cells, each.value, each.mask, each.bits, blocks)
+            )
+        copies.open = left
+        if counted:
+            count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), line)
+            return
+        for races in machine.races.acting(machine.mask):
+            races.track_copies(barrier.address, acting)
+
+    def step(machine: Machine) -> None:
+        for_each_place(machine, (target,), lambda: arrive(machine))
 
     return step
 

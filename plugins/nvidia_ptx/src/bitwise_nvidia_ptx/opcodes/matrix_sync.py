@@ -30,6 +30,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics.mma import MmaSpec
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, fragment_vectors
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
@@ -67,10 +68,14 @@ def table(same_steps: Mapping[str, str]) -> OpcodeTable:
     return found
 
 
+def units_of(context: Context) -> tuple[MmaSpec, ...]:
+    """Return the rows of the architecture's matrix units, without those of block scales."""
+    return () if context.arch.bits is None else context.arch.bits.matrix_units
+
+
 def require_row(instruction: Instruction, name: str, context: Context) -> None:
     """Raise UnknownInstruction if an architecture with matrix-unit rows has none of a fused step."""
-    bits = context.arch.bits
-    rows = set() if bits is None else {unit.name for unit in bits.matrix_units}
+    rows = {unit.name for unit in units_of(context)}
     if rows and "_".join(name.split()) not in rows:
         raise UnknownInstruction(instruction, f"has no matrix-unit row on {context.arch.name}: its bits are not known")
 
@@ -127,22 +132,49 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     require_row(instruction, name, context)
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
     products = integer_products(k, result, left, right, clamps="satfinite" in options)
-    fused = MmaStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
+    fused = MmaStep(
+        name,
+        positive_zero=result in ("f32", "f16"),
+        commutes=left == right,
+        integers=products,
+        units=units_of(context),
+    )
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
-        if machine.mask is not None and not machine.active_threads().all():
-            raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
+        if not has_whole_warps(machine) or machine.threads % machine.warp:
+            raise Unsupported("a matrix instruction runs in part of a warp", instruction.line)
         require_known_condition(machine, "whether threads execute a matrix instruction")
-        register = max(32, bits)
-        of_a, of_b = ([machine.read_bits(each, register) for each in registers_in(operand)] for operand in (a, b))
+        register, source = max(32, bits), _warps_of_active_lanes(machine)
+        of_a, of_b = (
+            _moved([machine.read_bits(each, register) for each in registers_in(operand)], source) for operand in (a, b)
+        )
         lefts = fragment_vectors(machine, of_a, bits, forms[0], halves)
         rights = fragment_vectors(machine, of_b, bits, forms[1], 1)[0]
-        old = _elements(machine, registers_in(c), out)
+        old = _moved(_elements(machine, registers_in(c), out), source)
         new = accumulate(machine, fused, lefts, rights, old)
         _write_elements(machine, registers_in(destination), new, out)
 
     return step
+
+
+def _warps_of_active_lanes(machine: Machine) -> Array | None:
+    """Return the thread whose registers each thread takes, None for its own: a warp that is inactive takes others'.
+
+    What the registers of an inactive warp hold, possibly nothing, then has no part in the step.
+    """
+    if machine.mask is None:
+        return None
+    active = machine.active_threads()
+    if active.all() or not active.any():
+        return None
+    first = int(np.argmax(active)) // machine.warp * machine.warp
+    number = np.arange(machine.threads)
+    return np.where(active, number, first + number % machine.warp)
+
+
+def _moved(values: list[Value], source: Array | None) -> list[Value]:
+    return values if source is None else [take_threads(each, source[None]) for each in values]
 
 
 def registers_in(operand: Operand) -> tuple[Operand, ...]:

@@ -14,6 +14,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Blocked, Control, Machine, Step
+from bitwise_core.execution.memory.access import detector_cells
 from bitwise_core.execution.memory.cluster_memory import (
     arrive_from_cluster,
     cluster_state,
@@ -52,6 +53,21 @@ class Copy:
     shift: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadCopy:
+    """A copy by threads (cp.async) that completes on an mbarrier, see `Copy`.
+
+    Each thread of `mask` (boolean, shape (blocks, threads), None for all) writes `bits` bits from its cell in `cells`.
+    """
+
+    phase: Array
+    cells: Array
+    value: Value
+    mask: Array | None
+    bits: int
+    blocks: Array
+
+
 @dataclass(slots=True)
 class MBarrier:
     """An mbarrier in each block of the batch; arrays have the shape (blocks,).
@@ -67,6 +83,7 @@ class MBarrier:
     bytes: Array
     phase: Array
     copies: list[Copy] = field(default_factory=list)
+    thread_copies: list[ThreadCopy] = field(default_factory=list)
 
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
@@ -243,6 +260,7 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
             setattr(barrier, name, np.where(blocks, getattr(barrier, name), getattr(before, name)))
         barrier.initialised = before.initialised | blocks
         barrier.copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.copies]
+        barrier.thread_copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.thread_copies]
     known[barrier.address] = barrier
     _touch(machine, barrier.address, writes=True)
     for races in machine.races.of_blocks(blocks):
@@ -293,7 +311,9 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         lanes = active_lane_count(machine)
         amount = _amount(machine, number, instruction.line)
         if publishes:
+            together: Array = np.all(machine.active()[machine.active_blocks()], axis=0)
             for races in machine.races.acting(machine.mask):
+                races.arrive_after_copies(barrier.address, together)
                 races.arrive(barrier.address, machine.active_warps())
         count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
 
@@ -344,6 +364,16 @@ def _complete(machine: Machine, address: int, copy: Copy, arrived: Array) -> Non
     complete_copy(machine, copy.touched, address, copy.shift, arrived)
 
 
+def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arrived: Array) -> None:
+    """A copy by threads completes on the mbarriers at an address of these blocks, shape (blocks,)."""
+    mask = copy.mask
+    if not arrived.all():
+        mask = arrived[:, None] if mask is None else mask & arrived[:, None]
+    machine.shared.store(copy.cells, copy.value, mask)
+    for races, where, _ in detector_cells(machine, copy.cells, copy.bits, mask):
+        races.arrived(where, address)
+
+
 def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:
     """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
 
@@ -360,6 +390,14 @@ def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Arr
     kept = []
     blocks: Array = np.any(ready & active, axis=1)
     threads: Array = np.any(ready & active, axis=0)
+    still = []
+    for each in barrier.thread_copies:
+        arrived = (barrier.phase > each.phase) & each.blocks & blocks
+        if arrived.any():
+            _complete_of_threads(machine, barrier.address, each, arrived)
+        if (each.blocks & ~arrived).any():
+            still.append(replace(each, blocks=each.blocks & ~arrived))
+    barrier.thread_copies = still
     for copy in barrier.copies:
         arrived = (barrier.phase > copy.phase) & copy.blocks & blocks
         if arrived.any():

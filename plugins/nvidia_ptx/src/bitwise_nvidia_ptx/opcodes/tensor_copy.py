@@ -18,9 +18,10 @@ from bitwise_core.execution.memory.access import read_asynchronously
 from bitwise_core.execution.memory.cluster_memory import own_ranks, start_write, use_in_cluster
 from bitwise_core.execution.memory.loaded_chunks import CHUNK
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values, take_blocks
+from bitwise_core.execution.values.packing import blend_values, concat, take_blocks, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
@@ -178,10 +179,19 @@ class Box:
     padding: Array | None = None
 
 
-def _box(machine: Machine, operand: Operand, axes: tuple[int, int], line: int, *, chunks: bool = False) -> Box:
+def _box(
+    machine: Machine,
+    operand: Operand,
+    axes: tuple[int, int],
+    line: int,
+    *,
+    chunks: bool = False,
+    open_rows: bool = False,
+) -> Box:
     """Return the box of an operand; `chunks` takes elements of `CHUNK` bytes together, where rows consist of these.
 
-    `axes` is the rank of the map, and the number of rows whose coordinates are given one by one, 0 for none.
+    `open_rows`: row 0 stands for each of the rows that are given one by one.  `axes` is the rank of the map, and the
+    number of rows whose coordinates are given one by one, 0 for none.
     """
     rank, apart = axes
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
@@ -191,9 +201,9 @@ def _box(machine: Machine, operand: Operand, axes: tuple[int, int], line: int, *
         raise DataDependent("a tensor map is at a computed address", line)
     table, rows = used_map(machine, address, line), machine.active_blocks()
     coordinates = []
-    for item in operand.extra[0].items:
+    for number, item in enumerate(operand.extra[0].items):
         given = machine.read_bits(item, 32)
-        value = machine.known(given)
+        value = np.zeros((1, 1), dtype=np.uint32) if open_rows and number else machine.known(given)
         if value is None:
             raise DataDependent("a tensor copy at computed coordinates", line, (given,))
         coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
@@ -277,6 +287,11 @@ def _load_box(
     the offset of the mbarrier and 0 or 1 for the block of each pair that has it, None for the receiving block.
     """
     target, source, barrier_operand = operands
+    if axes[1] and ranks is None and of_pair is None:
+        chosen = _rows_of_data(machine, source)
+        if chosen is not None:
+            _load_rows(machine, operands, axes, chosen, line)
+            return
     box = _box(machine, source, axes, line, chunks=True)
     base = uniform_offset(machine, target, "a tensor copy's destination")
     lanes = active_lane_count(machine)
@@ -304,13 +319,66 @@ def _load_box(
         barrier = mbarrier_at(machine, barrier_operand)
         for races in machine.races.acting(machine.mask):
             races.writes(touched, np.full(touched.shape, thread), pending=True)
-        _add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
+        add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
         return
     masks = np.int64(1) << own_ranks(machine)[:, 0] if ranks is None else blocks_of_mask(machine, ranks)
     address = uniform_offset(machine, barrier_operand, "an mbarrier") if of_pair is None else of_pair[0]
     for issuer, receiver, rows in issuers_and_receivers(machine, masks, lanes > 0, "a tensor copy"):
         holder = receiver if of_pair is None else receiver // 2 * 2 + of_pair[1]
         _multicast(machine, (address, cells, value, touched), (issuer, receiver, holder), rows, thread, box.bytes)
+
+
+def _rows_of_data(machine: Machine, operand: Operand) -> list[Value] | None:
+    """Return the rows of a gather if data decides one of them, None if all are known."""
+    if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
+        return None
+    rows = [machine.read_bits(item, 32) for item in operand.extra[0].items[1:]]
+    return rows if any(machine.known(each) is None for each in rows) else None
+
+
+def _load_rows(
+    machine: Machine,
+    operands: tuple[Operand, Operand, Operand],
+    axes: tuple[int, int],
+    rows: Sequence[Value],
+    line: int,
+) -> None:
+    """Start copies of single rows that data decides to shared memory of the own block; see `_load_box`."""
+    target, source, barrier_operand = operands
+    box = _box(machine, source, axes, line, chunks=True, open_rows=True)
+    if box.element != CHUNK or len(rows) != axes[1]:
+        raise DataDependent("a tensor copy at computed coordinates", line, rows)
+    assert isinstance(source, Address)
+    place = machine.known(address_of(machine, Address(source.base, source.offset)))
+    assert place is not None
+    table, blocks = used_map(machine, place, line), machine.active_blocks()
+    size, stride = (table.number(f"{name} 1", blocks) for name in ("size", "stride"))
+    if (stride >> np.uint64(31)).any() or (size >> np.uint64(31)).any():
+        raise DataDependent("a tensor copy at computed coordinates", line, rows)
+    base = uniform_offset(machine, target, "a tensor copy's destination")
+    lanes, barrier, domain = active_lane_count(machine), mbarrier_at(machine, barrier_operand), machine.domain
+    if (lanes > 1).any():
+        raise Unsupported("several threads issue one tensor copy", line)
+    thread, length = int(np.flatnonzero(machine.active_threads())[0]), box.offset.size // len(rows)
+    buffers = np.unique(machine.memory.buffer_of(box.address)).tolist()
+    zero = np.zeros((1, 1), dtype=np.uint32)
+    for number, each in enumerate(rows):
+        here = slice(number * length, (number + 1) * length)
+        row = take_threads(each, np.full((1, length), thread))
+        moved = domain.integer(operation("mulwide.s32"), [row, stride.astype(np.uint32)])
+        inside = domain.integer(operation("lt.u32"), [row, size.astype(np.uint32)])
+        parts = []
+        for low in range(0, CHUNK, 4):
+            address = domain.integer(operation("add.b64"), [moved, box.address[:, here] + np.uint64(low)])
+            part = machine.memory.gather(address, 32, blocks[:, None], line, buffers)
+            parts.append(domain.select(inside, part, zero))
+        value = blend_values(box.inside[:, here], concat(parts), concat([zero] * len(parts)))
+        addresses = _swizzle(base + box.offset[here], box.swizzle)[None]
+        cells = machine.shared.cells(addresses, None)
+        touched = (cells[0][:, None] + np.arange(max(1, CHUNK // machine.shared.granule))).ravel()
+        for races in machine.races.acting(machine.mask):
+            races.writes(touched, np.full(touched.shape, thread), pending=True)
+        add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), length * CHUNK)
 
 
 def _multicast(
@@ -337,10 +405,10 @@ def _multicast(
     barrier = initialised_mbarrier(machine, address, holding)
     moved = take_blocks(value, np.roll(np.arange(machine.blocks), receiver - issuer))
     copy = Copy(barrier.phase.copy(), cells, moved, holding, touched, receiver - holder)
-    _add_copy(machine, barrier, copy, size)
+    add_copy(machine, barrier, copy, size)
 
 
-def _add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
+def add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
     """A copy of `size` bytes to each block completes on an mbarrier."""
     barrier.copies.append(copy)
     barrier.bytes = barrier.bytes - size * copy.blocks

@@ -1,0 +1,90 @@
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Asynchronous copies by threads: memory barriers that track them, and addresses that depend on data."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core.execution.domains.domain import Unsupported
+from ptx_programs import hashes, run
+
+THREADS = 64
+ROOM = ".shared .align 16 .b8 room[2048];"
+START = """
+mov.u32 %r10, room; mad.lo.u32 %r11, %r0, 16, %r10; add.u32 %r15, %r10, 1024; setp.eq.u32 %p1, %r0, 0;
+mul.lo.u32 %r12, %r0, 16; cvt.u64.u32 %d5, %r12; add.s64 %d6, %d1, %d5; xor.b32 %r13, %r12, 1008; add.u32 %r13, %r10, %r13;
+mul.lo.u32 %r14, %r0, 4; cvt.u64.u32 %d7, %r14; add.s64 %d7, %d0, %d7;
+"""
+"""%r11: the own 16 bytes in shared memory, %r13 those of another thread, %r15 the mbarrier; %d6 the own 16 bytes of in, %d7 the own word of out."""
+COPY = "cp.async.cg.shared.global [%r11], [%d6], 16;"
+WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r15], 0; @!%p2 bra W;"
+READ = "ld.shared.b32 %r20, [%r13+4]; st.global.b32 [%d7], %r20;"
+ARRIVE, COUNTED = "cp.async.mbarrier.arrive.shared.b64 [%r15];", "cp.async.mbarrier.arrive.noinc.shared.b64 [%r15];"
+
+
+def tracked(copies: str, arrivals: str, count: int) -> str:
+    return f"{START} @%p1 mbarrier.init.shared::cta.b64 [%r15], {count}; bar.sync 0; {copies} {arrivals} {WAIT} {READ}"
+
+
+COPIED = hashes(f"{START} {COPY} cp.async.wait_all; bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+ONE_ARRIVES = f"{ARRIVE} bar.sync 0; @%p1 mbarrier.arrive.shared::cta.b64 _, [%r15];"
+EACH_ARRIVES = f"{ARRIVE} mbarrier.arrive.shared::cta.b64 _, [%r15];"
+
+
+@pytest.mark.parametrize(("arrivals", "count"), [(COUNTED, THREADS), (ONE_ARRIVES, 1), (EACH_ARRIVES, THREADS)])
+def test_a_phase_completes_the_copies_that_it_tracks(arrivals: str, count: int) -> None:
+    assert hashes(tracked(COPY, arrivals, count), threads=THREADS, shared=ROOM) == COPIED
+
+
+@pytest.mark.parametrize(
+    ("copies", "arrivals", "count", "reason"),
+    [
+        (COPY, ONE_ARRIVES.replace("bar.sync 0;", ""), 1, "before it tracks the copies"),
+        (COPY, ONE_ARRIVES.replace("bar.sync 0;", "bar.warp.sync -1;"), 1, "before it tracks the copies"),
+        (COPY, f"mbarrier.arrive.shared::cta.b64 _, [%r15]; {ARRIVE}", THREADS, "another wrote with no barrier"),
+        (COPY, ONE_ARRIVES.replace(ARRIVE, ""), 1, "another wrote with no barrier"),
+        ("", f"{COUNTED} {COPY}", THREADS, "another wrote with no barrier"),
+        (f"{COPY} cp.async.commit_group;", ONE_ARRIVES, 1, "another wrote with no barrier"),
+    ],
+)  # fmt: skip
+def test_what_a_phase_may_not_track_is_a_race(copies: str, arrivals: str, count: int, reason: str) -> None:
+    with pytest.raises(Unsupported, match=reason):
+        hashes(tracked(copies, arrivals, count), threads=THREADS, shared=ROOM)
+
+
+def test_threads_that_copy_together_arrive_together() -> None:
+    with pytest.raises(Unsupported, match="arrive for it separately"):
+        run(tracked(COPY, f"@!%p1 {COUNTED}", THREADS), threads=THREADS, shared=ROOM)
+
+
+ROWS = """
+ld.global.b32 %r30, [%d6]; and.b32 %r31, %r30, 1023; mul.wide.u32 %d20, %r31, 16; add.s64 %d21, %d1, %d20;
+setp.lt.u32 %p3, %r30, 500; selp.b32 %r32, 16, 0, %p3;
+"""
+"""%d21: the address of a row that data names, %p3 whether it is read, %r32 the bytes that are then read."""
+LOADED = """
+mov.b32 %r40, 0; mov.b32 %r41, 0; mov.b32 %r42, 0; mov.b32 %r43, 0;
+{} ld.global.v4.b32 {{%r40, %r41, %r42, %r43}}, [%d21]; st.shared.v4.b32 [%r11], {{%r40, %r41, %r42, %r43}};
+"""
+
+
+@pytest.mark.parametrize(("guard", "size"), [("", ""), ("@%p3", ", %r32")])
+def test_a_copy_of_rows_that_data_names_is_a_load_of_them(guard: str, size: str) -> None:
+    copied = f"cp.async.cg.shared.global [%r11], [%d21], 16{size}; cp.async.wait_all;"
+    found = hashes(f"{START} {ROWS} {copied} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+    assert found == hashes(f"{START} {ROWS} {LOADED.format(guard)} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+    other = LOADED.format("@!%p3") if guard else LOADED.format("").replace("[%d21]", "[%d21+16]")
+    assert found != hashes(f"{START} {ROWS} {other} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+
+
+def test_a_copy_of_a_number_of_bytes_that_data_gives_is_unknown() -> None:
+    copied = "and.b32 %r32, %r30, 15; cp.async.cg.shared.global [%r11], [%d21], 16, %r32; cp.async.wait_all;"
+    with pytest.raises(Unsupported, match="size depends on data"):
+        run(f"{START} {ROWS} {copied} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+
+
+def test_a_copy_of_rows_that_the_launch_writes_is_unknown() -> None:
+    copied = "cp.async.cg.shared.global [%r11], [%d21], 16; cp.async.wait_all;"
+    body = f"{START} {ROWS} {copied} bar.sync 0; {READ.replace('[%d7]', '[%d6]')}"
+    with pytest.raises(Unsupported, match="that the launch writes is read at a computed address"):
+        hashes(body, threads=THREADS, shared=ROOM)
