@@ -24,14 +24,14 @@ from bitwise_torch.tensor_problems import library_layout, problem_of
 if TYPE_CHECKING:
     import torch
 
-FORMS = ("addmm", "baddbmm", "_addmm_activation", "_scaled_mm")
+FORMS = ("addmm", "addmv", "baddbmm", "_addmm_activation", "_scaled_mm")
 """Operations of PyTorch that may be products with a finish, in the dispatcher's namespace `aten`."""
 
 CAPACITY = 4096
 """The number of fused launches that are kept; a full cache is emptied."""
 
 _PARAMETERS = {
-    "addmm": ("self", "mat1", "mat2"), "baddbmm": ("self", "mat1", "mat2"),
+    "addmm": ("self", "mat1", "mat2"), "addmv": ("self", "mat1", "mat2"), "baddbmm": ("self", "mat1", "mat2"),
     "_addmm_activation": ("self", "mat1", "mat2"),
     "_scaled_mm": ("mat1", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum"),
 }  # fmt: skip
@@ -62,6 +62,10 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         return _scaled(given)
     alpha, beta = float(given.get("alpha", 1)), float(given.get("beta", 1))
     addend, a, b = given["self"], given["mat1"], given["mat2"]
+    if name == "addmv":
+        if b.stride(0) != 1 and b.shape[0] > 1:
+            raise NotLockable("the vector is not contiguous")
+        addend, b = addend.expand(a.shape[0])[:, None], b[:, None]
     if name == "addmm" and alpha == beta == 1 and addend.dim() == 1 and b.shape[1] > 1:
         return None
     if "dtype" in overload:
@@ -86,19 +90,19 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         if vector and (not addend.is_contiguous() or addend.data_ptr() % 16):
             raise NotLockable("the added vector is not dense and aligned to 16 bytes")
         finish = _finish(alpha, beta, "vector" if vector else "matrix")
-    elif tuple(addend.shape) == shape:
-        finish = _finish(alpha, beta, "matrix")
     else:
-        raise NotLockable(
-            f"the addend of shape {tuple(addend.shape)} is broadcast to {shape}: a matrix of the output's shape is "
-            "described, addend.expand(...).contiguous()"
-        )
+        # An addend of another shape is expanded to a matrix, too.
+        finish = _finish(alpha, beta, "matrix")
     if finish is not None and finish.addend == "matrix" and shape[-2:] == (1, 1):
         raise NotLockable(
             "an addend of one element is not described; the nearest described call is the product, followed by the sum"
         )
-    operands = () if finish is None or finish.addend == "none" else (addend.expand(shape),)
-    return _form(a, b, a.dtype, finish, operands)
+    if finish is None or finish.addend == "none":
+        return _form(a, b, a.dtype, finish, ())
+    try:
+        return _form(a, b, a.dtype, finish, (addend.expand(shape),))
+    except RuntimeError:
+        raise NotLockable(f"an addend of shape {tuple(addend.shape)} cannot be expanded to {shape}") from None
 
 
 def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:

@@ -75,7 +75,8 @@ class GEMMProblem(Record):
     Leading dimensions are in elements, None where rows are contiguous.  `batch` is None for a product without a batch;
     the matrices of a batch are contiguous, or `stride_a` and `stride_b` elements apart.  With the epilogue `bias`, a
     bias of n elements is added to the sums.  `finish` is what else the call asks for; it then states the bias, too.
-    The device, the library and the addresses are not part of the problem.
+    `grouped` stands for the product of a group of any shape: m, n and k are 1, and the descriptor of another k differs
+    in its k only.  The device, the library and the addresses are not part of the problem.
     """
 
     m: Positive
@@ -93,6 +94,7 @@ class GEMMProblem(Record):
     stride_b: int | None = None
     epilogue: Epilogue = "none"
     finish: Finish | None = None
+    grouped: StrictBool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -110,6 +112,9 @@ class GEMMProblem(Record):
     def _consistent(self) -> GEMMProblem:
         if self.finish is not None and self.epilogue != "none":
             raise ValueError("a problem with finish states its bias there: leave epilogue out")
+        others = (self.ld_a, self.ld_b, self.batch, self.stride_a, self.stride_b)
+        if self.grouped and ((self.m, self.n, self.k) != (1, 1, 1) or self.finish is None or any(others)):
+            raise ValueError("a group of any shape has m = n = k = 1, a finish and no layout")
         for name in ("a", "b"):
             rows, columns = self.stored(name)
             leading = getattr(self, f"ld_{name}")
@@ -143,6 +148,8 @@ class GEMMProblem(Record):
         added = " with bias" if self.epilogue == "bias" else ""
         if self.finish is not None:
             added = f" with {self.finish.words}" if self.finish.words else ""
+        if self.grouped:
+            return f"a group of {types} to {self.out}{added}"
         return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"
 
 
