@@ -296,7 +296,7 @@ def test_a_device_without_costs_of_its_own_has_those_of_an_h100_by_its_rates() -
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
     grids = {each.programs for each in schedules_to_try(made, 4096, 4096, few) if each.consumers}
     assert max(grids) <= 78
-    assert costs_of_device(SimpleNamespace(type="cpu", index=None)) is costs  # type: ignore[arg-type]
+    assert costs_of_device(SimpleNamespace(type="cpu", index=None)) is costs
 
 
 def test_only_times_near_the_least_are_corrected() -> None:

@@ -75,7 +75,7 @@ class GroupedCall:
     @property
     def adds_groups(self) -> bool:
         """Whether the groups part k, so that each has a k of its own."""
-        return self.a.dim() == self.b.dim() == 2
+        return bool(self.a.dim() == self.b.dim() == 2)
 
     def ends(self) -> list[int]:
         """Return the end of each group; this waits for the device."""
@@ -125,7 +125,7 @@ def grouped_call(name: str, arguments: Sequence[Any], options: dict[str, Any]) -
             given["self"], given["mat2"], given.get("offs"), given.get("scale_a"), given.get("scale_b"),
             bool(given.get("use_fast_accum", False)),
         )  # fmt: skip
-        assert call.key
+        call.key  # noqa: B018 - the types are supported
     except ProductError as error:
         raise NotLockable(str(error)) from None
     return call
