@@ -16,6 +16,7 @@ from bitwise_torch import (
     ProductError,
     addmm,
     addmm_activation,
+    addmv,
     baddbmm,
     grouped_mm,
     locked_products,
@@ -213,6 +214,9 @@ def test_addends_of_other_shapes_are_expanded() -> None:
     for addend in (C[:, :1], C[:1], C[:1, :1], C[0, 0]):
         found = addmm(addend, A, B, like="toy")
         assert (patterns(found) == wanted(problem(), finish, A, B, addend.expand(4, 5).contiguous())).all()
+    column = addmv(C[0, 0], A, B[:, 0].contiguous(), like="toy")
+    expected = wanted(problem(n=1), finish, A, B[:, :1], C[:1, :1].expand(4, 1).contiguous())
+    assert (patterns(column[:, None]) == expected).all()
     found = baddbmm(C[0], A[None], B[None], like="toy")
     assert (patterns(found[0]) == wanted(problem(), finish, A, B, C[:1].expand(4, 5).contiguous())).all()
 

@@ -40,6 +40,14 @@ def addmm(
     return _called("addmm", (addend, a, b), {"beta": beta, "alpha": alpha}, like, lock)
 
 
+def addmv(
+    addend: torch.Tensor, a: torch.Tensor, x: torch.Tensor, *, beta: float = 1, alpha: float = 1,
+    like: str | None = None, lock: Lock | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return beta addend + alpha a x for a vector x, with the bits of torch.addmv; see the module."""
+    return _called("addmv", (addend, a, x), {"beta": beta, "alpha": alpha}, like, lock)[:, 0]
+
+
 def baddbmm(
     addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1,
     like: str | None = None, lock: Lock | None = None,
@@ -70,9 +78,9 @@ def scaled_mm(
 def described_call(
     name: str, arguments: Sequence[Any], options: dict[str, Any], like: str
 ) -> tuple[Form, GEMMDesc | FinishedGEMM]:
-    """Return a call of addmm, baddbmm, _addmm_activation or _scaled_mm as a form, and what a library computes for it.
+    """Return a call of an operation of FORMS as a form, and what a library computes for it.
 
-    Raises ProductError and NotCovered.
+    The result of addmv is a column of the form's.  Raises ProductError and NotCovered.
     """
     form = _checked_form(name, arguments, options)
     return form, _described(like, form)
@@ -124,6 +132,8 @@ def _checked_form(name: str, arguments: Sequence[Any], options: dict[str, Any]) 
 
 def _check_shapes(name: str, arguments: Sequence[Any]) -> None:
     a, b = arguments[:2] if name == "_scaled_mm" else arguments[1:3]
+    if name == "addmv" and b.dim() == 1:
+        b = b[:, None]
     axes = 3 if name == "baddbmm" else 2
     if a.dim() != axes or b.dim() != axes or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise ProductError(f"{tuple(a.shape)} times {tuple(b.shape)}: torch.{name} needs {axes} axes, and k in both")

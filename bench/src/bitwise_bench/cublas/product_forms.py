@@ -30,9 +30,13 @@ ALPHAS = (1.0, 1.0, 1.0, 0.5, -1.3, 0.1)
 BETAS = (1.0, 1.0, 1.0, 0.3, -2.0, 0.0)
 FUSED = 8
 """One of so many calls is repeated."""
-KINDS = (("matrix", 34), ("vector", 12), ("batch", 14), ("relu", 8), ("tensor", 14), ("row", 10), ("grouped", 8))
-"""The calls and their shares: addends by shape, a batch of matrices, scales for each operand or row and column."""
-_TYPES = {"matrix", "vector", "batch", "relu"}
+KINDS = (
+    ("matrix", 26), ("vector", 10), ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12), ("relu", 7),
+    ("tensor", 10), ("row", 8), ("grouped", 7),
+)  # fmt: skip
+"""The calls and their shares: addends by shape, operations in place, addmv, a batch of matrices, scales for each
+operand or for each row and column."""
+_TYPES = {"matrix", "vector", "expanded", "in place", "column", "batch", "relu"}
 _LARGEST = 1 << 22
 """Elements of a matrix."""
 _DEEPEST = 1 << 15
@@ -94,18 +98,36 @@ class Comparison:
             a, b = self.stacked(lefts, query.transpose_a), self.stacked(rights, query.transpose_b)
         else:
             (a,), (b,) = lefts, rights
-        shape = (query.n,) if kind in ("vector", "relu") else (*a.shape[:-1], query.n)
+        shape: tuple[int, ...] = (*a.shape[:-1], query.n)
+        if kind in ("vector", "relu"):
+            shape = (query.n,)
+        elif kind == "column" and query.m == 1:
+            return None
+        elif kind == "column":
+            b, shape = b[:, 0].contiguous(), (query.m,)
+        elif kind == "expanded":
+            shape = source.choice([(query.m, 1), (1, query.n), (1, 1), (1,), ()])
         addend = torch.randn(shape, device="cuda", generator=self.generator).to(a.dtype)
         if source.random() < 0.6 and beta:
             product = alpha / beta * (a.float() @ b.float())
-            addend = (-product if addend.dim() > 1 else -product[source.randrange(query.m)]).to(a.dtype)
-        about = [query.m, query.n, query.k, batch, query.transposes, alpha, beta]
+            row = source.randrange(query.m)
+            for axis, length in enumerate(shape[::-1], 1):
+                if length == 1 and product.dim() >= axis:
+                    product = product.narrow(-axis, row % product.shape[-axis], 1)
+            if product.dim() > len(shape):
+                product = product[row % len(product)] if shape else product.reshape(-1)[0]
+            addend = (-product).reshape(shape).to(a.dtype)
+        about = [query.m, query.n, query.k, batch, query.transposes, alpha, beta, list(shape)]
         if kind == "relu":
             if query.n == 1:
                 return None
             return self.called(number, kind, dtype, about, "_addmm_activation", (addend, a, b), {"alpha": alpha})
-        name = "baddbmm" if kind == "batch" else "addmm"
-        return self.called(number, kind, dtype, about, name, (addend, a, b), {"alpha": alpha, "beta": beta})
+        name = {"batch": "baddbmm", "column": "addmv"}.get(kind, "addmm")
+        options = {"alpha": alpha, "beta": beta}
+        theirs = None
+        if kind == "in place":
+            theirs = lambda: addend.clone().addmm_(a, b, **options)  # noqa: E731
+        return self.called(number, kind, dtype, about, name, (addend, a, b), options, theirs)
 
     def stacked(self, matrices: Sequence[Any], transposed: bool) -> Any:
         """The matrices as one batch, each stored as it is."""
@@ -180,12 +202,15 @@ class Comparison:
 
     def called(
         self, number: int, kind: str, dtype: str, about: list[Any], name: str, arguments: tuple[Any, ...],
-        options: dict[str, Any],
+        options: dict[str, Any], theirs: Callable[[], Any] | None = None,
     ) -> list[Any]:  # fmt: skip
-        """The row of a call of PyTorch's function of a name: whole results, or elements, compared."""
+        """The row of a call of PyTorch's function of a name: whole results, or elements, compared.
+
+        `theirs` is another call with its result.
+        """
         import bitwise_torch as ours
 
-        theirs = partial(getattr(self.torch, name), *arguments, **options)
+        theirs = theirs or partial(getattr(self.torch, name), *arguments, **options)
         if self.elements:
             return self.evaluated(number, [number, kind, dtype], about, name, arguments, options, theirs)
         mine = partial(getattr(ours, name.removeprefix("_")), *arguments, like="cublas", **options)
@@ -209,6 +234,7 @@ class Comparison:
             form, desc = described_call(name, arguments, options, "cublas")
         except NotCovered as error:
             return [*head, "declined", about, str(error).split(" is not described: ")[-1][:200]]
+        wanted = wanted[:, None] if name == "addmv" else wanted
         source = random.Random(f"{self.seed}:{number}:places")
         matrix, *places = (sorted({0, length - 1, source.randrange(length)}) for length in (1, *wanted.shape[-2:]))
         if wanted.dim() > 2:
