@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Step
@@ -38,7 +39,7 @@ def sums(problem: GEMMProblem, dtype: str = "fp32") -> GEMMDesc:
 
 def finished(problem: GEMMProblem, finish: Finish) -> FinishedGEMM:
     """Return what the toy library computes: fused products of addends, and scales one after the other."""
-    steps: list[Step | str] = ["multiply"] * {"none": 0, "tensor": 1, "row": 2}[finish.scales]
+    steps: list[Step | str] = ["multiply"] * {"none": 0, "tensor": 1, "row": 2, "blocks": 0}[finish.scales]
     if finish.addend != "none":
         fields: dict[str, Any] = {"value": finish.alpha, "operand_value": finish.beta, "operand_dtype": problem.out}
         steps.append(Step(name="axpby", fused="x", **fields))
@@ -46,6 +47,9 @@ def finished(problem: GEMMProblem, finish: Finish) -> FinishedGEMM:
         steps.append(Step(name="scale", value=finish.alpha))
     steps += ["relu"] if finish.activation == "relu" else []
     steps.append(Step(name="convert", dtype=problem.out))
+    if finish.scales == "blocks":
+        product = sums(problem).model_copy(update={"k_cuts": (Cut(span=128),)})
+        return FinishedGEMM(product=product, steps=Epilogue.of(*steps), block_scaling="fused")
     return FinishedGEMM(product=sums(problem), steps=Epilogue.of(*steps))
 
 
@@ -152,6 +156,30 @@ def test_scaled_products(scales: str) -> None:
     options = {"bias": bias, "out_dtype": torch.bfloat16, "use_fast_accum": True}
     found = scaled_mm(a, b, scale_a, scale_b, like="toy", **options)
     assert (patterns(found) == wanted(given, finish, a, b, *operands, bias.expand(4, 5))).all()
+
+
+@pytest.mark.parametrize("blocks", [(1, 128), (1, 1), (128, 1)])
+def test_blocks_of_k_have_scales(blocks: tuple[Any, Any]) -> None:
+    m, n, k = 130, 3, 140
+    a, b, bias = eighths(m, k), eighths(n, k, seed=1).t(), torch.randn(n).bfloat16()
+    scale_a, scale_b = torch.rand(-(-m // blocks[0]), 2), torch.rand(-(-n // blocks[1]), 2).t()
+    given = problem(m, n, k, a="e4m3", b="e4m3", out="bf16", transpose_b=True)
+    finish = Finish(scales="blocks", blocks=blocks, beta=1, addend="vector")
+    rows, columns = (torch.arange(each) // size for each, size in zip((m, n), blocks, strict=True))
+    operands = scale_a[rows], scale_b[:, columns], bias.expand(m, n)
+    expected = wanted(given, finish, a, b, *operands)
+    found = scaled_mm(a, b, scale_a, scale_b, bias=bias, out_dtype=torch.bfloat16, like="toy")
+    assert (patterns(found) == expected).all()
+    (p, s), one = (torch.zeros(m, n), torch.zeros(m, n)), np.zeros((m, n), np.float64)
+    for block in range(2):  # sums of few eighths are exact
+        part = slice(128 * block, 128 * (block + 1))
+        p, s = a[:, part].float() @ b[part].float(), operands[0][:, block, None] * operands[1][None, block]
+        one = (p.double().numpy() * s.double().numpy() + one).astype(np.float32).astype(np.float64)
+    assert torch.equal(found, (torch.from_numpy(one).float() + bias.float()).bfloat16())
+    lock = Lock.from_text(
+        lock_of([(given.model_copy(update={"finish": finish}), finished(given, finish))], {}).to_text()
+    )
+    assert torch.equal(found, scaled_mm(a, b, scale_a, scale_b, bias=bias, out_dtype=torch.bfloat16, lock=lock))
 
 
 def test_groups_are_products_of_their_parts() -> None:
@@ -324,7 +352,7 @@ def test_locks_whose_steps_differ_are_different() -> None:
         (NotCovered, "followed by the activation", lambda: addmm_activation(C, A, B, like="toy")),
         (NotCovered, "an addend of one element",
          lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
-        (NotCovered, "one scale for each operand, or one for each row",
+        (NotCovered, "one scale for each operand, one for each row",
          lambda: scaled_mm(eighths(4, 7), eighths(7, 5), torch.rand(2, 1), torch.rand(1, 5), like="toy")),
         (NotCovered, "scales of torch.float16", lambda: scaled_mm(
             eighths(4, 7), eighths(7, 5), torch.ones(1).half(), torch.ones(1).half(), like="toy")),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
-from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
+from bitwise_core.descriptors.problem import BLOCK_K, DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
+from bitwise_core.plugins.launchers import BlockScalingLauncher, EpilogueLaunch, EpilogueLauncher
 from bitwise_torch.library_profiles import no_launcher
 from bitwise_torch.product_arguments import ProductError
 from bitwise_torch.products import product_into
@@ -133,7 +133,10 @@ def _scaled(given: dict[str, Any]) -> Form:
     assert scale_b is not None
     m, n = int(a.shape[0]), int(b.shape[1])
     out = given.get("out_dtype") or a.dtype
-    nearest = "; one scale for each operand, or one for each row of A and column of B, of fp32, is described"
+    nearest = (
+        "; one scale for each operand, one for each row of A and column of B, or one for each block of 128 values of k, "
+        "of fp32, is described"
+    )
     if given.get("scale_result") is not None:
         raise NotLockable("a scale of the result is not described")
     if {scale_a.dtype, scale_b.dtype} != {torch.float32}:
@@ -144,6 +147,12 @@ def _scaled(given: dict[str, Any]) -> Form:
     elif (tuple(scale_a.shape), tuple(scale_b.shape)) == ((m, 1), (1, n)):
         scales = "row"
         operands = [scale_b.expand(m, n), scale_a.expand(m, n)]
+    elif (blocks := _blocks(a, b, scale_a, scale_b)) is not None:
+        scales = "blocks"
+        operands = [
+            scale_a.repeat_interleave(blocks[0], 0)[:m] if blocks[0] > 1 else scale_a,
+            scale_b.repeat_interleave(blocks[1], 1)[:, :n] if blocks[1] > 1 else scale_b,
+        ]  # fmt: skip
     else:
         raise NotLockable(f"scales of the shapes {tuple(scale_a.shape)} and {tuple(scale_b.shape)}{nearest}")
     if bias is not None:
@@ -152,9 +161,21 @@ def _scaled(given: dict[str, Any]) -> Form:
         operands.append(bias.expand(m, n))
     finish = _finish(
         1.0, 0.0 if bias is None else 1.0, "none" if bias is None else "vector", scales=scales,
-        fast_accumulation=bool(given.get("use_fast_accum", False)),
+        fast_accumulation=bool(given.get("use_fast_accum", False)) and scales != "blocks",
+        blocks=blocks if scales == "blocks" else None,
     )  # fmt: skip
     return _form(a, b, out, finish, tuple(operands))
+
+
+def _blocks(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> tuple[int, int] | None:
+    """Return the rows of a and the columns of b that share a scale, None for scales that are not those of blocks of k."""
+    (m, k), n = a.shape, int(b.shape[1])
+    blocks_of_k = -(-k // BLOCK_K)
+    shapes = tuple(scale_a.shape), tuple(scale_b.shape)
+    for rows, columns in ((1, BLOCK_K), (1, 1), (BLOCK_K, 1)):
+        if shapes == ((-(-m // rows), blocks_of_k), (blocks_of_k, -(-n // columns))):
+            return rows, columns
+    return None
 
 
 def finished_product(desc: FinishedGEMM, form: Form) -> torch.Tensor:
@@ -193,6 +214,9 @@ def _finished_matrix(
     import torch
 
     launcher = _launcher(desc, a.device)
+    if desc.block_scaling != "none":
+        _scaled_blocks(desc, launcher, a, b, operands, out)
+        return
     sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
     product_into(a, b, sums, desc.product)
     launcher.apply_epilogue(desc.steps, sums, operands, out)
@@ -202,6 +226,22 @@ def _finished_matrix(
         # A kernel is compiled for a call that is repeated.
         fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
         _fused[key] = (desc, fused, launch is not None)
+
+
+def _scaled_blocks(
+    desc: FinishedGEMM, launcher: EpilogueLauncher, a: torch.Tensor, b: torch.Tensor,
+    operands: tuple[torch.Tensor, ...], out: torch.Tensor,
+) -> None:  # fmt: skip
+    """Compute a product whose blocks of k have scales, the first two operands."""
+    import torch
+
+    if not isinstance(launcher, BlockScalingLauncher):
+        raise ProductError(no_launcher(desc.product, a.device))
+    converts = [each.name for each in desc.steps.steps] == ["convert"]
+    sums = out if converts else torch.empty(out.shape, dtype=torch.float32, device=a.device)
+    launcher.scaled_sums(desc, a, b, *operands[:2], sums)
+    if not converts:
+        launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
 
 
 _fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}

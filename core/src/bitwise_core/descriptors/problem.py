@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import StrictBool, model_validator
 
 from bitwise_core.descriptors import Epilogue as Steps
-from bitwise_core.descriptors import GEMMDesc, Record
+from bitwise_core.descriptors import Cut, GEMMDesc, Record
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.epilogue import Number
 from bitwise_core.errors import BitwiseError
@@ -19,9 +19,14 @@ DTYPES = {
 NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
 """The names of types in descriptors, by the `str` of PyTorch's dtypes."""
 
+BLOCK_K = 128
+"""The values of k that share a scale, where the scales are those of blocks."""
+
 Epilogue = Literal["none", "bias"]
 Scaled: TypeAlias = Literal["none", "a", "b"]
 """The operand that a kernel multiplies by a number before the product."""
+BlockScaling: TypeAlias = Literal["none", "fused"]
+"""How a kernel adds the sums of blocks of k that have scales of their own."""
 
 
 class ProblemError(BitwiseError, ValueError):
@@ -33,15 +38,18 @@ class Finish(Record):
 
     The result is activation(`alpha` s P + `beta` C).  C is the addend, a vector with an element for each column or a
     matrix; without one `beta` is 0.  s is 1, the product of one scale of each operand (`scales` is `tensor`), or of one
-    for each row of A and one for each column of B (`row`).  `fast_accumulation` lets fp8 kernels keep one accumulator.
-    Where each part rounds is the library's choice: see FinishedGEMM.
+    for each row of A and one for each column of B (`row`).  With `blocks`, the products of BLOCK_K values of k have
+    scales of their own: `blocks` are the numbers of rows of A and of columns of B that share one.
+    `fast_accumulation` lets fp8 kernels keep one accumulator.  Where each part rounds is the library's choice: see
+    FinishedGEMM.
     """
 
     alpha: Number = 1.0
     beta: Number = 0.0
     addend: Literal["none", "vector", "matrix"] = "none"
     activation: Literal["none", "relu", "gelu"] = "none"
-    scales: Literal["none", "tensor", "row"] = "none"
+    scales: Literal["none", "tensor", "row", "blocks"] = "none"
+    blocks: tuple[Literal[1, 128], Literal[1, 128]] | None = None
     fast_accumulation: StrictBool = False
 
     @model_validator(mode="after")
@@ -52,6 +60,8 @@ class Finish(Record):
             )
         if self.scales != "none" and self.alpha != 1.0:
             raise ValueError(f"alpha = {self.alpha} with scales: leave alpha out")
+        if (self.scales == "blocks") != (self.blocks is not None):
+            raise ValueError("scales of blocks and the sizes of the blocks belong together: give both or neither")
         return self
 
     @property
@@ -61,7 +71,10 @@ class Finish(Record):
         if self.addend != "none":
             times = "" if self.beta == 1.0 else f"{self.beta!r} times "
             parts.append(f"{times}a {self.addend} added")
-        if self.scales != "none":
+        if self.blocks is not None:
+            rows, columns = self.blocks
+            parts.append(f"a scale for each block of {rows} x {BLOCK_K} of A and {BLOCK_K} x {columns} of B")
+        elif self.scales != "none":
             parts.append(f"a scale for each {'operand' if self.scales == 'tensor' else 'row and column'}")
         parts += [self.activation] if self.activation != "none" else []
         parts += ["fast accumulation"] if self.fast_accumulation else []
@@ -171,6 +184,11 @@ class FinishedGEMM(Record):
     and then those of the rows (`row`), all of fp32, and the addend.  Where a step is a function of a column or of a row
     its operand is that of the whole matrix, with equal rows or columns.
 
+    With `block_scaling`, the innermost accumulator P of `product` has BLOCK_K values of k, and the sum is not the total
+    of the P: for P in ascending k it is fma(P, s, total) from +0 (`fused`), where s is the rounded product of the scale of the
+    block of A and that of the block of B.  Two operands precede those of the steps: the scales of A, a column for each
+    block of k, and those of B, a row for each.
+
     A kernel may multiply an operand by `scale` in fp32 before the product, the operand `scaled`.  Both operands are
     then widened from `widened_from` to fp32, the type of the operands of `product`.
     """
@@ -180,6 +198,7 @@ class FinishedGEMM(Record):
     scaled: Scaled = "none"
     scale: Number = 1.0
     widened_from: FloatName | None = None
+    block_scaling: BlockScaling = "none"
 
     @model_validator(mode="after")
     def _consistent(self) -> FinishedGEMM:
@@ -189,6 +208,10 @@ class FinishedGEMM(Record):
             raise ValueError("scaled, scale and widened_from belong together: give all of them or none")
         if self.scaled != "none" and {self.product.left_dtype, self.product.right_dtype} != {"fp32"}:
             raise ValueError("a scaled operand is a number of fp32: the product's operands are fp32, too")
+        if self.block_scaling != "none" and self.product.k_cuts != (Cut(span=BLOCK_K),):
+            raise ValueError(
+                f"block_scaling multiplies sums of {BLOCK_K} values of k: the product has one cut of span {BLOCK_K}"
+            )
         return self
 
     @property
