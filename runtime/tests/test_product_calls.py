@@ -49,7 +49,7 @@ def finished(problem: GEMMProblem, finish: Finish) -> FinishedGEMM:
     steps.append(Step(name="convert", dtype=problem.out))
     if finish.scales == "blocks":
         product = sums(problem).model_copy(update={"k_cuts": (Cut(span=128),)})
-        return FinishedGEMM(product=product, steps=Epilogue.of(*steps), block_scaling="fused")
+        return FinishedGEMM(product=product, steps=Epilogue.of(*steps), block_scaling="product_first")
     return FinishedGEMM(product=sums(problem), steps=Epilogue.of(*steps))
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import StrictBool, model_validator
 
-from bitwise_core.descriptors import Epilogue as Steps
 from bitwise_core.descriptors import Cut, GEMMDesc, Record
+from bitwise_core.descriptors import Epilogue as Steps
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.epilogue import Number
 from bitwise_core.errors import BitwiseError
@@ -25,7 +25,7 @@ BLOCK_K = 128
 Epilogue = Literal["none", "bias"]
 Scaled: TypeAlias = Literal["none", "a", "b"]
 """The operand that a kernel multiplies by a number before the product."""
-BlockScaling: TypeAlias = Literal["none", "fused"]
+BlockScaling: TypeAlias = Literal["none", "product_first", "left_first"]
 """How a kernel adds the sums of blocks of k that have scales of their own."""
 
 
@@ -177,6 +177,13 @@ class BiasedGEMM(Record):
     rounded_first: StrictBool = False
 
 
+def _is_scalable(product: GEMMDesc) -> bool:
+    """Whether a product has accumulators of BLOCK_K values of k, in slices of whole ones, if any."""
+    *slices, block = product.k_cuts or (None,)
+    whole = not slices or ((slices[0].span or 1) % BLOCK_K == 0 and slices[0] == Cut(span=slices[0].span))
+    return block == Cut(span=BLOCK_K) and len(slices) < 2 and whole and not product.k_dropped
+
+
 class FinishedGEMM(Record):
     """What a library computes for a problem with a finish: the sums in fp32, and the steps on each of them.
 
@@ -184,10 +191,10 @@ class FinishedGEMM(Record):
     and then those of the rows (`row`), all of fp32, and the addend.  Where a step is a function of a column or of a row
     its operand is that of the whole matrix, with equal rows or columns.
 
-    With `block_scaling`, the innermost accumulator P of `product` has BLOCK_K values of k, and the sum is not the total
-    of the P: for P in ascending k it is fma(P, s, total) from +0 (`fused`), where s is the rounded product of the scale of the
-    block of A and that of the block of B.  Two operands precede those of the steps: the scales of A, a column for each
-    block of k, and those of B, a row for each.
+    With `block_scaling`, the accumulators P of `product` have BLOCK_K values of k each, and are multiplied by the
+    scales x of the block of A and y of that of B: a slice is the total of fma(P, x y, total) with x y rounded
+    (`product_first`), or of fma(P x, y, total) with P x rounded (`left_first`), from +0 in ascending k.  Two operands
+    precede those of the steps: the scales of A, a column for each block of k, and those of B, a row for each.
 
     A kernel may multiply an operand by `scale` in fp32 before the product, the operand `scaled`.  Both operands are
     then widened from `widened_from` to fp32, the type of the operands of `product`.
@@ -208,9 +215,10 @@ class FinishedGEMM(Record):
             raise ValueError("scaled, scale and widened_from belong together: give all of them or none")
         if self.scaled != "none" and {self.product.left_dtype, self.product.right_dtype} != {"fp32"}:
             raise ValueError("a scaled operand is a number of fp32: the product's operands are fp32, too")
-        if self.block_scaling != "none" and self.product.k_cuts != (Cut(span=BLOCK_K),):
+        if self.block_scaling != "none" and not _is_scalable(self.product):
             raise ValueError(
-                f"block_scaling multiplies sums of {BLOCK_K} values of k: the product has one cut of span {BLOCK_K}"
+                f"block_scaling multiplies sums of {BLOCK_K} values of k: the product has a cut of span {BLOCK_K}, in "
+                "slices of whole blocks that are added in order in fp32, and drops no k"
             )
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -44,18 +45,25 @@ def _scaled_blocks(
     hardware: Hardware,
 ) -> Bits:  # fmt: skip
     """Return the sums of blocks of k, each multiplied by its scales."""
+    times, fma, plus = (operation(f"{name}.rn.fp32") for name in ("mul", "fma", "add"))
     shape, blocks = (left.shape[0], right.shape[1]), -(-desc.product.k // BLOCK_K)
+    slice_span = desc.product.k_cuts[0].span if len(desc.product.k_cuts) > 1 else None
     down = patterns("the scales of a", scales_a, "fp32", (shape[0], blocks))
     across = patterns("the scales of b", scales_b, "fp32", (blocks, shape[1]))
     fields = {name: getattr(desc.product, name) for name in type(desc.product).model_fields} | {"k_cuts": ()}
-    total = np.zeros(shape, down.dtype)
+    slices, total = [], np.zeros(shape, down.dtype)
     for block in range(blocks):
-        part = slice(block * BLOCK_K, min((block + 1) * BLOCK_K, desc.product.k))
+        first = block * BLOCK_K
+        if first and slice_span is not None and first % slice_span == 0:
+            slices.append(total)
+            total = np.zeros(shape, down.dtype)
+        part = slice(first, min(first + BLOCK_K, desc.product.k))
         sums = evaluate_gemm(
             GEMMDesc(**(fields | {"k": part.stop - part.start})), left[:, part], right[part], hardware=hardware
         )  # fmt: skip
-        scales = operation("mul.rn.fp32").evaluate(
-            np.broadcast_to(down[:, block, None], shape), np.broadcast_to(across[None, block], shape)
-        )  # fmt: skip
-        total = operation("fma.rn.fp32").evaluate(sums, scales, total)
-    return total
+        x, y = np.broadcast_to(down[:, block, None], shape), np.broadcast_to(across[None, block], shape)
+        if desc.block_scaling == "left_first":
+            total = fma.evaluate(times.evaluate(sums, x), y, total)
+        else:
+            total = fma.evaluate(sums, times.evaluate(x, y), total)
+    return reduce(plus.evaluate, [*slices, total])

@@ -19,11 +19,25 @@ def tile_of(m: int, n: int) -> tuple[dict[str, int], dict[str, int]]:
     return {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": BLOCK_K, "GROUP": 8}, {"num_warps": 8, "num_stages": 4}
 
 
+def span_of(desc: FinishedGEMM) -> int | None:
+    """Return the values of k of a slice, None where there is one slice."""
+    cuts = desc.product.k_cuts
+    return cuts[0].span if len(cuts) > 1 else None
+
+
+def constants(desc: FinishedGEMM) -> dict[str, bool]:
+    """Return the constants of the kernel that a description decides."""
+    return {
+        "WHOLE_BLOCKS": desc.product.k % BLOCK_K == 0, "LEFT_FIRST": desc.block_scaling == "left_first",
+        "SLICED": (span_of(desc) or desc.product.k) < desc.product.k,
+    }  # fmt: skip
+
+
 def check(desc: FinishedGEMM) -> None:
     """Raise UnsupportedGEMM unless the kernel computes the sums of a description."""
     product = desc.product
     instruction = product.instruction
-    fits = desc.block_scaling == "fused" and {product.left_dtype, product.right_dtype} <= _FP8
+    fits = desc.block_scaling != "none" and {product.left_dtype, product.right_dtype} <= _FP8
     if not fits or instruction is None or (instruction.architecture, instruction.family) != ("sm_90", "wgmma"):
         raise UnsupportedGEMM("kernels of scaled blocks multiply fp8 operands by wgmma")
 
@@ -36,6 +50,6 @@ def scaled_sums(desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any
     m, n, k = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     tile, options = tile_of(m, n)
     scaled_blocks[(-(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"]),)](
-        a, b, out, scales_a, scales_b, m, n, k, *a.stride(), *b.stride(), *out.stride(), *scales_a.stride(),
-        *scales_b.stride(), **tile, WHOLE_BLOCKS=k % BLOCK_K == 0, **options,
+        a, b, out, scales_a, scales_b, m, n, k, span_of(desc) or k, *a.stride(), *b.stride(), *out.stride(), *scales_a.stride(),
+        *scales_b.stride(), **tile, **constants(desc), **options,
     )  # fmt: skip
