@@ -18,9 +18,10 @@ from gemm_products import Matrix, random_patterns, run, source
 
 
 def described(k: int, family: str = "wgmma", scaling: Any = "product_first", span: int | None = None) -> FinishedGEMM:
+    cuts = (*((Cut(span=span),) if span else ()), Cut(span=128))
     product = GEMMDesc(
         k=k, left_dtype="e4m3", right_dtype="e4m3", output_dtype="fp32", path="matrix", instruction_k=32,
-        k_cuts=(*((Cut(span=span),) if span else ()), Cut(span=128)), instruction=Instruction(architecture="sm_90", family=family, k=32),
+        k_cuts=cuts, instruction=Instruction(architecture="sm_90", family=family, k=32),
     )  # fmt: skip
     steps = Epilogue.of(Step(name="convert", dtype="bf16"))
     return FinishedGEMM(product=product, steps=steps, block_scaling=scaling)
@@ -42,8 +43,8 @@ def test_the_kernel_has_the_bytes_of_the_description(m: int, n: int, k: int, sca
     desc = described(k, scaling=scaling, span=span)
     assert span_of(desc) == span
     numbers = {
-        "M": m, "N": n, "K": k, "SPAN": span or k, "stride_am": k, "stride_ak": 1, "stride_bk": 1, "stride_bn": k, "stride_cm": n,
-        "stride_cn": 1, "stride_sam": blocks, "stride_sak": 1, "stride_sbk": 1, "stride_sbn": blocks,
+        "M": m, "N": n, "K": k, "SPAN": span or k, "stride_am": k, "stride_ak": 1, "stride_bk": 1, "stride_bn": k,
+        "stride_cm": n, "stride_cn": 1, "stride_sam": blocks, "stride_sak": 1, "stride_sbk": 1, "stride_sbn": blocks,
     }  # fmt: skip
     buffers = {"A": (a, "e4m3"), "B": (b, "e4m3"), "SA": (scales_a, "fp32"), "SB": (scales_b, "fp32")}
     given: dict[str, Any] = {name: Matrix(name, bits.shape, (), kind) for name, (bits, kind) in buffers.items()}

@@ -134,8 +134,8 @@ def _scaled(given: dict[str, Any]) -> Form:
     m, n = int(a.shape[0]), int(b.shape[1])
     out = given.get("out_dtype") or a.dtype
     nearest = (
-        "; one scale for each operand, one for each row of A and column of B, or one for each block of 128 values of k, "
-        "of fp32, is described"
+        "; one scale for each operand, one for each row of A and column of B, or one for each block of 128 values of "
+        "k, of fp32, is described"
     )
     if given.get("scale_result") is not None:
         raise NotLockable("a scale of the result is not described")
@@ -168,11 +168,11 @@ def _scaled(given: dict[str, Any]) -> Form:
 
 
 def _blocks(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> tuple[int, int] | None:
-    """Return the rows of a and the columns of b that share a scale, None for scales that are not those of blocks of k."""
+    """Return the rows of a and the columns of b that share a scale of 128 values of k, None for other scales."""
     (m, k), n = a.shape, int(b.shape[1])
     blocks_of_k = -(-k // BLOCK_K)
     shapes = tuple(scale_a.shape), tuple(scale_b.shape)
-    for rows, columns in ((1, BLOCK_K), (1, 1), (BLOCK_K, 1)):
+    for rows, columns in ((BLOCK_K, 1), (1, BLOCK_K), (1, 1)):  # PyTorch takes a scale of one row for one of 128
         if shapes == ((-(-m // rows), blocks_of_k), (blocks_of_k, -(-n // columns))):
             return rows, columns
     return None

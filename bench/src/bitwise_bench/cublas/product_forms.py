@@ -32,10 +32,10 @@ FUSED = 8
 """One of so many calls is repeated."""
 KINDS = (
     ("matrix", 26), ("vector", 10), ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12), ("relu", 7),
-    ("tensor", 10), ("row", 8), ("grouped", 7),
+    ("tensor", 9), ("row", 7), ("blocks", 6), ("grouped", 7),
 )  # fmt: skip
 """The calls and their shares: addends by shape, operations in place, addmv, a batch of matrices, scales for each
-operand or for each row and column."""
+operand, for each row and column, or for each block of 128 values of k."""
 _TYPES = {"matrix", "vector", "expanded", "in place", "column", "batch", "relu"}
 _LARGEST = 1 << 22
 """Elements of a matrix."""
@@ -79,7 +79,8 @@ class Comparison:
         ):
             return None
         self.torch.backends.cuda.matmul.allow_tf32 = tf32
-        call = {"tensor": self.scaled, "row": self.scaled, "grouped": self.grouped}.get(kind, self.added)
+        calls = {"tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped}
+        call = calls.get(kind, self.added)
         return call(number, kind, query, "tf32" if tf32 else query.a, source)
 
     def added(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
@@ -139,10 +140,18 @@ class Comparison:
         torch = self.torch
         left, right = source.choice([("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")])
         fast, output = source.random() < 0.5, source.choice(["bf16", "bf16", "fp16", "fp32"])
+        blocks = source.choice([(1, 128), (1, 128), (128, 1), (1, 1)])
+        if kind == "blocks":
+            left = right = "e4m3"
+            fast, k = False, 128 * -(-query.k // 128)
+            query = replace(query, m=query.m if query.m < 3 else 4 * -(-query.m // 4), k=k, ld_a=None, ld_b=None)
         a = self.matrix(query.m, query.k, left, False, source)
         b = self.matrix(query.k, query.n, right, True, source)
-        shapes = ((1, 1), (1, 1)) if kind == "tensor" else ((query.m, 1), (1, query.n))
-        scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in shapes)
+        if kind == "blocks":
+            scale_a, scale_b = self.block_scales(query.m, k, blocks[0]), self.block_scales(query.n, k, blocks[1]).t()
+        else:
+            shapes = ((1, 1), (1, 1)) if kind == "tensor" else ((query.m, 1), (1, query.n))
+            scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in shapes)
         target, bias = getattr(torch, _NAMES[output]), None
         if source.random() < 0.4 and output != "fp32":
             bias = torch.randn(query.n, device="cuda", generator=self.generator)
@@ -152,8 +161,22 @@ class Comparison:
                 )
             bias = bias.to(target)
         about = [query.m, query.n, query.k, 1, "NT", left, right, output, fast, bias is not None]
+        about += [list(blocks)] if kind == "blocks" else []
         options = {"bias": bias, "out_dtype": target, "use_fast_accum": fast}
         return self.called(number, kind, output, about, "_scaled_mm", (a, b, scale_a, scale_b), options)
+
+    def block_scales(self, rows: int, k: int, shared: int) -> Any:
+        """Scales of blocks, as PyTorch takes them: of `shared` rows and 128 values of k each; some are negative."""
+        torch = self.torch
+        shape = (-(-rows // shared), k // 128)
+        found = torch.rand(shape, device="cuda", generator=self.generator) + 0.01
+        found *= torch.randint(-3, 4, shape, device="cuda", generator=self.generator).float().exp2()
+        found *= torch.where(torch.rand(shape, device="cuda", generator=self.generator) < 0.1, -1.0, 1.0)
+        if shared == 1:
+            return found.t().contiguous().t()
+        padded = torch.zeros((shape[0], 4 * -(-shape[1] // 4)), device="cuda")
+        padded[:, : shape[1]] = found
+        return padded[:, : shape[1]]
 
     def grouped(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any]:
         """A call on groups: of bf16, or of e4m3 with scales."""
@@ -250,7 +273,11 @@ class Comparison:
             each = each.cpu()
             return each[None] if batched else each
 
-        operands = tuple(part(each, rows, columns) for each in form.operands)
+        finish = form.problem.finish
+        axes = [(rows, columns)] * len(form.operands)
+        if finish is not None and finish.scales == "blocks":
+            axes[:2] = [(rows, None), (None, columns)]
+        operands = tuple(part(each, *of) for each, of in zip(form.operands, axes, strict=True))
         found = product_of_form(
             desc, Form(part(form.a, rows, None), part(form.b, None, columns), operands, form.problem)
         )

@@ -1,4 +1,4 @@
-"""Launches of products whose blocks of k have scales; see `BlockScalingLauncher` in `bitwise_core.plugins.launchers`."""
+"""Launches of products whose blocks of k have scales; see `bitwise_core.plugins.launchers.BlockScalingLauncher`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def scaled_sums(desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any
     m, n, k = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     tile, options = tile_of(m, n)
     scaled_blocks[(-(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"]),)](
-        a, b, out, scales_a, scales_b, m, n, k, span_of(desc) or k, *a.stride(), *b.stride(), *out.stride(), *scales_a.stride(),
-        *scales_b.stride(), **tile, **constants(desc), **options,
+        a, b, out, scales_a, scales_b, m, n, k, span_of(desc) or k, *a.stride(), *b.stride(), *out.stride(),
+        *scales_a.stride(), *scales_b.stride(), **tile, **constants(desc), **options,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Products of fp8 matrices whose blocks of 128 values of k have scales, added by fused multiply-adds.
 
-The tiles have at least 64 rows, so that Triton multiplies by wgmma and never by mma.sync, whose sums differ.  Tile shapes
-do not affect the bits.
+The tiles have at least 64 rows, so that Triton multiplies by wgmma and never by mma.sync, whose sums differ.  Tile
+shapes do not affect the bits.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -13,15 +13,15 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize=["M", "N", "K", "SPAN"])
 def scaled_blocks(
-    A, B, C, SA, SB, M, N, K, SPAN, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, stride_sam, stride_sak,
-    stride_sbk, stride_sbn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    WHOLE_BLOCKS: tl.constexpr, LEFT_FIRST: tl.constexpr, SLICED: tl.constexpr,
+    A, B, C, SA, SB, M, N, K, SPAN, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, stride_sam,
+    stride_sak, stride_sbk, stride_sbn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, WHOLE_BLOCKS: tl.constexpr, LEFT_FIRST: tl.constexpr, SLICED: tl.constexpr,
 ):  # fmt: skip
     """C[m, n] = the sum of slices of SPAN values of k, each the total of fma(P, s, total) from +0 over its blocks.
 
-    P is the sum of A[m, k] B[k, n] over a block of BLOCK_K values of k in an accumulator of its own, s is the product of
-    SA[m, block] and SB[block, n].  LEFT_FIRST: fma(P SA, SB, total) instead.  WHOLE_BLOCKS: K is a multiple of BLOCK_K.
-    SLICED: there are several slices.
+    P is the sum of A[m, k] B[k, n] over a block of BLOCK_K values of k in an accumulator of its own, s is the product
+    of SA[m, block] and SB[block, n].  LEFT_FIRST: fma(P SA, SB, total) instead.  WHOLE_BLOCKS: K is a multiple of
+    BLOCK_K.  SLICED: there are several slices.
     """
     across, down = tl.cdiv(N, BLOCK_N), tl.cdiv(M, BLOCK_M)
     program = tl.program_id(0)
@@ -48,7 +48,7 @@ def scaled_blocks(
             b = tl.load(right, mask=real[:, None], other=0.0)
         down_scale = tl.load(scale_a)[:, None]
         across_scale = tl.load(scale_b)[None, :]
-        if SLICED:
+        if SLICED:  # noqa: SIM102 - the inner condition is one of the program
             if (first > 0) & (first % SPAN == 0):
                 slices = tl.where(first == SPAN, total, slices + total)
                 total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
