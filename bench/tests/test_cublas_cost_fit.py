@@ -139,6 +139,15 @@ def test_the_command_reports_models_that_the_fit_left_out(
     assert trees.indices.shape[0] == trees.bounds.shape[0] == trees.leaves.shape[0] > 1
     printed = capsys.readouterr().out
     assert all(each.model in printed for each in timed)
+    few, own = tmp_path / "few.json", tmp_path / "own.json"
+    own.write_text(json.dumps({"environment": {"gpu": "G"}, "rows": [{**each, "group": "one"} for each in rows[:3]]}))
+    assert cost_fit.main([str(own), "--only", "memory", "--beside", str(own), "--out", str(few)]) == 0
+    one = json.loads(few.read_text())
+    assert {name for name, each in one["costs"].items() if each != costs_of().costs[name]} == {"memory"}
+    assert one["correction"] != found["correction"]
+    assert "and to those of an H100" in one["provenance"]
+    with pytest.raises(SystemExit):
+        cost_fit.main([str(times), "--only", "memroy"])
     times.write_text(json.dumps({"environment": {}, "rows": []}))
     with pytest.raises(SystemExit):
         cost_fit.main([str(times)])

@@ -239,7 +239,8 @@ def _scaled_blocks(
         raise ProductError(no_launcher(desc.product, a.device))
     converts = [each.name for each in desc.steps.steps] == ["convert"]
     sums = out if converts else torch.empty(out.shape, dtype=torch.float32, device=a.device)
-    launcher.scaled_sums(desc, a, b, *operands[:2], sums)
+    scales_a, scales_b = operands[:2]
+    launcher.scaled_sums(desc, a, b, scales_a, scales_b, sums)
     if not converts:
         launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
 

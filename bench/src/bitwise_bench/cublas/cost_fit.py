@@ -149,10 +149,15 @@ def _joined(problems: Sequence[Measured]) -> tuple[Quantities, Numbers, Numbers]
     return known, seconds, behind**-_FALL
 
 
-def fit(problems: Sequence[Measured], start: Mapping[str, float], steps: int = _STEPS) -> Costs:
-    """Return the costs with the least squares of the logarithms of modelled over measured times."""
+def fit(
+    problems: Sequence[Measured], start: Mapping[str, float], steps: int = _STEPS, only: Sequence[str] = ()
+) -> Costs:
+    """Return the costs with the least squares of the logarithms of modelled over measured times.
+
+    With `only`, those of these names are fitted: few times do not determine all costs.
+    """
     known, seconds, weights = _joined(problems)
-    names = sorted(set(start) - _UNFITTED - OF_GATHERING)
+    names = sorted(set(only) or set(start) - _UNFITTED - OF_GATHERING)
     return _least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
 
 
@@ -272,6 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
     parser.add_argument("--beside", type=Path, help="a file of an H100, whose errors the correction is fitted to, too")
+    parser.add_argument("--only", nargs="+", default=(), help="costs that are fitted (default all); others stay")
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
     contents = [json.loads(read_text(path)) for path in chosen.times]
@@ -283,9 +289,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.beside is not None:
         others = measured(json.loads(read_text(chosen.beside))["rows"])
         beside = errors_of(others, costs_of().costs)
-    found = fit(problems, start.costs)
+    unknown = ", ".join(sorted(set(chosen.only) - set(start.costs)))
+    if unknown:
+        parser.error(f"{unknown}: the model has no such costs; it has {', '.join(sorted(start.costs))}")
+    found = fit(problems, start.costs, only=chosen.only)
     unaligned = gathered([row for content in contents for row in content["rows"]])
-    if unaligned:
+    if unaligned and not chosen.only:
         found = fit_gathering(unaligned, found)
     corrected = fit_correction(problems, found, beside)
     models = sorted({each.model for each in problems})
@@ -298,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own = [each for each in problems if each.model == model]
         others = [each for each in problems if each.model != model]
         if others:
-            refitted = fit(others, found, 8)
+            refitted = fit(others, found, 8, chosen.only)
             regret = mean_regret(own, refitted, fit_correction(others, refitted, beside))
             left_out[model], logarithms = round(regret, 4), logarithms + len(own) * math.log(regret)
     print(json.dumps({"regret of each model under a fit to the others": left_out}, indent=1))
