@@ -239,9 +239,16 @@ def test_a_program_is_recorded_and_replayed() -> None:
 
 def test_addends_of_other_shapes_are_expanded() -> None:
     finish = Finish(beta=1, addend="matrix")
-    for addend in (C[:, :1], C[:1], C[:1, :1], C[0, 0]):
+    for addend in (C[:, :1], C[:1, :1], C[0, :1], C[0, 0]):
         found = addmm(addend, A, B, like="toy")
         assert (patterns(found) == wanted(problem(), finish, A, B, addend.expand(4, 5).contiguous())).all()
+    for addend, a in ((C[:1], A), (C[0, :1], A[:1]), (C[0, 0], A[:1])):
+        with pytest.raises(NotCovered, match="PyTorch takes some for a bias"):
+            addmm(addend, a, B, like="toy")
+    scaled = addmv(C[:, 0], A, B[:, 0].contiguous(), alpha=0.3, beta=0.7, like="toy")
+    rounded = Finish(alpha=float(torch.tensor(0.3).half()), beta=float(torch.tensor(0.7).half()), addend="matrix")
+    assert rounded.alpha != 0.3
+    assert (patterns(scaled[:, None]) == wanted(problem(n=1), rounded, A, B[:, :1], C[:, :1])).all()
     column = addmv(C[0, 0], A, B[:, 0].contiguous(), like="toy")
     expected = wanted(problem(n=1), finish, A, B[:, :1], C[:1, :1].expand(4, 1).contiguous())
     assert (patterns(column[:, None]) == expected).all()

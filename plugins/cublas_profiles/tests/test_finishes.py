@@ -92,14 +92,12 @@ def test_scales_of_blocks_multiply_sums_of_128_values(blocks: tuple[Any, Any], o
         own = scaled_query(problem, finish, WORKSPACE)
         return block_scaled_product_of(problem, own, configuration, H100, torch)
 
-    one, two = found(), found(**SPLIT)
+    one = found()
     assert (one.block_scaling, str(one.steps)) == (order, "epilogue(steps=[step(name=convert dtype=bf16)])")
     assert [each.span for each in one.product.k_cuts] == [128]
-    assert [each.span for each in two.product.k_cuts] == [3584, 128]
-    assert [each.span for each in found(split_k=3, reduction=2).product.k_cuts] == [2432, 128]
     shorter = given.model_copy(update={"k": 7200})
     for torch, problem, fields in (
-        ("2.11.0", given, {"algorithm": 24}), ("2.11.0", given, {"split_k": 2, "reduction": 4}),
+        ("2.11.0", given, {"algorithm": 24}), ("2.11.0", given, SPLIT),
         ("2.11.0", given, {"split_k": -1}), ("2.11.0", shorter, {}), ("2.12.0", given, {}),
     ):  # fmt: skip
         with pytest.raises(RowNotCovered, match="is not described"):

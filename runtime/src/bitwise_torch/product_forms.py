@@ -57,6 +57,8 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
 
     Raises NotLockable.
     """
+    import torch
+
     given = {**dict(zip(_PARAMETERS[name], arguments, strict=False)), **options}
     if name == "_scaled_mm":
         return _scaled(given)
@@ -66,7 +68,9 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         if b.stride(0) != 1 and b.shape[0] > 1:
             raise NotLockable("the vector is not contiguous")
         addend, b = addend.expand(a.shape[0])[:, None], b[:, None]
-    if name == "addmm" and alpha == beta == 1 and addend.dim() == 1 and b.shape[1] > 1:
+        # PyTorch rounds the factors of addmv to the operands' type.
+        alpha, beta = (float(torch.tensor(each, dtype=a.dtype)) for each in (alpha, beta))
+    if name == "addmm" and alpha == beta == 1 and tuple(addend.shape) == (b.shape[1],) and b.shape[1] > 1:
         return None
     if "dtype" in overload:
         raise NotLockable("the addend is of another type than the operands; give one of the operands' type")
@@ -93,6 +97,11 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
     else:
         # An addend of another shape is expanded to a matrix, too.
         finish = _finish(alpha, beta, "matrix")
+        if name == "addmm" and tuple(addend.shape) != shape and (shape[0] == 1 or tuple(addend.shape) == (1, shape[1])):
+            raise NotLockable(
+                f"an addend of shape {tuple(addend.shape)} is not described for an output of shape {shape}, of which "
+                "PyTorch takes some for a bias: a dense matrix is, addend.expand(...).contiguous()"
+            )
     if finish is not None and finish.addend == "matrix" and shape[-2:] == (1, 1):
         raise NotLockable(
             "an addend of one element is not described; the nearest described call is the product, followed by the sum"

@@ -107,7 +107,9 @@ class Comparison:
         elif kind == "column":
             b, shape = b[:, 0].contiguous(), (query.m,)
         elif kind == "expanded":
-            shape = source.choice([(query.m, 1), (1, query.n), (1, 1), (1,), ()])
+            if query.m == 1:
+                return None
+            shape = source.choice([(query.m, 1), (1, 1), (1,), ()])
         addend = torch.randn(shape, device="cuda", generator=self.generator).to(a.dtype)
         if source.random() < 0.6 and beta:
             product = alpha / beta * (a.float() @ b.float())
