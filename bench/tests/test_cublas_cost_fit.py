@@ -17,7 +17,8 @@ from bitwise_bench.cublas.problem_sets import SETS, Problem
 from bitwise_bench.cublas.regression_trees import boosted_trees
 from bitwise_bench.cublas.schedule_timing import row_class
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.expected_times import TREE_DEPTH, correction_of, costs, modelled_seconds, quantities
+from bitwise_nvidia_sm90.gemm.device_costs import TREE_DEPTH, correction_of, costs_of
+from bitwise_nvidia_sm90.gemm.expected_times import modelled_seconds, quantities
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
 
@@ -43,22 +44,22 @@ def timed(problem: Problem, true: Costs, dice: random.Random) -> Measured | None
 @pytest.fixture(scope="module")
 def problems() -> tuple[Costs, list[Measured]]:
     dice = random.Random(7)
-    true = {name: cost * math.exp(dice.gauss(0, 0.4)) for name, cost in costs().items()}
+    true = {name: cost * math.exp(dice.gauss(0, 0.4)) for name, cost in costs_of().costs.items()}
     return true, [each for each in (timed(problem, true, dice) for problem in SETS["fitted"]()[:24]) if each]
 
 
 def test_a_fit_finds_the_fastest_schedules_of_other_costs(problems: tuple[Costs, list[Measured]]) -> None:
     true, timed = problems
-    found = cost_fit.fit(timed, costs())
-    assert found.keys() == costs().keys()
-    assert mean_regret(timed, found, None) < 1 + (mean_regret(timed, costs(), None) - 1) / 2
+    found = cost_fit.fit(timed, costs_of().costs)
+    assert found.keys() == costs_of().costs.keys()
+    assert mean_regret(timed, found, None) < 1 + (mean_regret(timed, costs_of().costs, None) - 1) / 2
     assert mean_regret(timed, found, None) <= mean_regret(timed, true, None) + 0.02
     assert mean_regret([replace(timed[0], seconds=(1.0,) * len(timed[0].seconds))], found, None) == 1.0
 
 
 def test_a_fit_of_gathering_finds_other_costs() -> None:
     dice = random.Random(11)
-    true = {name: cost * math.exp(dice.gauss(0, 0.6)) for name, cost in costs().items()}
+    true = {name: cost * math.exp(dice.gauss(0, 0.6)) for name, cost in costs_of().costs.items()}
     products = []
     for problem in SETS["spread-unaligned"]()[:12]:
         planned = plan(descriptor(problem.k))
@@ -80,9 +81,10 @@ def test_a_fit_of_gathering_finds_other_costs() -> None:
     def error(given: Costs) -> float:
         return max(float(np.abs(np.log(each.modelled(given) / each.seconds)).max()) for each in products)
 
-    found = cost_fit.fit_gathering(products, {**true, **{name: costs()[name] for name in cost_fit.OF_GATHERING}})
+    start = {**true, **{name: costs_of().costs[name] for name in cost_fit.OF_GATHERING}}
+    found = cost_fit.fit_gathering(products, start)
     assert {name for name in found if found[name] != float(f"{true[name]:.4g}")} <= cost_fit.OF_GATHERING
-    assert error(found) < 0.06 < error({**true, **{name: costs()[name] for name in cost_fit.OF_GATHERING}})
+    assert error(found) < 0.06 < error(start)
 
 
 def test_trees_fit_steps_of_the_inputs_and_leave_other_inputs_alone() -> None:
@@ -110,7 +112,7 @@ def test_a_correction_makes_the_regret_smaller(problems: tuple[Costs, list[Measu
         )
         for each in timed
     ]
-    given = costs()
+    given = costs_of().costs
     corrected = cost_fit.fit_correction(slower, given)
     assert mean_regret(slower, given, corrected) < mean_regret(slower, given, None)
 
@@ -132,11 +134,20 @@ def test_the_command_reports_models_that_the_fit_left_out(
     assert cost_fit.main([str(times), "--out", str(out)]) == 0
     found = json.loads(out.read_text())
     assert found["environment"] == {"gpu": "G"}
-    assert found["costs"].keys() == costs().keys()
+    assert found["costs"].keys() == costs_of().costs.keys()
     trees = correction_of(found["correction"])
     assert trees.indices.shape[0] == trees.bounds.shape[0] == trees.leaves.shape[0] > 1
     printed = capsys.readouterr().out
     assert all(each.model in printed for each in timed)
+    few, own = tmp_path / "few.json", tmp_path / "own.json"
+    own.write_text(json.dumps({"environment": {"gpu": "G"}, "rows": [{**each, "group": "one"} for each in rows[:3]]}))
+    assert cost_fit.main([str(own), "--only", "memory", "--beside", str(own), "--out", str(few)]) == 0
+    one = json.loads(few.read_text())
+    assert {name for name, each in one["costs"].items() if each != costs_of().costs[name]} == {"memory"}
+    assert one["correction"] != found["correction"]
+    assert "and to those of an H100" in one["provenance"]
+    with pytest.raises(SystemExit):
+        cost_fit.main([str(times), "--only", "memroy"])
     times.write_text(json.dumps({"environment": {}, "rows": []}))
     with pytest.raises(SystemExit):
         cost_fit.main([str(times)])

@@ -15,6 +15,7 @@ from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.answer_forms import LockDiffAnswer, LockShowAnswer
+from bitwise_torch.interception import PRODUCTS
 from bitwise_torch.lock_command import app
 from bitwise_torch.locks import lock_of, read_lock
 from bitwise_torch.locks.shape_file import problem_of_line
@@ -179,7 +180,7 @@ import torch
 a = torch.arange(8).reshape(2, 4).half()
 print(sys.argv[1:], (a @ a.t()).tolist())
 if "more" in sys.argv:
-    torch.addmv(a[:, 0], a, a[0])
+    torch.addr(a, a[:, 0], a[0])
 sys.exit(len(sys.argv) - 2)
 """
 
@@ -196,9 +197,9 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     said = "bitwise: 1 products of 1 problems ran from the lock, 0 ran in this machine's library\n"
     said += "bitwise: 1 of these problems leave the last values of k out, as the locked library did\n"
     assert ran("apply", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)
-    reason = "no lock holds this operation; locks hold mm, addmm, bmm, mv, dot, baddbmm, _addmm_activation, _scaled_mm"
+    reason = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
     status, printed, said = ran("apply", "lock.json", "script.py", "more")
-    assert (status, said) == (2, f"bitwise: torch.addmv: {reason}\n")
+    assert (status, said) == (2, f"bitwise: torch.addr: {reason}\n")
     assert ran("apply", "lock.json", "script.py", "one", "two")[0] == 1
     Path("refuses.py").write_text("import sys; sys.exit('there is no data')")
     assert ran("apply", "lock.json", "refuses.py") == (1, "", "there is no data\n")
@@ -207,9 +208,9 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
         0,
         "bitwise: 1 of these problems leave the last values of k out, as the locked library did",
     )
-    assert said.splitlines()[2] == f"bitwise: not locked, 1 times: addmv: {reason}"
+    assert said.splitlines()[2] == f"bitwise: not locked, 1 times: addr: {reason}"
     status, printed, said = ran("--out", "more.json", "script.py", "more")
     assert (status, printed.splitlines()[1:]) == (
         3, ["more.json: 1 products, 0 of them without a descriptor",
-            "1 calls of other operators are left to PyTorch, with samples", f"not locked, 1 times: addmv: {reason}"]
+            "1 calls of other operators are left to PyTorch, with samples", f"not locked, 1 times: addr: {reason}"]
     )  # fmt: skip

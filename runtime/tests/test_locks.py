@@ -13,15 +13,14 @@ from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_torch import NotCovered, ProductError, locked_products, matmul, recorded_products
+from bitwise_torch.interception import PRODUCTS
 from bitwise_torch.locks import LockError, lock_of
 from bitwise_torch.tensor_problems import problem_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-NOT_INTERCEPTED = (
-    "no lock holds this operation; locks hold mm, addmm, bmm, mv, dot, baddbmm, _addmm_activation, _scaled_mm"
-)
+NOT_INTERCEPTED = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -175,11 +174,15 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         ("torch.mv: a vector is not contiguous", lambda: torch.mv(a, b[:, 0])),
         (r"torch.dot: libraries have a kernel of their own for dot products of torch\.float32",
          lambda: torch.dot(a[0].float(), a[1].float())),
-        (f"torch.addmv: {NOT_INTERCEPTED}", lambda: torch.addmv(normal(4), a, a[0])),
-        (f"torch.addbmm: {NOT_INTERCEPTED}", lambda: torch.addbmm(normal(4, 5), a[None], b[None])),
-        (f"torch.addmm_: {NOT_INTERCEPTED}", lambda: normal(4, 5).addmm_(a, b)),
-        (r"torch.baddbmm: the addend of shape \(1,\) is broadcast to \(1, 4, 5\)",
-         lambda: torch.baddbmm(normal(1), a[None], b[None])),
+        ("torch.addmv: 4x1x20 fp16 NN to fp16 with a matrix added is not in the lock",
+         lambda: torch.addmv(normal(4), a, a[0])),
+        ("torch.addmm: 4x5x20 fp16 NN to fp16 with a matrix added is not in the lock",
+         lambda: torch.addbmm(normal(4, 5), a[None], b[None])),
+        ("torch.addmm_: 4x5x20 fp16 NN to fp16 with 3.0 times a matrix added is not in the lock",
+         lambda: normal(4, 5).addmm_(a, b, beta=3)),
+        (r"torch.addmm_: the output is not contiguous, its strides are \(1, 4\)",
+         lambda: normal(5, 4).t().addmm_(a, b)),
+        (f"torch.addr: {NOT_INTERCEPTED}", lambda: torch.addr(normal(4, 5), normal(4), normal(5))),
         ("torch.addmm: 4x5x20 fp16 NN to fp16 with 2.0 times a matrix added is not in the lock",
          lambda: torch.addmm(normal(5), a, b, beta=2)),
         ("torch.addmm: 4x5x20 fp16 NN to fp16 with a matrix added is not in the lock",
@@ -211,7 +214,7 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         assert torch.equal(a @ b, (a @ b))
     assert replay.not_replayed.total() == len(refused) + 2
     assert replay.report()[:2] == [
-        "0 products of 0 problems ran from the lock, 15 ran in this machine's library",
+        "0 products of 0 problems ran from the lock, 16 ran in this machine's library",
         "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
         'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)',
     ]

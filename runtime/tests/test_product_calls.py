@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Step
@@ -16,6 +17,7 @@ from bitwise_torch import (
     ProductError,
     addmm,
     addmm_activation,
+    addmv,
     baddbmm,
     grouped_mm,
     locked_products,
@@ -37,7 +39,7 @@ def sums(problem: GEMMProblem, dtype: str = "fp32") -> GEMMDesc:
 
 def finished(problem: GEMMProblem, finish: Finish) -> FinishedGEMM:
     """Return what the toy library computes: fused products of addends, and scales one after the other."""
-    steps: list[Step | str] = ["multiply"] * {"none": 0, "tensor": 1, "row": 2}[finish.scales]
+    steps: list[Step | str] = ["multiply"] * {"none": 0, "tensor": 1, "row": 2, "blocks": 0}[finish.scales]
     if finish.addend != "none":
         fields: dict[str, Any] = {"value": finish.alpha, "operand_value": finish.beta, "operand_dtype": problem.out}
         steps.append(Step(name="axpby", fused="x", **fields))
@@ -45,6 +47,9 @@ def finished(problem: GEMMProblem, finish: Finish) -> FinishedGEMM:
         steps.append(Step(name="scale", value=finish.alpha))
     steps += ["relu"] if finish.activation == "relu" else []
     steps.append(Step(name="convert", dtype=problem.out))
+    if finish.scales == "blocks":
+        product = sums(problem).model_copy(update={"k_cuts": (Cut(span=128),)})
+        return FinishedGEMM(product=product, steps=Epilogue.of(*steps), block_scaling="product_first")
     return FinishedGEMM(product=sums(problem), steps=Epilogue.of(*steps))
 
 
@@ -153,6 +158,30 @@ def test_scaled_products(scales: str) -> None:
     assert (patterns(found) == wanted(given, finish, a, b, *operands, bias.expand(4, 5))).all()
 
 
+@pytest.mark.parametrize("blocks", [(1, 128), (1, 1), (128, 1)])
+def test_blocks_of_k_have_scales(blocks: tuple[Any, Any]) -> None:
+    m, n, k = 130, 3, 140
+    a, b, bias = eighths(m, k), eighths(n, k, seed=1).t(), torch.randn(n).bfloat16()
+    scale_a, scale_b = torch.rand(-(-m // blocks[0]), 2), torch.rand(-(-n // blocks[1]), 2).t()
+    given = problem(m, n, k, a="e4m3", b="e4m3", out="bf16", transpose_b=True)
+    finish = Finish(scales="blocks", blocks=blocks, beta=1, addend="vector")
+    rows, columns = (torch.arange(each) // size for each, size in zip((m, n), blocks, strict=True))
+    operands = scale_a[rows], scale_b[:, columns], bias.expand(m, n)
+    expected = wanted(given, finish, a, b, *operands)
+    found = scaled_mm(a, b, scale_a, scale_b, bias=bias, out_dtype=torch.bfloat16, like="toy")
+    assert (patterns(found) == expected).all()
+    (p, s), one = (torch.zeros(m, n), torch.zeros(m, n)), np.zeros((m, n), np.float64)
+    for block in range(2):  # sums of few eighths are exact
+        part = slice(128 * block, 128 * (block + 1))
+        p, s = a[:, part].float() @ b[part].float(), operands[0][:, block, None] * operands[1][None, block]
+        one = (p.double().numpy() * s.double().numpy() + one).astype(np.float32).astype(np.float64)
+    assert torch.equal(found, (torch.from_numpy(one).float() + bias.float()).bfloat16())
+    lock = Lock.from_text(
+        lock_of([(given.model_copy(update={"finish": finish}), finished(given, finish))], {}).to_text()
+    )
+    assert torch.equal(found, scaled_mm(a, b, scale_a, scale_b, bias=bias, out_dtype=torch.bfloat16, lock=lock))
+
+
 def test_groups_are_products_of_their_parts() -> None:
     a, b = torch.randn(9, 6).bfloat16(), torch.randn(3, 6, 5).bfloat16()
     ends = torch.tensor([2, 2, 7], dtype=torch.int32)
@@ -208,6 +237,99 @@ def test_a_program_is_recorded_and_replayed() -> None:
         torch.addmm(C, A, B, beta=0.25)
 
 
+def test_addends_of_other_shapes_are_expanded() -> None:
+    finish = Finish(beta=1, addend="matrix")
+    for addend in (C[:, :1], C[:1, :1], C[0, :1], C[0, 0]):
+        found = addmm(addend, A, B, like="toy")
+        assert (patterns(found) == wanted(problem(), finish, A, B, addend.expand(4, 5).contiguous())).all()
+    for addend, a in ((C[:1], A), (C[0, :1], A[:1]), (C[0, 0], A[:1])):
+        with pytest.raises(NotCovered, match="PyTorch takes some for a bias"):
+            addmm(addend, a, B, like="toy")
+    scaled = addmv(C[:, 0], A, B[:, 0].contiguous(), alpha=0.3, beta=0.7, like="toy")
+    rounded = Finish(alpha=float(torch.tensor(0.3).half()), beta=float(torch.tensor(0.7).half()), addend="matrix")
+    assert rounded.alpha != 0.3
+    assert (patterns(scaled[:, None]) == wanted(problem(n=1), rounded, A, B[:, :1], C[:, :1])).all()
+    column = addmv(C[0, 0], A, B[:, 0].contiguous(), like="toy")
+    expected = wanted(problem(n=1), finish, A, B[:, :1], C[:1, :1].expand(4, 1).contiguous())
+    assert (patterns(column[:, None]) == expected).all()
+    found = baddbmm(C[0], A[None], B[None], like="toy")
+    assert (patterns(found[0]) == wanted(problem(), finish, A, B, C[:1].expand(4, 5).contiguous())).all()
+
+
+def test_operations_in_place_and_sums_of_batches_are_replayed() -> None:
+    a, b = normal(3, 4, 7), normal(3, 7, 5, seed=1)
+
+    def steps() -> list[Any]:
+        vector, out = C[:, 0].contiguous(), torch.empty(4, 5).half()
+        return [
+            C.clone().addmm_(A, B, beta=0.5), torch.addmv(vector, A, B[:, 0].contiguous(), alpha=2),
+            vector.clone().addmv_(A, B[:, 0].contiguous()), C.expand(3, 4, 5).contiguous().baddbmm_(a, b),
+            torch.addbmm(C, a, b, beta=0.5), torch.addbmm(C[0], a, b, beta=0.5, out=out),
+            C.clone().addbmm_(a[:1], b[:1]),
+        ]  # fmt: skip
+
+    with recorded_products("toy") as recording:
+        steps()
+    lock = recording.lock()
+    assert (lock.declined, recording.not_locked.total()) == (0, 0)
+    assert [each.problem.words.partition(" with ")[2] for each in lock.entries if each.problem.n == 5] == [
+        "0.5 times a matrix added",
+        "a matrix added",
+        "a matrix added",
+    ]
+    with locked_products(lock) as replay:
+        found = steps()
+    assert (replay.replayed.total(), replay.not_replayed.total()) == (11, 0)
+    half, one = Finish(beta=0.5, addend="matrix"), Finish(beta=1, addend="matrix")
+    assert (patterns(found[0]) == wanted(problem(), half, A, B, C)).all()
+    doubled = Finish(alpha=2, beta=1, addend="matrix")
+    assert (patterns(found[1][:, None]) == wanted(problem(n=1), doubled, A, B[:, :1], C[:, :1])).all()
+    assert (patterns(found[2][:, None]) == wanted(problem(n=1), one, A, B[:, :1], C[:, :1])).all()
+    assert (patterns(found[3][2]) == wanted(problem(), one, a[2], b[2], C)).all()
+    for addend, total in ((C, found[4]), (C[:1].expand(4, 5), found[5])):
+        expected = addmm(addend, a[0], b[0], beta=0.5, lock=lock)
+        for left, right in zip(a[1:], b[1:], strict=True):
+            expected = addmm(expected, left, right, lock=lock)
+        assert torch.equal(total, expected)
+    assert torch.equal(found[6], addmm(C, a[0], b[0], lock=lock))
+
+
+def test_groups_are_replayed_whatever_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = torch.randn(9, 8).bfloat16(), torch.randn(3, 8, 16).bfloat16()
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)
+    with recorded_products("toy") as recording:
+        torch._grouped_mm(a, b, offs=ends)
+    lock = recording.lock()
+    assert [each.problem.words for each in lock.entries] == ["a group of bf16 to bf16"]
+    assert Lock.from_text(lock.to_text()) == lock
+    other, more = torch.randn(6, 24).bfloat16(), torch.randn(2, 24, 16).bfloat16()
+    parts = torch.tensor([4, 6], dtype=torch.int32)
+    with locked_products(lock) as replay:
+        found = torch._grouped_mm(other, more, offs=parts)
+        assert torch.equal(found, grouped_mm(other, more, parts, like="toy"))
+    assert torch.equal(found, grouped_mm(other, more, parts, lock=lock))
+    assert replay.report() == ["1 products of 1 problems ran from the lock, 0 ran in this machine's library"]
+    with locked_products(lock_of([], {})), pytest.raises(LockError, match="a group of bf16 to bf16 is not in the lock"):
+        torch._grouped_mm(a, b, offs=ends)
+    with pytest.raises(LockError, match="a group of e4m3 to bf16 with a scale for each row and column is not in"):
+        grouped_mm(
+            a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn), ends, scale_a=torch.ones(9),
+            scale_b=torch.ones(3, 16), lock=lock,
+        )  # fmt: skip
+    # A library whose order depends on k has no description for all groups.
+    described = Toy.describe_group
+    monkeypatch.setattr(
+        Toy, "describe_group",
+        lambda self, given, device=None: finished(given, Finish(alpha=float(given.k))) if given.k > 7
+        else described(self, given, device=device),
+    )  # fmt: skip
+    with recorded_products("toy") as recording:
+        torch._grouped_mm(a, b, offs=ends)
+    assert recording.lock().entries[0].declined == (
+        "the order of a group depends on k: that of 8 values is another one"
+    )
+
+
 def test_locks_whose_steps_differ_are_different() -> None:
     given = problem(finish=Finish(beta=0.5, addend="matrix"))
     one, other = finished(given, given.finish or Finish()), finished(given, Finish(beta=0.25, addend="matrix"))
@@ -231,12 +353,13 @@ def test_locks_whose_steps_differ_are_different() -> None:
         (ProductError, "give one type", lambda: addmm(C, A, B.float(), like="toy")),
         (ProductError, "no installed plugin describes the products", lambda: addmm(C, A, B, like="other")),
         (ProductError, "computes no gradients", lambda: addmm(C.clone().requires_grad_(), A, B, like="toy")),
-        (NotCovered, r"the addend of shape \(4, 1\) is broadcast", lambda: addmm(C[:, :1], A, B, like="toy")),
+        (NotCovered, r"an addend of shape \(4, 3\) cannot be expanded to \(4, 5\)",
+         lambda: addmm(C[:, :3], A, B, like="toy")),
         (NotCovered, "the addend is of torch.float32", lambda: addmm(C.float(), A, B, like="toy")),
         (NotCovered, "followed by the activation", lambda: addmm_activation(C, A, B, like="toy")),
         (NotCovered, "an addend of one element",
          lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
-        (NotCovered, "one scale for each operand, or one for each row",
+        (NotCovered, "one scale for each operand, one for each row",
          lambda: scaled_mm(eighths(4, 7), eighths(7, 5), torch.rand(2, 1), torch.rand(1, 5), like="toy")),
         (NotCovered, "scales of torch.float16", lambda: scaled_mm(
             eighths(4, 7), eighths(7, 5), torch.ones(1).half(), torch.ones(1).half(), like="toy")),

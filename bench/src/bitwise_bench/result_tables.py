@@ -149,6 +149,23 @@ def matrix_speed(record: Mapping[str, Any]) -> str:
     )
 
 
+def product_speeds(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the speed of products of held-out sizes over a library's, by GPU, set and rows of the output."""
+    classes = ("M <= 1", "M <= 16", "M <= 64", "M <= 256", "M <= 1024", "M <= 4096", "M > 4096")
+    rows, wrong = [], 0
+    for each in records:
+        found = each["summary"]["default"]
+        means = [found["all"], *(found["rows"][name] for name in classes), found["groups"]["odd"]]
+        slowest = found["slowest"][0][-1]
+        rows.append([
+            f"{each['environment']['gpu']}, {each['set'].replace('-', ' ')}", found["problems"],
+            *(f"{mean:.2f}" for mean in means), found["below 0.9"], f"{slowest:.2f}",
+        ])  # fmt: skip
+        wrong += each["summary"]["schedules whose bytes differ"]
+    head = ("cuBLAS's time over ours", "products", "all", *classes, "odd sizes", "below 0.9", "slowest")
+    return _markdown(head, rows) + f"\n\nGeometric means of CUDA graphs, in turn; {wrong} schedules had other bytes."
+
+
 def fused_epilogues(record: Mapping[str, Any]) -> str:
     """Return the speed of products with an epilogue over PyTorch's separate operators, by part and epilogue."""
     rows = []
@@ -485,7 +502,6 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
-        "fused-epilogues": ("cublas-epilogues-sm90-h100.json", fused_epilogues),
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
@@ -520,6 +536,14 @@ COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, An
 )
 """The records and the generator of each table that needs several records."""
 
+COLLECTED: Mapping[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(
+    {
+        "product-speeds": ("cublas-*held-out-sm90-*.json", product_speeds),
+        "fused-epilogues": ("cublas-epilogues-sm90-*.json", lambda found: "\n\n".join(map(fused_epilogues, found))),
+    }
+)
+"""The pattern of the records, and the generator, of each table that shows all records there are of GPUs and sets."""
+
 
 def rewritten(page: str, records: Path) -> str:
     """Return the page with every table regenerated.  Raises KeyError for a table without a generator."""
@@ -527,6 +551,9 @@ def rewritten(page: str, records: Path) -> str:
     def fill(found: re.Match[str]) -> str:
         if found[1] in STATED:
             content = STATED[found[1]]()
+        elif found[1] in COLLECTED:
+            pattern, collect = COLLECTED[found[1]]
+            content = collect([_read(each) for each in sorted(records.glob(pattern))])
         elif found[1] in COMBINED:
             files, combine = COMBINED[found[1]]
             content = combine([_read(records / file) for file in files])

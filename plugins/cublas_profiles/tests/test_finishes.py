@@ -9,6 +9,7 @@ import pytest
 
 from bitwise_core.descriptors.problem import Finish, GEMMProblem
 from bitwise_cublas_profiles.finishes import (
+    block_scaled_product_of,
     finished_product_of,
     group_of,
     plain_problem,
@@ -75,6 +76,32 @@ def test_a_kernel_may_scale_an_operand_before_the_product() -> None:
     vector: dict[str, Any] = {"finish": Finish(alpha=0.5), "algorithm": 13, "custom": 7, "stages": 0}
     assert finished("fp16", 1, 500, 20, **vector).scaled == "a"
     assert finished("fp16", 500, 1, 20, **vector).scaled == "b"
+
+
+@pytest.mark.parametrize(("blocks", "order"), [
+    ((1, 128), "product_first"), ((128, 1), "product_first"), ((1, 1), "left_first"),
+])  # fmt: skip
+def test_scales_of_blocks_multiply_sums_of_128_values(blocks: tuple[Any, Any], order: str) -> None:
+    finish = Finish(scales="blocks", blocks=blocks)
+    given = GEMMProblem(m=128, n=256, k=7168, a="e4m3", b="e4m3", out="bf16", transpose_b=True, finish=finish)
+    query = scaled_query(given, finish, WORKSPACE)
+    assert query.blocks == blocks
+
+    def found(torch: str = "2.11.0", problem: GEMMProblem = given, **fields: int) -> Any:
+        configuration = replace(NVJET, stages=36, **fields)
+        own = scaled_query(problem, finish, WORKSPACE)
+        return block_scaled_product_of(problem, own, configuration, H100, torch)
+
+    one = found()
+    assert (one.block_scaling, str(one.steps)) == (order, "epilogue(steps=[step(name=convert dtype=bf16)])")
+    assert [each.span for each in one.product.k_cuts] == [128]
+    shorter = given.model_copy(update={"k": 7200})
+    for torch, problem, fields in (
+        ("2.11.0", given, {"algorithm": 24}), ("2.11.0", given, SPLIT),
+        ("2.11.0", given, {"split_k": -1}), ("2.11.0", shorter, {}), ("2.12.0", given, {}),
+    ):  # fmt: skip
+        with pytest.raises(RowNotCovered, match="is not described"):
+            found(torch, problem, **fields)
 
 
 def test_no_addend_is_a_scale_and_a_conversion() -> None:

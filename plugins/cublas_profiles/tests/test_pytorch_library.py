@@ -36,7 +36,8 @@ VARIABLES = (
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    pytorch_settings._readers.cache_clear()
     matmul = SimpleNamespace(**FLAGS)
     cuda = SimpleNamespace(matmul=matmul, preferred_blas_library=lambda: "_BlasBackend.Cublas")
     torch = SimpleNamespace(backends=SimpleNamespace(cuda=cuda), cuda=cuda)
@@ -44,7 +45,8 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pytorch_settings, "AT_START", {})
-    return cuda
+    yield cuda
+    pytorch_settings._readers.cache_clear()
 
 
 @pytest.fixture
@@ -360,6 +362,7 @@ def test_the_token_has_the_values_of_pytorchs_functions(
     assert len(set(tokens)) == 8
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     del functions._get_cublas_allow_fp16_accumulation
+    pytorch_settings._readers.cache_clear()
     assert pytorch_settings.settings_token() == current_settings()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,10 @@ from bitwise_core.descriptors import Epilogue, GEMMDesc, Step, read
 from bitwise_nvidia_sm90.gemm import measured_schedules as measured
 from bitwise_nvidia_sm90.gemm import prepared_launches as prepared
 from bitwise_nvidia_sm90.gemm import run
+from bitwise_nvidia_sm90.gemm.device_costs import H100, DeviceProperties, costs_of, costs_of_device, fitted_devices
 from bitwise_nvidia_sm90.gemm.expected_times import (
     Finishing,
     corrected_seconds,
-    correction,
-    costs,
     expected_seconds,
     modelled_seconds,
     quantities,
@@ -135,7 +135,7 @@ def test_expected_times_increase_with_the_work() -> None:
     chosen = Schedule(128, 128, 64, 8, 4, 4, 0, True)
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
     few, many = (expected_seconds(made, [chosen], *each)[0] for each in ((128 * 132, 128), (128 * 132 * 2, 256)))
-    assert costs()["launch"] < few < many
+    assert costs_of().costs["launch"] < few < many
     assert chosen.tiles(129, 256) == 4
     assert Schedule(128, 64, transposed=True, tma=True).tiles(96, 256) == 4
 
@@ -147,7 +147,7 @@ def operands(m: int, n: int, layout: str = "nt", k: int = 4096, address: int = 0
         strides = (columns, 1) if axis == "n" else (1, rows)
         return SimpleNamespace(
             shape=(rows, columns), stride=lambda: strides, dtype="torch.float16", data_ptr=lambda: address,
-            element_size=lambda: 2, numel=lambda: rows * columns,
+            element_size=lambda: 2, numel=lambda: rows * columns, device=SimpleNamespace(type="cpu", index=None),
         )  # fmt: skip
 
     return stored(m, k, layout[0]), stored(k, n, layout[1]), stored(m, n, "n")
@@ -222,7 +222,7 @@ def test_few_rows_that_no_tensor_map_has_are_gathered(k_contiguous: tuple[bool, 
     assert not few[0].tma
     many = schedules_to_try(made, 5233, 5233, k_contiguous=k_contiguous, mapped=(False, False, False))
     assert many[0].packed
-    for each in schedules_to_try(made, 28, 5233, 132, 1000, k_contiguous, (False, False, False)):
+    for each in schedules_to_try(made, 28, 5233, None, 1000, k_contiguous, (False, False, False)):
         check(made, each)
         if each.gathering and not k_contiguous[1]:
             assert (each.block_m if each.transposed else each.block_n) % 64 == 0
@@ -270,7 +270,7 @@ def test_columns_through_maps_take_no_time_of_their_own() -> None:
     def modelled(slices: int = 1, **given: Any) -> float:
         made = MatrixPlan(4096, Slices(slices, 4096 // slices), 0, False, 0)
         found = quantities(made, [chosen], 303, 5120, (True, True), True, **given)
-        return float(modelled_seconds(found, costs())[0])
+        return float(modelled_seconds(found, costs_of().costs)[0])
 
     one_by_one = modelled(maps_columns=False)
     assert modelled() < one_by_one - 1e-6
@@ -278,12 +278,33 @@ def test_columns_through_maps_take_no_time_of_their_own() -> None:
     assert modelled(2) == modelled(2, maps_columns=False)
 
 
+def test_a_device_without_costs_of_its_own_has_those_of_an_h100_by_its_rates() -> None:
+    properties, costs = fitted_devices()[H100]
+    assert costs_of(properties) is costs_of() is costs
+    faster = costs_of(replace(properties, name="another", memory=1.5 * properties.memory))
+    assert faster is costs_of(replace(properties, name="another", memory=1.5 * properties.memory))
+    assert {name: each for name, each in faster.costs.items() if each != costs.costs[name]} == {
+        "memory": 1.5 * costs.costs["memory"]
+    }
+    few = costs_of(DeviceProperties("few", 78))
+    assert few.multiprocessors == 78
+    assert few.costs["cache"] == costs.costs["cache"] * 78 / 132
+    assert few.costs["operations"] == costs.costs["operations"]
+    half = costs_of(replace(properties, name="slow", clock=properties.clock / 2, cached_bytes=1e6))
+    assert half.costs["operations"] == costs.costs["operations"] / 2
+    assert half.costs["cached bytes"] == costs.costs["cached bytes"] * 1e6 / properties.cached_bytes
+    made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
+    grids = {each.programs for each in schedules_to_try(made, 4096, 4096, few) if each.consumers}
+    assert max(grids) <= 78
+    assert costs_of_device(SimpleNamespace(type="cpu", index=None)) is costs
+
+
 def test_only_times_near_the_least_are_corrected() -> None:
     made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
     every = schedules_to_try(made, 96, 5120, most=1 << 20)[:-1]
     given = quantities(made, every, 96, 5120, (True, True), True)
-    modelled = modelled_seconds(given, costs())
-    found = corrected_seconds(given, modelled, correction())
+    modelled = modelled_seconds(given, costs_of().costs)
+    found = corrected_seconds(given, modelled, costs_of().correction)
     far = modelled > 1.5 * modelled.min()
     assert far.any()
     assert (found[far] == modelled[far]).all()
@@ -373,7 +394,7 @@ def test_separate_kernels_run_where_they_are_expected_to_be_faster(
     a, b, out = operands(512, 512)
     fusion = Fusion(Epilogue.of("add"), "fp16", (out,))
     assert fusion.bytes_of_operators(100) == [600]
-    monkeypatch.setattr(run, "operator_seconds", lambda size: operator)
+    monkeypatch.setattr(run, "operator_seconds", lambda size, device: operator)
     monkeypatch.setattr(run, "prepare", lambda desc, plan, chosen, *given: chosen)
     if operator:
         found = run.run_fused(desc, fusion, a, b, out)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant
     from bitwise_torch.epilogues import FusionWarning
     from bitwise_torch.product_arguments import NotCovered, ProductError
-    from bitwise_torch.product_calls import addmm, addmm_activation, baddbmm, grouped_mm, scaled_mm
+    from bitwise_torch.product_calls import addmm, addmm_activation, addmv, baddbmm, grouped_mm, scaled_mm
     from bitwise_torch.product_runs import DroppedWarning
     from bitwise_torch.products import describe, matmul
     from bitwise_torch.program_products import locked_products, recorded_products
@@ -35,6 +35,7 @@ __all__ = [
     "ProductError",
     "addmm",
     "addmm_activation",
+    "addmv",
     "attention",
     "attention_descriptor",
     "attention_paged",
@@ -62,7 +63,7 @@ _MODULES = {
     "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
     "epilogues": ("FusionWarning",),
     "product_arguments": ("NotCovered", "ProductError"),
-    "product_calls": ("addmm", "addmm_activation", "baddbmm", "grouped_mm", "scaled_mm"),
+    "product_calls": ("addmm", "addmm_activation", "addmv", "baddbmm", "grouped_mm", "scaled_mm"),
     "product_runs": ("DroppedWarning",),
     "products": ("describe", "matmul"),
     "program_products": ("locked_products", "recorded_products"),

@@ -31,8 +31,11 @@ __all__ = [
     "OtherThreads", "Scope", "active", "is_intercepted", "without_gradients", "without_interception",
 ]  # fmt: skip
 
-PRODUCTS = ("mm", "addmm", "bmm", "mv", "dot", "baddbmm", "_addmm_activation", "_scaled_mm")
-"""Operators that compute one product of matrices, or one for each matrix of a batch, in the namespace `aten`."""
+PRODUCTS = (
+    "mm", "addmm", "addmm_", "bmm", "mv", "dot", "addmv", "addmv_", "baddbmm", "baddbmm_", "addbmm", "addbmm_",
+    "_addmm_activation", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm",
+)  # fmt: skip
+"""Operators that compute products of matrices and that locks hold, in the namespace `aten`."""
 
 ATTENTION_PREFIX = "_scaled_dot_product_"
 """The prefix of the attention operators."""
@@ -40,13 +43,12 @@ ATTENTION_PREFIX = "_scaled_dot_product_"
 WATCHED = (
     "_cdist_forward", "_cslt_sparse_mm", "_cudnn_attention_backward", "_cudnn_attention_forward",
     "_cudnn_rnn", "_cudnn_rnn_backward", "_efficient_attention_backward", "_efficient_attention_forward",
-    "_flash_attention_backward", "_flash_attention_forward", "_grouped_mm", "_int_mm", "_mixed_dtypes_linear",
-    "_native_multi_head_attention", "_scaled_grouped_mm", "_scaled_grouped_mm_v2", "_scaled_mm_v2",
+    "_flash_attention_backward", "_flash_attention_forward", "_int_mm", "_mixed_dtypes_linear",
+    "_native_multi_head_attention", "_scaled_grouped_mm_v2", "_scaled_mm_v2",
     "_sparse_semi_structured_addmm", "_sparse_semi_structured_linear", "_sparse_semi_structured_mm",
     "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "_transformer_encoder_layer_fwd", "_trilinear",
     "_triton_multi_head_attention", "_triton_scaled_dot_attention", "_weight_int4pack_mm", "_weight_int8pack_mm",
-    "addbmm", "addbmm_", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm_", "convolution",
-    "convolution_backward", "vdot",
+    "addr", "addr_", "convolution", "convolution_backward", "vdot",
 )  # fmt: skip
 """Other operators that multiply matrices, convolutions and recurrent layers included; attention is named by a prefix.
 

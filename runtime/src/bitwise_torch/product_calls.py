@@ -10,15 +10,16 @@ them runs under `locked_products`.  All raise ProductError, NotCovered and LockE
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc, Record
-from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
 from bitwise_torch import dispatch_cache
+from bitwise_torch.grouped_products import GroupedCall, with_length
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
-from bitwise_torch.locks import Lock
+from bitwise_torch.locks import Lock, LockError
 from bitwise_torch.product_arguments import ProductError
 from bitwise_torch.product_forms import Form, NotLockable, biased_product, finished_product, form_of
 from bitwise_torch.products import matmul
@@ -37,6 +38,14 @@ def addmm(
 ) -> torch.Tensor:  # fmt: skip
     """Return beta addend + alpha a b with the bits of torch.addmm; see the module."""
     return _called("addmm", (addend, a, b), {"beta": beta, "alpha": alpha}, like, lock)
+
+
+def addmv(
+    addend: torch.Tensor, a: torch.Tensor, x: torch.Tensor, *, beta: float = 1, alpha: float = 1,
+    like: str | None = None, lock: Lock | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return beta addend + alpha a x for a vector x, with the bits of torch.addmv; see the module."""
+    return _called("addmv", (addend, a, x), {"beta": beta, "alpha": alpha}, like, lock)[:, 0]
 
 
 def baddbmm(
@@ -69,9 +78,9 @@ def scaled_mm(
 def described_call(
     name: str, arguments: Sequence[Any], options: dict[str, Any], like: str
 ) -> tuple[Form, GEMMDesc | FinishedGEMM]:
-    """Return a call of addmm, baddbmm, _addmm_activation or _scaled_mm as a form, and what a library computes for it.
+    """Return a call of an operation of FORMS as a form, and what a library computes for it.
 
-    Raises ProductError and NotCovered.
+    The result of addmv is a column of the form's.  Raises ProductError and NotCovered.
     """
     form = _checked_form(name, arguments, options)
     return form, _described(like, form)
@@ -80,10 +89,14 @@ def described_call(
 def _called(
     name: str, arguments: tuple[Any, ...], options: dict[str, Any], like: str | None, lock: Lock | None
 ) -> torch.Tensor:
-    if (like is None) == (lock is None):
-        raise ProductError("give exactly one of like, the name of a library, and lock, the result of read_lock")
+    _check_source(like, lock)
     form = _checked_form(name, arguments, options)
     return product_of_form(_locked(lock, form.problem) if lock is not None else _described(like or "", form), form)
+
+
+def _check_source(like: str | None, lock: Lock | None) -> None:
+    if (like is None) == (lock is None):
+        raise ProductError("give exactly one of like, the name of a library, and lock, the result of read_lock")
 
 
 def product_of_form(desc: GEMMDesc | FinishedGEMM, form: Form) -> torch.Tensor:
@@ -119,6 +132,8 @@ def _checked_form(name: str, arguments: Sequence[Any], options: dict[str, Any]) 
 
 def _check_shapes(name: str, arguments: Sequence[Any]) -> None:
     a, b = arguments[:2] if name == "_scaled_mm" else arguments[1:3]
+    if name == "addmv" and b.dim() == 1:
+        b = b[:, None]
     axes = 3 if name == "baddbmm" else 2
     if a.dim() != axes or b.dim() != axes or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise ProductError(f"{tuple(a.shape)} times {tuple(b.shape)}: torch.{name} needs {axes} axes, and k in both")
@@ -165,74 +180,35 @@ def _described(like: str, form: Form) -> GEMMDesc | FinishedGEMM:
 
 
 def grouped_mm(
-    a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None = None, *, like: str,
-    scale_a: torch.Tensor | None = None, scale_b: torch.Tensor | None = None, use_fast_accum: bool = False,
+    a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None = None, *, like: str | None = None,
+    lock: Lock | None = None, scale_a: torch.Tensor | None = None, scale_b: torch.Tensor | None = None,
+    use_fast_accum: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """Return products of groups in bf16 with the bits of torch._grouped_mm, with scales of torch._scaled_grouped_mm.
 
     `offsets` holds the end of each group in rows of a 2-axis `a`, columns of a 2-axis `b`, or values of k where both
     have 2 axes; its values are read, which waits for the device.  Elements outside of the groups are 0.  `scale_a` has
-    a scale for each row of `a`, `scale_b` for each column of `b`, for each group.  Raises ProductError and NotCovered.
+    a scale for each row of `a`, `scale_b` for each column of `b`, for each group.  Raises ProductError, NotCovered and
+    LockError.
     """
-    import torch
-
-    profile = grouped_profile(like, ProductError)
     for each in (a, b, scale_a, scale_b):
         if each is not None:
             _check_gradients(each)
-    if (scale_a is None) != (scale_b is None):
-        raise ProductError("give both of scale_a and scale_b, or neither")
-    axes = (a.dim(), b.dim())
-    if not set(axes) <= {2, 3} or (offsets is None) != (axes == (3, 3)):
-        raise ProductError(
-            f"a has {axes[0]} axes and b has {axes[1]}: both have 2 or 3, and offsets unless both have 3"
-        )
-    if a.shape[-1] != b.shape[-2]:
-        raise ProductError(f"{tuple(a.shape)} times {tuple(b.shape)}: the shapes do not match")
-    ends = [int(each) for each in offsets.tolist()] if offsets is not None else [0] * int(a.shape[0])
-    shape = (int(a.shape[-2]), int(b.shape[-1]))
-    whole = axes in ((2, 3), (3, 2))
-    out = torch.zeros(shape if whole else (len(ends), *shape), dtype=torch.bfloat16, device=a.device)
-    scales = "none" if scale_a is None else "row"
-    for index, (left, right, target, where) in enumerate(_groups(a, b, out, ends, axes)):
-        if 0 in left.shape or 0 in right.shape:
-            continue
-        finish = Finish(scales=scales, fast_accumulation=use_fast_accum and scales == "row")
-        plain = problem_of(left, right, torch.bfloat16)
-        fields = {name: getattr(plain, name) for name in type(plain).model_fields} | {"finish": finish}
-        desc = _group(profile, GEMMProblem(**fields), a.device)
-        operands: tuple[Any, ...] = ()
-        if scale_a is not None and scale_b is not None:
-            rows, columns = (
-                _scales_of(each, index, place, len(ends), group_axes)
-                for each, place, group_axes in ((scale_a, where[0], axes[0]), (scale_b, where[1], axes[1]))
-            )
-            operands = (rows[:, None].expand(target.shape), columns[None, :].expand(target.shape))
-        target.copy_(finished_product(desc, Form(left, right, operands, plain)))
-    return out
+    _check_source(like, lock)
+    call = GroupedCall(a, b, offsets, scale_a, scale_b, use_fast_accum)
+    if lock is not None:
+        return call.result(group_of_lock(lock, call))
+    profile = grouped_profile(like or "", ProductError)
+    return call.result(lambda problem: _group(profile, problem, a.device))
 
 
-def _groups(
-    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, ends: list[int], axes: tuple[int, int]
-) -> Iterator[tuple[Any, Any, Any, tuple[slice | None, slice | None]]]:
-    """Yield the matrices of each group, its part of the output, and the parts of the scales of a and of b."""
-    begin = 0
-    for index, end in enumerate(ends):
-        part = slice(begin, end)
-        begin = end
-        if axes == (2, 3):
-            yield a[part], b[index], out[part], (part, None)
-        elif axes == (3, 2):
-            yield a[index], b[:, part], out[:, part], (None, part)
-        elif axes == (2, 2):
-            yield a[:, part], b[part], out[index], (None, None)
-        else:
-            yield a[index], b[index], out[index], (None, None)
-
-
-def _scales_of(scales: torch.Tensor, index: int, part: slice | None, groups: int, axes: int) -> torch.Tensor:
-    """Return the scales of a group: a part of all of them, or one of `groups` equal parts."""
-    return scales.reshape(-1)[part] if part is not None and axes == 2 else scales.reshape(groups, -1)[index]
+def group_of_lock(lock: Lock, call: GroupedCall) -> Callable[[GEMMProblem], FinishedGEMM]:
+    """Return what a lock says of the groups of a call, a function of the problem of a group.  Raises LockError."""
+    entry = lock.entry(call.key)
+    if entry.finished is None:
+        raise LockError(f"{call.key.words} is locked without a descriptor: {entry.declined}")
+    found = entry.finished
+    return lambda problem: with_length(found, problem.k)
 
 
 _groups_known: dict[Any, FinishedGEMM] = {}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
-from bitwise_core.descriptors.problem import DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
+from bitwise_core.descriptors.problem import BLOCK_K, DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.launchers import EpilogueLaunch, EpilogueLauncher
+from bitwise_core.plugins.launchers import BlockScalingLauncher, EpilogueLaunch, EpilogueLauncher
 from bitwise_torch.library_profiles import no_launcher
 from bitwise_torch.product_arguments import ProductError
 from bitwise_torch.products import product_into
@@ -24,14 +24,14 @@ from bitwise_torch.tensor_problems import library_layout, problem_of
 if TYPE_CHECKING:
     import torch
 
-FORMS = ("addmm", "baddbmm", "_addmm_activation", "_scaled_mm")
+FORMS = ("addmm", "addmv", "baddbmm", "_addmm_activation", "_scaled_mm")
 """Operations of PyTorch that may be products with a finish, in the dispatcher's namespace `aten`."""
 
 CAPACITY = 4096
 """The number of fused launches that are kept; a full cache is emptied."""
 
 _PARAMETERS = {
-    "addmm": ("self", "mat1", "mat2"), "baddbmm": ("self", "mat1", "mat2"),
+    "addmm": ("self", "mat1", "mat2"), "addmv": ("self", "mat1", "mat2"), "baddbmm": ("self", "mat1", "mat2"),
     "_addmm_activation": ("self", "mat1", "mat2"),
     "_scaled_mm": ("mat1", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum"),
 }  # fmt: skip
@@ -57,12 +57,20 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
 
     Raises NotLockable.
     """
+    import torch
+
     given = {**dict(zip(_PARAMETERS[name], arguments, strict=False)), **options}
     if name == "_scaled_mm":
         return _scaled(given)
     alpha, beta = float(given.get("alpha", 1)), float(given.get("beta", 1))
     addend, a, b = given["self"], given["mat1"], given["mat2"]
-    if name == "addmm" and alpha == beta == 1 and addend.dim() == 1 and b.shape[1] > 1:
+    if name == "addmv":
+        if b.stride(0) != 1 and b.shape[0] > 1:
+            raise NotLockable("the vector is not contiguous")
+        addend, b = addend.expand(a.shape[0])[:, None], b[:, None]
+        # PyTorch rounds the factors of addmv to the operands' type.
+        alpha, beta = (float(torch.tensor(each, dtype=a.dtype)) for each in (alpha, beta))
+    if name == "addmm" and alpha == beta == 1 and tuple(addend.shape) == (b.shape[1],) and b.shape[1] > 1:
         return None
     if "dtype" in overload:
         raise NotLockable("the addend is of another type than the operands; give one of the operands' type")
@@ -86,19 +94,24 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         if vector and (not addend.is_contiguous() or addend.data_ptr() % 16):
             raise NotLockable("the added vector is not dense and aligned to 16 bytes")
         finish = _finish(alpha, beta, "vector" if vector else "matrix")
-    elif tuple(addend.shape) == shape:
-        finish = _finish(alpha, beta, "matrix")
     else:
-        raise NotLockable(
-            f"the addend of shape {tuple(addend.shape)} is broadcast to {shape}: a matrix of the output's shape is "
-            "described, addend.expand(...).contiguous()"
-        )
+        # An addend of another shape is expanded to a matrix, too.
+        finish = _finish(alpha, beta, "matrix")
+        if name == "addmm" and tuple(addend.shape) != shape and (shape[0] == 1 or tuple(addend.shape) == (1, shape[1])):
+            raise NotLockable(
+                f"an addend of shape {tuple(addend.shape)} is not described for an output of shape {shape}, of which "
+                "PyTorch takes some for a bias: a dense matrix is, addend.expand(...).contiguous()"
+            )
     if finish is not None and finish.addend == "matrix" and shape[-2:] == (1, 1):
         raise NotLockable(
             "an addend of one element is not described; the nearest described call is the product, followed by the sum"
         )
-    operands = () if finish is None or finish.addend == "none" else (addend.expand(shape),)
-    return _form(a, b, a.dtype, finish, operands)
+    if finish is None or finish.addend == "none":
+        return _form(a, b, a.dtype, finish, ())
+    try:
+        return _form(a, b, a.dtype, finish, (addend.expand(shape),))
+    except RuntimeError:
+        raise NotLockable(f"an addend of shape {tuple(addend.shape)} cannot be expanded to {shape}") from None
 
 
 def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:
@@ -129,7 +142,10 @@ def _scaled(given: dict[str, Any]) -> Form:
     assert scale_b is not None
     m, n = int(a.shape[0]), int(b.shape[1])
     out = given.get("out_dtype") or a.dtype
-    nearest = "; one scale for each operand, or one for each row of A and column of B, of fp32, is described"
+    nearest = (
+        "; one scale for each operand, one for each row of A and column of B, or one for each block of 128 values of "
+        "k, of fp32, is described"
+    )
     if given.get("scale_result") is not None:
         raise NotLockable("a scale of the result is not described")
     if {scale_a.dtype, scale_b.dtype} != {torch.float32}:
@@ -140,6 +156,12 @@ def _scaled(given: dict[str, Any]) -> Form:
     elif (tuple(scale_a.shape), tuple(scale_b.shape)) == ((m, 1), (1, n)):
         scales = "row"
         operands = [scale_b.expand(m, n), scale_a.expand(m, n)]
+    elif (blocks := _blocks(a, b, scale_a, scale_b)) is not None:
+        scales = "blocks"
+        operands = [
+            scale_a.repeat_interleave(blocks[0], 0)[:m] if blocks[0] > 1 else scale_a,
+            scale_b.repeat_interleave(blocks[1], 1)[:, :n] if blocks[1] > 1 else scale_b,
+        ]  # fmt: skip
     else:
         raise NotLockable(f"scales of the shapes {tuple(scale_a.shape)} and {tuple(scale_b.shape)}{nearest}")
     if bias is not None:
@@ -148,9 +170,21 @@ def _scaled(given: dict[str, Any]) -> Form:
         operands.append(bias.expand(m, n))
     finish = _finish(
         1.0, 0.0 if bias is None else 1.0, "none" if bias is None else "vector", scales=scales,
-        fast_accumulation=bool(given.get("use_fast_accum", False)),
+        fast_accumulation=bool(given.get("use_fast_accum", False)) and scales != "blocks",
+        blocks=blocks if scales == "blocks" else None,
     )  # fmt: skip
     return _form(a, b, out, finish, tuple(operands))
+
+
+def _blocks(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> tuple[int, int] | None:
+    """Return the rows of a and the columns of b that share a scale of 128 values of k, None for other scales."""
+    (m, k), n = a.shape, int(b.shape[1])
+    blocks_of_k = -(-k // BLOCK_K)
+    shapes = tuple(scale_a.shape), tuple(scale_b.shape)
+    for rows, columns in ((BLOCK_K, 1), (1, BLOCK_K), (1, 1)):  # PyTorch takes a scale of one row for one of 128
+        if shapes == ((-(-m // rows), blocks_of_k), (blocks_of_k, -(-n // columns))):
+            return rows, columns
+    return None
 
 
 def finished_product(desc: FinishedGEMM, form: Form) -> torch.Tensor:
@@ -189,6 +223,9 @@ def _finished_matrix(
     import torch
 
     launcher = _launcher(desc, a.device)
+    if desc.block_scaling != "none":
+        _scaled_blocks(desc, launcher, a, b, operands, out)
+        return
     sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
     product_into(a, b, sums, desc.product)
     launcher.apply_epilogue(desc.steps, sums, operands, out)
@@ -198,6 +235,23 @@ def _finished_matrix(
         # A kernel is compiled for a call that is repeated.
         fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
         _fused[key] = (desc, fused, launch is not None)
+
+
+def _scaled_blocks(
+    desc: FinishedGEMM, launcher: EpilogueLauncher, a: torch.Tensor, b: torch.Tensor,
+    operands: tuple[torch.Tensor, ...], out: torch.Tensor,
+) -> None:  # fmt: skip
+    """Compute a product whose blocks of k have scales, the first two operands."""
+    import torch
+
+    if not isinstance(launcher, BlockScalingLauncher):
+        raise ProductError(no_launcher(desc.product, a.device))
+    converts = [each.name for each in desc.steps.steps] == ["convert"]
+    sums = out if converts else torch.empty(out.shape, dtype=torch.float32, device=a.device)
+    scales_a, scales_b = operands[:2]
+    launcher.scaled_sums(desc, a, b, scales_a, scales_b, sums)
+    if not converts:
+        launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
 
 
 _fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}

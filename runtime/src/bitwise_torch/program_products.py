@@ -7,9 +7,9 @@ recording.lock().write("products.json")
 with locked_products(read_lock("products.json")) as replay:
     model(x)
 
-Both intercept torch.mm, addmm, bmm, baddbmm, mv, dot, _addmm_activation and _scaled_mm in PyTorch's dispatcher, below
-autograd.  torch.matmul, linear layers, einsum and the products of a backward pass arrive there as one of them.  See
-`interception` for what is not intercepted.
+Both intercept the operators of `interception.PRODUCTS` in PyTorch's dispatcher, below autograd.  torch.matmul, linear
+layers, einsum and the products of a backward pass arrive there as one of them.  See `interception` for what is not
+intercepted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import dispatch_cache
+from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
-from bitwise_torch.library_profiles import lockable_profile
+from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, finding_of, lock_of
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
@@ -36,6 +37,7 @@ from bitwise_torch.operator_samples import (
     list_call_text,
     machine_of,
 )
+from bitwise_torch.product_calls import group_of_lock
 from bitwise_torch.product_forms import (
     FORMS,
     Form,
@@ -59,6 +61,12 @@ EXACT_K = 1 << 17
 _NO_LIBRARIES: set[str] = set()
 """Products of a lock warn of no library."""
 
+_IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
+"""By operation in place, which returns its first operand: the one whose result it has."""
+
+_VECTORS = ("mv", "dot", "addmv", "addmv_")
+"""Operations whose result is a column of a product, or an element."""
+
 _NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
 
@@ -80,6 +88,10 @@ def intercepted_product(
     name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> InterceptedProduct:
     """Return the product that an operation computes.  Raises NotLockable."""
+    if name in _IN_PLACE:
+        if not arguments[0].is_contiguous():
+            raise NotLockable(f"the output is not contiguous, its strides are {tuple(arguments[0].stride())}")
+        name = _IN_PLACE[name]
     if name in FORMS:
         _check_memory(*(each for each in (*arguments, *options.values()) if hasattr(each, "data_ptr")))
         form = form_of(name, overload, arguments, options)
@@ -133,6 +145,17 @@ def _check_vectors(name: str, arguments: tuple[Any, ...]) -> None:
         raise NotLockable("a vector is not contiguous")
     if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16"):
         raise NotLockable(f"libraries have a kernel of their own for dot products of {arguments[0].dtype}")
+
+
+def _products_of_batch(
+    arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    """Yield the matrices of addbmm, which adds them to its addend one after the other, and the options of addmm."""
+    _, a, b = arguments
+    alpha, beta = options.get("alpha", 1), options.get("beta", 1)
+    for left, right in zip(a, b, strict=True):
+        yield left, right, {"alpha": alpha, "beta": beta}
+        beta = 1
 
 
 def _is_exact(name: str, arguments: tuple[Any, ...]) -> bool:
@@ -191,19 +214,49 @@ class Recording:
         try:
             if name not in PRODUCTS:
                 raise NotLockable(_NOT_INTERCEPTED_REASON)
-            product = intercepted_product(name, operation.overload, arguments, options)
+            if name in GROUPED:
+                findings = [self._group(grouped_call(name, arguments, options))]
+            elif name in ("addbmm", "addbmm_"):
+                findings = [
+                    self._product(intercepted_product("addmm", "default", (result, a, b), each), result)
+                    for a, b, each in _products_of_batch(arguments, options)
+                ]
+            else:
+                findings = [
+                    self._product(intercepted_product(name, operation.overload, arguments, options), result)
+                ]  # fmt: skip
         except NotLockable as reason:
             self.not_locked[f"{name}: {reason}"] += 1
             self.note_call(operation.full_name, arguments, options)
             return result
-        key = (product.problem, (alignment_of(product.a), alignment_of(product.b), alignment_of(result)))
-        if key not in self._found:
-            profile = lockable_profile(self.library, LockError)
-            self._found[key] = finding_of(profile, product.problem, alignment=key[1], device=product.a.device)
-            self.findings.append((product.problem, self._found[key]))
-        if isinstance(self._found[key], str):
+        if any(isinstance(each, str) for each in findings):
             self.note_call(operation.full_name, arguments, options)
         return result
+
+    def _product(self, product: InterceptedProduct, result: torch.Tensor) -> Finding:
+        """Return what the library computes for a product, whose problem is noted."""
+        alignment = (alignment_of(product.a), alignment_of(product.b), alignment_of(result))
+        key = (product.problem, alignment)
+        if key not in self._found:
+            profile = lockable_profile(self.library, LockError)
+            self._found[key] = finding_of(profile, product.problem, alignment=alignment, device=product.a.device)
+            self.findings.append((product.problem, self._found[key]))
+        return self._found[key]
+
+    def _group(self, call: GroupedCall) -> Finding:
+        """Return what the library computes for the groups of a call, whose key is noted."""
+        key = (call.key, (256, 256, 256))
+        found = self._found.get(key)
+        if found is None or call.adds_groups:
+            try:
+                profile = grouped_profile(self.library, LockError)
+            except LockError as error:
+                raise NotLockable(str(error)) from None
+            found = group_finding(profile, call)
+            if self._found.get(key) != found:
+                self._found[key] = found
+                self.findings.append((call.key, found))
+        return found
 
     def note_call(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Note a call that PyTorch computes."""
@@ -318,6 +371,10 @@ class Replay:
                 raise NotLockable(_NOT_INTERCEPTED_REASON)
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return operation(*arguments, **options)  # an empty product has no rounding
+            if name in GROUPED:
+                return self._groups(grouped_call(name, arguments, options))
+            if name in ("addbmm", "addbmm_"):
+                return _batch_added(name, arguments, options)
             product, entry = self._product_and_entry(call, name, operation.overload, arguments, options)
         except (NotLockable, LockError) as reason:
             problem = self._library_problem(operation, arguments, options)
@@ -329,7 +386,7 @@ class Replay:
                 raise LockError(f"torch.{name}: {reason}{problem}") from None
             self.not_replayed[f"{name}: {reason}"] += 1
             return operation(*arguments, **options)
-        out = options.get("out")
+        out = arguments[0] if name in _IN_PLACE else options.get("out")
         count = self._count_of(product.problem)
         finished = entry.finished
         if finished is None and product.bias is not None:
@@ -345,11 +402,17 @@ class Replay:
                 self._ready.keep(ready, arguments, result, with_bias_first(launch), count)
         else:
             result = locked_product(product, entry.desc)
-        if name in ("mv", "dot"):
-            result = result[:, 0] if name == "mv" else result[0, 0]
+        if name in _VECTORS:
+            result = result[0, 0] if name == "dot" else result[:, 0]
         if out is not None and result is not out:
             result = out.copy_(result)
         self._ready.add(count)
+        return result
+
+    def _groups(self, call: GroupedCall) -> torch.Tensor:
+        """Return the result of products of groups from the lock.  Raises LockError."""
+        result = call.result(group_of_lock(self.lock, call))
+        self._ready.add(self._count_of(call.key))
         return result
 
     def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -402,6 +465,18 @@ class Replay:
         if key is not None and product.problem.finish is None:
             self._entries[key] = entry
         return product, entry
+
+
+def _batch_added(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Run addbmm as the products that it consists of, which the scope of this thread receives."""
+    import torch
+
+    total = arguments[0]
+    for a, b, each in _products_of_batch(arguments, options):
+        total = torch.addmm(total, a, b, **each)
+    if name == "addbmm_" or "out" in options:
+        return (arguments[0] if name == "addbmm_" else options["out"]).copy_(total)
+    return total
 
 
 def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any) -> bool:

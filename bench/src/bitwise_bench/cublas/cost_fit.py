@@ -1,11 +1,12 @@
 """Fit the costs of the launcher's schedules to measured times, and report what the choice costs.
 
-    python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json
+    python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json [--beside h100.json.xz]
 
-The files are those of `schedule_timing --times`.  The costs of the model are fitted first, then the correction of the
-modelled times, to the order of the schedules of each problem.  The regret of a problem is the time of the schedule that
-is expected to be the fastest over that of the fastest one.  It is reported for a fit to all problems, and for each
-model under a fit to the others.
+The files are those of `schedule_timing --times` on one device.  The costs of the model are fitted first, then the
+correction of the modelled times, to the order of the schedules of each problem.  The errors of the model are similar
+on devices of one architecture: with `--beside`, the correction is also fitted to times of an H100, modelled with its
+costs.  The regret of a problem is the time of the schedule that is expected to be the fastest over that of the fastest
+one.  It is reported for a fit to all problems, and for each model under a fit to the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,11 @@ from numpy.typing import NDArray
 from bitwise_bench.compressed_text import read_text
 from bitwise_bench.cublas.regression_trees import boosted_trees
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.device_costs import Correction, DeviceProperties, Numbers, costs_of
 from bitwise_nvidia_sm90.gemm.expected_times import (
-    Correction,
-    Numbers,
     Quantities,
     corrected_seconds,
-    correction,
     correction_inputs,
-    costs,
     modelled_seconds,
     modelled_seconds_gathered,
     quantities,
@@ -151,10 +149,15 @@ def _joined(problems: Sequence[Measured]) -> tuple[Quantities, Numbers, Numbers]
     return known, seconds, behind**-_FALL
 
 
-def fit(problems: Sequence[Measured], start: Mapping[str, float], steps: int = _STEPS) -> Costs:
-    """Return the costs with the least squares of the logarithms of modelled over measured times."""
+def fit(
+    problems: Sequence[Measured], start: Mapping[str, float], steps: int = _STEPS, only: Sequence[str] = ()
+) -> Costs:
+    """Return the costs with the least squares of the logarithms of modelled over measured times.
+
+    With `only`, those of these names are fitted: few times do not determine all costs.
+    """
     known, seconds, weights = _joined(problems)
-    names = sorted(set(start) - _UNFITTED - OF_GATHERING)
+    names = sorted(set(only) or set(start) - _UNFITTED - OF_GATHERING)
     return _least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
 
 
@@ -226,18 +229,37 @@ def fit_gathering(products: Sequence[Gathered], start: Mapping[str, float]) -> C
     return _least_squares(modelled, seconds, weights, start, sorted(OF_GATHERING), 4 * _STEPS)
 
 
-def fit_correction(problems: Sequence[Measured], given: Mapping[str, float]) -> Correction:
-    """Return the correction of the times that are modelled with these costs.
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """What a correction is fitted to: its inputs, the errors of modelled times, and their weights."""
 
-    It is fitted to the order of the schedules of each problem: the mean error of a problem's times is left out, since
-    it decides no choice.
+    inputs: Numbers
+    errors: Numbers
+    weights: Numbers
+
+
+def errors_of(problems: Sequence[Measured], given: Mapping[str, float]) -> Errors:
+    """Return the errors of the times that are modelled with these costs.
+
+    The mean error of a problem's times is left out, since it decides no choice.
     """
     known, seconds, weights = _joined(problems)
     modelled = modelled_seconds(known, given)
     errors = np.log(seconds / modelled)
     problem = np.repeat(np.arange(len(problems)), [len(each.seconds) for each in problems])
     means = np.bincount(problem, errors * weights) / np.bincount(problem, weights)
-    return boosted_trees(correction_inputs(known, modelled), errors - means[problem], weights)
+    return Errors(correction_inputs(known, modelled), errors - means[problem], weights)
+
+
+def fit_correction(
+    problems: Sequence[Measured], given: Mapping[str, float], beside: Errors | None = None
+) -> Correction:
+    """Return the correction of the times that are modelled with these costs, fitted to them and to errors `beside`."""
+    every = [errors_of(problems, given), *([] if beside is None else [beside])]
+    return boosted_trees(
+        np.concatenate([each.inputs for each in every]), np.concatenate([each.errors for each in every]),
+        np.concatenate([each.weights for each in every]),
+    )  # fmt: skip
 
 
 def mean_regret(problems: Sequence[Measured], given: Mapping[str, float], corrected: Correction | None) -> float:
@@ -254,21 +276,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and report."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
+    parser.add_argument("--beside", type=Path, help="a file of an H100, whose errors the correction is fitted to, too")
+    parser.add_argument("--only", nargs="+", default=(), help="costs that are fitted (default all); others stay")
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
     contents = [json.loads(read_text(path)) for path in chosen.times]
     problems = measured([row for content in contents for row in content["rows"]])
     if not problems:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")
-    start = dict(costs())
-    found = fit(problems, start)
+    device = next((DeviceProperties(**content["device"]) for content in contents if "device" in content), None)
+    start, beside = costs_of(device), None
+    if chosen.beside is not None:
+        others = measured(json.loads(read_text(chosen.beside))["rows"])
+        beside = errors_of(others, costs_of().costs)
+    unknown = ", ".join(sorted(set(chosen.only) - set(start.costs)))
+    if unknown:
+        parser.error(f"{unknown}: the model has no such costs; it has {', '.join(sorted(start.costs))}")
+    found = fit(problems, start.costs, only=chosen.only)
     unaligned = gathered([row for content in contents for row in content["rows"]])
-    if unaligned:
+    if unaligned and not chosen.only:
         found = fit_gathering(unaligned, found)
-    corrected = fit_correction(problems, found)
+    corrected = fit_correction(problems, found, beside)
     models = sorted({each.model for each in problems})
     count = sum(len(each.seconds) for each in problems)
-    before, after = mean_regret(problems, start, correction()), mean_regret(problems, found, corrected)
+    before, after = mean_regret(problems, start.costs, start.correction), mean_regret(problems, found, corrected)
     print(f"{len(problems)} problems, {count} times")
     print(f"regret before: {before:.4f}, fitted to all: {after:.4f}")
     left_out, logarithms = {}, 0.0
@@ -276,8 +307,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own = [each for each in problems if each.model == model]
         others = [each for each in problems if each.model != model]
         if others:
-            refitted = fit(others, found, 8)
-            regret = mean_regret(own, refitted, fit_correction(others, refitted))
+            refitted = fit(others, found, 8, chosen.only)
+            regret = mean_regret(own, refitted, fit_correction(others, refitted, beside))
             left_out[model], logarithms = round(regret, 4), logarithms + len(own) * math.log(regret)
     print(json.dumps({"regret of each model under a fit to the others": left_out}, indent=1))
     unseen = math.exp(logarithms / len(problems))
@@ -285,9 +316,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.out is not None:
         content = {
             "environment": contents[0].get("environment"),
+            "device": asdict(device) if device else None,
             "provenance": f"fitted to {count} times of schedules of {len(problems)} problems; the schedule that is "
             f"expected to be the fastest takes {after:.3f} of the time of the fastest one measured (a geometric mean), "
-            f"and {unseen:.3f} on models that a fit left out; the costs of packing and of pointers are rough, from "
+            f"and {unseen:.3f} on models that a fit left out; the correction is fitted to these times"
+            f"{' and to those of an H100' if beside else ''}; the costs of packing and of pointers are rough, from "
             "products with unaligned leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
             "read, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, memory, merged, "

@@ -30,9 +30,13 @@ ALPHAS = (1.0, 1.0, 1.0, 0.5, -1.3, 0.1)
 BETAS = (1.0, 1.0, 1.0, 0.3, -2.0, 0.0)
 FUSED = 8
 """One of so many calls is repeated."""
-KINDS = (("matrix", 34), ("vector", 12), ("batch", 14), ("relu", 8), ("tensor", 14), ("row", 10), ("grouped", 8))
-"""The calls and their shares: addends by shape, a batch of matrices, scales for each operand or row and column."""
-_TYPES = {"matrix", "vector", "batch", "relu"}
+KINDS = (
+    ("matrix", 26), ("vector", 10), ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12), ("relu", 7),
+    ("tensor", 9), ("row", 7), ("blocks", 6), ("grouped", 7),
+)  # fmt: skip
+"""The calls and their shares: addends by shape, operations in place, addmv, a batch of matrices, scales for each
+operand, for each row and column, or for each block of 128 values of k."""
+_TYPES = {"matrix", "vector", "expanded", "in place", "column", "batch", "relu"}
 _LARGEST = 1 << 22
 """Elements of a matrix."""
 _DEEPEST = 1 << 15
@@ -75,7 +79,8 @@ class Comparison:
         ):
             return None
         self.torch.backends.cuda.matmul.allow_tf32 = tf32
-        call = {"tensor": self.scaled, "row": self.scaled, "grouped": self.grouped}.get(kind, self.added)
+        calls = {"tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped}
+        call = calls.get(kind, self.added)
         return call(number, kind, query, "tf32" if tf32 else query.a, source)
 
     def added(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
@@ -94,18 +99,38 @@ class Comparison:
             a, b = self.stacked(lefts, query.transpose_a), self.stacked(rights, query.transpose_b)
         else:
             (a,), (b,) = lefts, rights
-        shape = (query.n,) if kind in ("vector", "relu") else (*a.shape[:-1], query.n)
+        shape: tuple[int, ...] = (*a.shape[:-1], query.n)
+        if kind in ("vector", "relu"):
+            shape = (query.n,)
+        elif kind == "column" and query.m == 1:
+            return None
+        elif kind == "column":
+            b, shape = b[:, 0].contiguous(), (query.m,)
+        elif kind == "expanded":
+            if query.m == 1:
+                return None
+            shape = source.choice([(query.m, 1), (1, 1), (1,), ()])
         addend = torch.randn(shape, device="cuda", generator=self.generator).to(a.dtype)
         if source.random() < 0.6 and beta:
             product = alpha / beta * (a.float() @ b.float())
-            addend = (-product if addend.dim() > 1 else -product[source.randrange(query.m)]).to(a.dtype)
-        about = [query.m, query.n, query.k, batch, query.transposes, alpha, beta]
+            row = source.randrange(query.m)
+            for axis, length in enumerate(shape[::-1], 1):
+                if length == 1 and product.dim() >= axis:
+                    product = product.narrow(-axis, row % product.shape[-axis], 1)
+            if product.dim() > len(shape):
+                product = product[row % len(product)] if shape else product.reshape(-1)[0]
+            addend = (-product).reshape(shape).to(a.dtype)
+        about = [query.m, query.n, query.k, batch, query.transposes, alpha, beta, list(shape)]
         if kind == "relu":
             if query.n == 1:
                 return None
             return self.called(number, kind, dtype, about, "_addmm_activation", (addend, a, b), {"alpha": alpha})
-        name = "baddbmm" if kind == "batch" else "addmm"
-        return self.called(number, kind, dtype, about, name, (addend, a, b), {"alpha": alpha, "beta": beta})
+        name = {"batch": "baddbmm", "column": "addmv"}.get(kind, "addmm")
+        options = {"alpha": alpha, "beta": beta}
+        theirs = None
+        if kind == "in place":
+            theirs = lambda: addend.clone().addmm_(a, b, **options)  # noqa: E731
+        return self.called(number, kind, dtype, about, name, (addend, a, b), options, theirs)
 
     def stacked(self, matrices: Sequence[Any], transposed: bool) -> Any:
         """The matrices as one batch, each stored as it is."""
@@ -117,10 +142,18 @@ class Comparison:
         torch = self.torch
         left, right = source.choice([("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")])
         fast, output = source.random() < 0.5, source.choice(["bf16", "bf16", "fp16", "fp32"])
+        blocks = source.choice([(1, 128), (1, 128), (128, 1), (1, 1)])
+        if kind == "blocks":
+            left = right = "e4m3"
+            fast, k = False, 128 * -(-query.k // 128)
+            query = replace(query, m=query.m if query.m < 3 else 4 * -(-query.m // 4), k=k, ld_a=None, ld_b=None)
         a = self.matrix(query.m, query.k, left, False, source)
         b = self.matrix(query.k, query.n, right, True, source)
-        shapes = ((1, 1), (1, 1)) if kind == "tensor" else ((query.m, 1), (1, query.n))
-        scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in shapes)
+        if kind == "blocks":
+            scale_a, scale_b = self.block_scales(query.m, k, blocks[0]), self.block_scales(query.n, k, blocks[1]).t()
+        else:
+            shapes = ((1, 1), (1, 1)) if kind == "tensor" else ((query.m, 1), (1, query.n))
+            scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in shapes)
         target, bias = getattr(torch, _NAMES[output]), None
         if source.random() < 0.4 and output != "fp32":
             bias = torch.randn(query.n, device="cuda", generator=self.generator)
@@ -130,8 +163,22 @@ class Comparison:
                 )
             bias = bias.to(target)
         about = [query.m, query.n, query.k, 1, "NT", left, right, output, fast, bias is not None]
+        about += [list(blocks)] if kind == "blocks" else []
         options = {"bias": bias, "out_dtype": target, "use_fast_accum": fast}
         return self.called(number, kind, output, about, "_scaled_mm", (a, b, scale_a, scale_b), options)
+
+    def block_scales(self, rows: int, k: int, shared: int) -> Any:
+        """Scales of blocks, as PyTorch takes them: of `shared` rows and 128 values of k each; some are negative."""
+        torch = self.torch
+        shape = (-(-rows // shared), k // 128)
+        found = torch.rand(shape, device="cuda", generator=self.generator) + 0.01
+        found *= torch.randint(-3, 4, shape, device="cuda", generator=self.generator).float().exp2()
+        found *= torch.where(torch.rand(shape, device="cuda", generator=self.generator) < 0.1, -1.0, 1.0)
+        if shared == 1:
+            return found.t().contiguous().t()
+        padded = torch.zeros((shape[0], 4 * -(-shape[1] // 4)), device="cuda")
+        padded[:, : shape[1]] = found
+        return padded[:, : shape[1]]
 
     def grouped(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any]:
         """A call on groups: of bf16, or of e4m3 with scales."""
@@ -180,12 +227,15 @@ class Comparison:
 
     def called(
         self, number: int, kind: str, dtype: str, about: list[Any], name: str, arguments: tuple[Any, ...],
-        options: dict[str, Any],
+        options: dict[str, Any], theirs: Callable[[], Any] | None = None,
     ) -> list[Any]:  # fmt: skip
-        """The row of a call of PyTorch's function of a name: whole results, or elements, compared."""
+        """The row of a call of PyTorch's function of a name: whole results, or elements, compared.
+
+        `theirs` is another call with its result.
+        """
         import bitwise_torch as ours
 
-        theirs = partial(getattr(self.torch, name), *arguments, **options)
+        theirs = theirs or partial(getattr(self.torch, name), *arguments, **options)
         if self.elements:
             return self.evaluated(number, [number, kind, dtype], about, name, arguments, options, theirs)
         mine = partial(getattr(ours, name.removeprefix("_")), *arguments, like="cublas", **options)
@@ -209,6 +259,7 @@ class Comparison:
             form, desc = described_call(name, arguments, options, "cublas")
         except NotCovered as error:
             return [*head, "declined", about, str(error).split(" is not described: ")[-1][:200]]
+        wanted = wanted[:, None] if name == "addmv" else wanted
         source = random.Random(f"{self.seed}:{number}:places")
         matrix, *places = (sorted({0, length - 1, source.randrange(length)}) for length in (1, *wanted.shape[-2:]))
         if wanted.dim() > 2:
@@ -224,7 +275,11 @@ class Comparison:
             each = each.cpu()
             return each[None] if batched else each
 
-        operands = tuple(part(each, rows, columns) for each in form.operands)
+        finish = form.problem.finish
+        axes = [(rows, columns)] * len(form.operands)
+        if finish is not None and finish.scales == "blocks":
+            axes[:2] = [(rows, None), (None, columns)]
+        operands = tuple(part(each, *of) for each, of in zip(form.operands, axes, strict=True))
         found = product_of_form(
             desc, Form(part(form.a, rows, None), part(form.b, None, columns), operands, form.problem)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bitwise_nvidia_sm90.gemm.expected_times import TREE_DEPTH, Correction, Numbers
+from bitwise_nvidia_sm90.gemm.device_costs import TREE_DEPTH, Correction, Numbers
 
 _TREES = 300
 _RATE = 0.12

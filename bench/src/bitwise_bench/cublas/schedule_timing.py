@@ -26,6 +26,7 @@ from typing import Any
 
 from bitwise_bench.cublas.problem_sets import SETS, Problem
 from bitwise_bench.cublas.worker_processes import Parts
+from bitwise_nvidia_sm90.gemm.device_costs import properties_of
 from bitwise_nvidia_sm90.gemm.graph_times import LaunchGraph, in_turn, launch_graph
 from bitwise_nvidia_sm90.gemm.measured_schedules import candidates
 from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
@@ -300,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
             "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
         },
-        "set": " ".join(given.set), "rounds": given.rounds,
+        "device": asdict(properties_of(0)), "set": " ".join(given.set), "rounds": given.rounds,
     }  # fmt: skip
     with (
         multiprocessing.Manager() as manager,

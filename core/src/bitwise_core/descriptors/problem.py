@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import StrictBool, model_validator
 
+from bitwise_core.descriptors import Cut, GEMMDesc, Record
 from bitwise_core.descriptors import Epilogue as Steps
-from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.epilogue import Number
 from bitwise_core.errors import BitwiseError
@@ -19,9 +19,14 @@ DTYPES = {
 NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
 """The names of types in descriptors, by the `str` of PyTorch's dtypes."""
 
+BLOCK_K = 128
+"""The values of k that share a scale, where the scales are those of blocks."""
+
 Epilogue = Literal["none", "bias"]
 Scaled: TypeAlias = Literal["none", "a", "b"]
 """The operand that a kernel multiplies by a number before the product."""
+BlockScaling: TypeAlias = Literal["none", "product_first", "left_first"]
+"""How a kernel adds the sums of blocks of k that have scales of their own."""
 
 
 class ProblemError(BitwiseError, ValueError):
@@ -33,15 +38,18 @@ class Finish(Record):
 
     The result is activation(`alpha` s P + `beta` C).  C is the addend, a vector with an element for each column or a
     matrix; without one `beta` is 0.  s is 1, the product of one scale of each operand (`scales` is `tensor`), or of one
-    for each row of A and one for each column of B (`row`).  `fast_accumulation` lets fp8 kernels keep one accumulator.
-    Where each part rounds is the library's choice: see FinishedGEMM.
+    for each row of A and one for each column of B (`row`).  With `blocks`, the products of BLOCK_K values of k have
+    scales of their own: `blocks` are the numbers of rows of A and of columns of B that share one.
+    `fast_accumulation` lets fp8 kernels keep one accumulator.  Where each part rounds is the library's choice: see
+    FinishedGEMM.
     """
 
     alpha: Number = 1.0
     beta: Number = 0.0
     addend: Literal["none", "vector", "matrix"] = "none"
     activation: Literal["none", "relu", "gelu"] = "none"
-    scales: Literal["none", "tensor", "row"] = "none"
+    scales: Literal["none", "tensor", "row", "blocks"] = "none"
+    blocks: tuple[Literal[1, 128], Literal[1, 128]] | None = None
     fast_accumulation: StrictBool = False
 
     @model_validator(mode="after")
@@ -52,6 +60,8 @@ class Finish(Record):
             )
         if self.scales != "none" and self.alpha != 1.0:
             raise ValueError(f"alpha = {self.alpha} with scales: leave alpha out")
+        if (self.scales == "blocks") != (self.blocks is not None):
+            raise ValueError("scales of blocks and the sizes of the blocks belong together: give both or neither")
         return self
 
     @property
@@ -61,7 +71,10 @@ class Finish(Record):
         if self.addend != "none":
             times = "" if self.beta == 1.0 else f"{self.beta!r} times "
             parts.append(f"{times}a {self.addend} added")
-        if self.scales != "none":
+        if self.blocks is not None:
+            rows, columns = self.blocks
+            parts.append(f"a scale for each block of {rows} x {BLOCK_K} of A and {BLOCK_K} x {columns} of B")
+        elif self.scales != "none":
             parts.append(f"a scale for each {'operand' if self.scales == 'tensor' else 'row and column'}")
         parts += [self.activation] if self.activation != "none" else []
         parts += ["fast accumulation"] if self.fast_accumulation else []
@@ -75,7 +88,8 @@ class GEMMProblem(Record):
     Leading dimensions are in elements, None where rows are contiguous.  `batch` is None for a product without a batch;
     the matrices of a batch are contiguous, or `stride_a` and `stride_b` elements apart.  With the epilogue `bias`, a
     bias of n elements is added to the sums.  `finish` is what else the call asks for; it then states the bias, too.
-    The device, the library and the addresses are not part of the problem.
+    `grouped` stands for the product of a group of any shape: m, n and k are 1, and the descriptor of another k differs
+    in its k only.  The device, the library and the addresses are not part of the problem.
     """
 
     m: Positive
@@ -93,6 +107,7 @@ class GEMMProblem(Record):
     stride_b: int | None = None
     epilogue: Epilogue = "none"
     finish: Finish | None = None
+    grouped: StrictBool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -110,6 +125,9 @@ class GEMMProblem(Record):
     def _consistent(self) -> GEMMProblem:
         if self.finish is not None and self.epilogue != "none":
             raise ValueError("a problem with finish states its bias there: leave epilogue out")
+        others = (self.ld_a, self.ld_b, self.batch, self.stride_a, self.stride_b)
+        if self.grouped and ((self.m, self.n, self.k) != (1, 1, 1) or self.finish is None or any(others)):
+            raise ValueError("a group of any shape has m = n = k = 1, a finish and no layout")
         for name in ("a", "b"):
             rows, columns = self.stored(name)
             leading = getattr(self, f"ld_{name}")
@@ -143,6 +161,8 @@ class GEMMProblem(Record):
         added = " with bias" if self.epilogue == "bias" else ""
         if self.finish is not None:
             added = f" with {self.finish.words}" if self.finish.words else ""
+        if self.grouped:
+            return f"a group of {types} to {self.out}{added}"
         return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"
 
 
@@ -157,12 +177,24 @@ class BiasedGEMM(Record):
     rounded_first: StrictBool = False
 
 
+def _is_scalable(product: GEMMDesc) -> bool:
+    """Whether a product has accumulators of BLOCK_K values of k, in slices of whole ones, if any."""
+    *slices, block = product.k_cuts or (None,)
+    whole = not slices or ((slices[0].span or 1) % BLOCK_K == 0 and slices[0] == Cut(span=slices[0].span))
+    return block == Cut(span=BLOCK_K) and len(slices) < 2 and whole and not product.k_dropped
+
+
 class FinishedGEMM(Record):
     """What a library computes for a problem with a finish: the sums in fp32, and the steps on each of them.
 
     The operands of `steps` are, in order, the scale of the operands' product (`tensor`), or the scales of the columns
     and then those of the rows (`row`), all of fp32, and the addend.  Where a step is a function of a column or of a row
     its operand is that of the whole matrix, with equal rows or columns.
+
+    With `block_scaling`, the accumulators P of `product` have BLOCK_K values of k each, and are multiplied by the
+    scales x of the block of A and y of that of B: a slice is the total of fma(P, x y, total) with x y rounded
+    (`product_first`), or of fma(P x, y, total) with P x rounded (`left_first`), from +0 in ascending k.  Two operands
+    precede those of the steps: the scales of A, a column for each block of k, and those of B, a row for each.
 
     A kernel may multiply an operand by `scale` in fp32 before the product, the operand `scaled`.  Both operands are
     then widened from `widened_from` to fp32, the type of the operands of `product`.
@@ -173,6 +205,7 @@ class FinishedGEMM(Record):
     scaled: Scaled = "none"
     scale: Number = 1.0
     widened_from: FloatName | None = None
+    block_scaling: BlockScaling = "none"
 
     @model_validator(mode="after")
     def _consistent(self) -> FinishedGEMM:
@@ -182,6 +215,11 @@ class FinishedGEMM(Record):
             raise ValueError("scaled, scale and widened_from belong together: give all of them or none")
         if self.scaled != "none" and {self.product.left_dtype, self.product.right_dtype} != {"fp32"}:
             raise ValueError("a scaled operand is a number of fp32: the product's operands are fp32, too")
+        if self.block_scaling != "none" and not _is_scalable(self.product):
+            raise ValueError(
+                f"block_scaling multiplies sums of {BLOCK_K} values of k: the product has a cut of span {BLOCK_K}, in "
+                "slices of whole blocks that are added in order in fp32, and drops no k"
+            )
         return self
 
     @property

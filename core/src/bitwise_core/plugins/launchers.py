@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import Epilogue, GEMMDesc, Record
 from bitwise_core.descriptors.evaluation import Formulas
+from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.numerics import Bits
 
 ProductLaunch: TypeAlias = Callable[[int, int, int], None]
@@ -95,6 +96,18 @@ class EpilogueLauncher(PreparingLauncher, Protocol):
         """Compute out = epilogue(x, operands) for a matrix x in place of a product.
 
         Raises DescriptorError for an epilogue that it does not support.
+        """
+
+
+@runtime_checkable
+class BlockScalingLauncher(ProductLauncher, Protocol):
+    """A launcher that computes products whose blocks of k have scales."""
+
+    def scaled_sums(self, desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any) -> None:
+        """Compute the sums of a b that `desc.block_scaling` describes, rounded to the type of out.
+
+        The scales are those of `FinishedGEMM`, with any strides.  Raises DescriptorError for a description that it does
+        not support.
         """
 
 

@@ -27,6 +27,8 @@ _INSTRUCTION_K = 32
 """The k of an instruction of fp8."""
 _BLOCK = 128
 """The k after which fp8 kernels start an accumulator without fast accumulation."""
+_FP32_PARTIALS = 2
+"""The REDUCTION_SCHEME that adds slices in fp32."""
 
 
 def plain_problem(problem: GEMMProblem, finish: Finish, known: Profile, torch_version: str) -> GEMMProblem:
@@ -57,7 +59,7 @@ def scaled_query(problem: GEMMProblem, finish: Finish, workspace: int) -> GemmQu
     return GemmQuery(
         problem.m, problem.n, problem.k, problem.a, problem.b, problem.out, transpose_b=True,
         epilogue="none" if finish.addend == "none" else "bias", fast_accumulation=finish.fast_accumulation,
-        workspace=workspace,
+        blocks=finish.blocks, workspace=workspace,
     )  # fmt: skip
 
 
@@ -91,6 +93,40 @@ def scaled_product_of(problem: GEMMProblem, query: GemmQuery, configuration: Con
     return FinishedGEMM(
         product=_accumulated(desc, query.fast_accumulation), steps=_scaled_steps(problem, ("multiply",))
     )
+
+
+def block_scaled_product_of(
+    problem: GEMMProblem, query: GemmQuery, configuration: Configuration, known: Profile, torch_version: str
+) -> FinishedGEMM:
+    """What the library computes for a query of `scaled_query` with scales of blocks of k, then the bias.
+
+    Slices of k are whole blocks. Raises RowNotCovered.
+    """
+    check_pytorch(known, "blocks", torch_version, problem.words)
+    split, k, fields = configuration.split_k, problem.k, configuration.record()
+    sliced = split > 1
+    for row in known.tables["block_scales"]:
+        wanted = (row["algorithm"], tuple(row["blocks"]), row["sliced"], *row["dtypes"])
+        if wanted[:3] == (configuration.algorithm, query.blocks, sliced) and {problem.a, problem.b} <= {*wanted[3:]}:
+            break
+    else:
+        row = None
+    if row is None or (sliced and configuration.reduction != _FP32_PARTIALS) or split < 0 or k % _BLOCK:
+        raise RowNotCovered(
+            f"{query.description} by {known.description} is not described: {problem.words} is not measured with this "
+            f"configuration ({', '.join(f'{name} {value}' for name, value in fields.items())}); the nearest described "
+            "call has one scale for each operand"
+        )
+    known.record_use("block_scales", row)
+    span = -(-(k // split) // _BLOCK) * _BLOCK if sliced else k
+    if span * max(split, 1) < k:
+        raise RowNotCovered(f"{query.description} is not described: its {split} slices drop the last values of k")
+    plain = single_pass(k, problem.a, problem.b, known, fast_accumulation=False)
+    cuts = (Cut(span=span), *plain.k_cuts) if sliced else plain.k_cuts
+    return FinishedGEMM(
+        product=plain.model_copy(update={"k_cuts": cuts}), steps=_scaled_steps(problem, ()),
+        block_scaling=row["order"],
+    )  # fmt: skip
 
 
 def row_scaled_product_of(problem: GEMMProblem, known: Profile, torch_version: str) -> FinishedGEMM:

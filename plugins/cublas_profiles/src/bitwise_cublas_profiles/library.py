@@ -43,6 +43,9 @@ _NOT_SUPPORTED = 15
 # cublasLtMatmulDescAttributes_t
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS = 3, 4, 7, 8
 _SCALE_A, _SCALE_B, _FAST_ACCUMULATION, _BIAS_TYPE = 17, 18, 25, 26
+_SCALE_MODE_A, _SCALE_MODE_B = 31, 32
+# cublasLtMatmulMatrixScale_t, by the rows or columns that share the scale of 128 values of k
+_BLOCK_SCALES = {1: 4, 128: 5}
 # cublasLtMatrixLayoutAttribute_t
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulPreferenceAttributes_t
@@ -308,11 +311,17 @@ class Library:
                 attributes.append((_BIAS, c_void_p(pointers.bias or 256)))
             if query.a in FP8:
                 attributes.append((_FAST_ACCUMULATION, ctypes.c_int8(query.fast_accumulation)))
+                # As for a bias, the heuristic requires an address of scales of blocks.
+                nowhere = 256 if query.blocks else 0
                 attributes += [
-                    (code, c_void_p(address))
+                    (code, c_void_p(address or nowhere))
                     for code, address in ((_SCALE_A, pointers.scale_b), (_SCALE_B, pointers.scale_a))
-                    if address
+                    if address or nowhere
                 ]
+            if query.blocks is not None:
+                rows, columns = query.blocks
+                attributes.append((_SCALE_MODE_A, c_int32(_BLOCK_SCALES[columns])))
+                attributes.append((_SCALE_MODE_B, c_int32(_BLOCK_SCALES[rows])))
             for code, value in attributes:
                 self._set("cublasLtMatmulDescSetAttribute", description, code, value)
             for form, shape, leading, stride in (

@@ -12,6 +12,7 @@ from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, G
 from bitwise_core.plugins.profiles import NotCovered, Support
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.finishes import (
+    block_scaled_product_of,
     finished_product_of,
     group_of,
     plain_problem,
@@ -120,7 +121,7 @@ class PyTorchLibrary:
         settings = current_settings() if path is None else PyTorchSettings()
         if finish.scales == "row":
             return row_scaled_product_of(problem, known, torch.__version__)
-        if finish.scales == "tensor":
+        if finish.scales in ("tensor", "blocks"):
             queries = [
                 replace(scaled_query(problem, finish, workspace), alignment=alignment)
                 for workspace in (
@@ -135,6 +136,10 @@ class PyTorchLibrary:
                     "measured for scaled products"
                 )
             found = answers[0]
+            if finish.scales == "blocks":
+                return block_scaled_product_of(
+                    problem, queries[0], found.configuration, known, torch.__version__
+                )  # fmt: skip
             return scaled_product_of(problem, queries[0], found.configuration, known, found.workspace)
         query = settings.applied(query_of_problem(plain_problem(problem, finish, known, torch.__version__), alignment))
         if finish.activation == "relu":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -118,23 +118,33 @@ def stated_settings(
 def settings_token() -> Hashable:
     """A token of everything that `current_settings` reads; see `bitwise_core.plugins.profiles.CacheableProfile`.
 
-    It calls PyTorch's C functions, which are faster than its attributes, and looks into the dictionary behind
-    os.environ, whose own look-up raises and catches two exceptions for a variable that is not set.
+    Every cached product asks for it: it calls PyTorch's C functions, which are faster than its attributes.
     """
-    import torch
-
     try:
-        known = torch._C
-        return (
-            known._get_cublas_allow_fp16_accumulation(), known._get_cublas_allow_fp16_reduced_precision_reduction(),
-            known._get_cublas_allow_bf16_reduced_precision_reduction(), int(known._get_blas_preferred_backend()),
-            known._get_cublas_allow_tf32(), vars(os.environ)["_data"].get(_ENCODED_WORKSPACE),
-        )  # fmt: skip
+        accumulation, fp16, bf16, backend, tf32, variable = _readers()
+        return accumulation(), fp16(), bf16(), int(backend()), tf32(), variable(_ENCODED_WORKSPACE)
     except (AttributeError, KeyError, RuntimeError, TypeError):  # another version of PyTorch or Python
         try:
             return current_settings()
         except CublasError as error:
             return str(error)
+
+
+@cache
+def _readers() -> tuple[Callable[..., Any], ...]:
+    """The functions that read the settings of a token.
+
+    The last one looks into the dictionary behind os.environ, whose own look-up raises and catches two exceptions for a
+    variable that is not set.
+    """
+    import torch
+
+    known = torch._C
+    return (
+        known._get_cublas_allow_fp16_accumulation, known._get_cublas_allow_fp16_reduced_precision_reduction,
+        known._get_cublas_allow_bf16_reduced_precision_reduction, known._get_blas_preferred_backend,
+        known._get_cublas_allow_tf32, vars(os.environ)["_data"].get,
+    )  # fmt: skip
 
 
 _ENCODED_WORKSPACE = os.environ.encodekey(WORKSPACE_VARIABLE)

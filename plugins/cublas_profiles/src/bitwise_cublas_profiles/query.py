@@ -50,7 +50,8 @@ class GemmQuery:
     `a`, `b` and `c` name element types. A transposed operand is stored as [k, m] or [n, k]. Leading dimensions and
     batch strides are in elements; None means dense. `workspace` is the limit in bytes. `alignment` gives the alignment
     of the pointers of A, B and C in bytes; the heuristic may choose another algorithm for another alignment. A bias has
-    n elements of the type of C. `reductions` is a mask of the REDUCTION_SCHEMEs that split K may have, None for all.
+    n elements of the type of C. With `blocks`, 128 values of k have a scale of their own, which so many rows of A and
+    columns of B share: 1 or 128. `reductions` is a mask of the REDUCTION_SCHEMEs that split K may have, None for all.
     Raises CublasError for an invalid query.
     """
 
@@ -72,6 +73,7 @@ class GemmQuery:
     stride_c: int | None = None
     epilogue: str = "none"
     fast_accumulation: bool = False
+    blocks: tuple[int, int] | None = None
     workspace: int = WORKSPACE
     alignment: tuple[int, int, int] = (256, 256, 256)
     reductions: int | None = None

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Record
 from bitwise_core.descriptors.evaluation import Formulas
+from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.launchers import EpilogueLaunch, ProductLaunch
 from bitwise_nvidia_sm90.activations import FORMULAS
@@ -128,6 +129,15 @@ class GEMMLauncher:
                 x, out, x.shape[1], count, *x.stride(), *out.stride(), **fusion.arguments(), **fusion.constants(),
                 BLOCK=block,
             )  # fmt: skip
+
+    def scaled_sums(self, desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any) -> None:
+        """See `bitwise_core.plugins.launchers.BlockScalingLauncher`."""
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.scaled_blocks import scaled_sums
+
+        with torch.cuda.device(a.device):
+            scaled_sums(desc, a, b, scales_a, scales_b, out)
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """See `bitwise_core.plugins.launchers.TunableLauncher`."""

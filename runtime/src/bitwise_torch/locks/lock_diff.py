@@ -42,7 +42,9 @@ def _change(a: Entry | None, b: Entry | None) -> Change:
         return "only in b" if a is None else "only in a"
     if a.descriptor is None or b.descriptor is None:
         return "unknown"
-    if any(getattr(a, name) != getattr(b, name) for name in ("rounded_first", "steps", "scaled", "scale")):
+    if any(
+        getattr(a, name) != getattr(b, name) for name in ("rounded_first", "steps", "scaled", "scale", "block_scaling")
+    ):
         return "moved"
     if a.descriptor == b.descriptor:
         return "same"

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc
-from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem, Scaled
+from bitwise_core.descriptors.problem import BiasedGEMM, BlockScaling, FinishedGEMM, GEMMProblem, Scaled
 from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
@@ -40,7 +40,7 @@ class Entry(BaseModel):
     """A problem with either the text of its descriptor or, in `declined`, the reason why it has none.
 
     `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.  A problem with a finish has the other
-    fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale` and `widened_from`.
+    fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale`, `widened_from` and `block_scaling`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +52,7 @@ class Entry(BaseModel):
     scaled: Scaled = "none"
     scale: float = 1.0
     widened_from: str | None = None
+    block_scaling: BlockScaling = "none"
     declined: str | None = None
 
     @model_validator(mode="after")
@@ -87,7 +88,7 @@ class Entry(BaseModel):
         try:
             return FinishedGEMM(
                 product=parse_descriptor(self.descriptor or ""), steps=Epilogue.from_text(self.steps or ""),
-                scaled=self.scaled, scale=self.scale, widened_from=self.widened_from,
+                scaled=self.scaled, scale=self.scale, widened_from=self.widened_from, block_scaling=self.block_scaling,
             )  # fmt: skip
         except DescriptorError as error:
             raise LockError(f"{self.problem.words} has steps that do not fit: {error}") from None
@@ -260,7 +261,7 @@ def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]
         if isinstance(finding, FinishedGEMM):
             fields = {
                 "descriptor": finding.product.to_text(), "steps": finding.steps.to_text(), "scaled": finding.scaled,
-                "scale": finding.scale, "widened_from": finding.widened_from,
+                "scale": finding.scale, "widened_from": finding.widened_from, "block_scaling": finding.block_scaling,
             }  # fmt: skip
         elif isinstance(finding, BiasedGEMM):
             fields = {"descriptor": finding.product.to_text(), "rounded_first": finding.rounded_first}

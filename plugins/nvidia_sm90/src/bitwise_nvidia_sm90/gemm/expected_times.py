@@ -1,37 +1,32 @@
-"""The expected times of schedules: a cost model with fitted costs, and a fitted correction of it.
+"""The expected times of schedules: a cost model with the costs of a device, and a correction of it.
 
-The costs are rates and times of one device.  The correction is a sum of decision trees over quantities of a product and
-a schedule; it is added to the logarithm of the modelled time.  Neither affects the bits.
+They do not affect the bits.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bitwise_nvidia_sm90.gemm.device_costs import Correction, DeviceCosts, Numbers, costs_of
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, STAGE_BYTES, fills_lines, widest_line
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 MULTIPROCESSORS = 132
+"""Those of an H100 and of an H200."""
 CACHED_WIDTH = 0.044
 """The logarithm of the size over which operands stop to stay in the L2 cache between launches."""
-TREE_DEPTH = 4
 _CORRECTED_WITHIN = 1.35
 """The modelled time over the least up to which times are corrected: of 98 of 100 products the fastest schedule has less
 than 1.27.  A correction takes more time than the model."""
 _WIDTHS = (16, 32, 64, 192)
 """Columns of a tile of a Triton kernel up to which a rate of operations holds."""
 _THREADS, _REGISTERS, _WARPS = 32, 65536, 64
-Numbers: TypeAlias = NDArray[np.float64]
 Quantities: TypeAlias = Mapping[str, Numbers]
 
 
@@ -54,55 +49,6 @@ PLAIN = Finishing()
 """An output of 16 bits without an epilogue."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Correction:
-    """Decision trees of depth TREE_DEPTH: the index and the bound of each node's quantity, and the leaves.
-
-    A node's children have twice its index plus 1, where the quantity is at most the bound, and plus 2.
-    """
-
-    indices: NDArray[np.int64]
-    bounds: Numbers
-    leaves: Numbers
-
-    def of(self, given: Numbers) -> Numbers:
-        """Return the correction of each row of the values of `correction_inputs`."""
-        trees = np.arange(len(self.indices))[None, :]
-        node = np.zeros((len(given), len(self.indices)), dtype=np.int64)
-        rows = np.arange(len(given))[:, None]
-        for _ in range(TREE_DEPTH):
-            node = 2 * node + 1 + (given[rows, self.indices[trees, node]] > self.bounds[trees, node])
-        corrections: Numbers = self.leaves[trees, node - (2**TREE_DEPTH - 1)].sum(axis=1)
-        return corrections
-
-
-@cache
-def _data() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(files(__package__).joinpath("data/costs-sm90.json").read_text("utf-8"))
-    return found
-
-
-@cache
-def costs() -> Mapping[str, float]:
-    """Return the costs of the model, rates and times of one device, fitted to measured times."""
-    found: Mapping[str, float] = _data()["costs"]
-    return found
-
-
-@cache
-def correction() -> Correction:
-    """Return the fitted correction of the model."""
-    return correction_of(_data()["correction"])
-
-
-def correction_of(given: Mapping[str, Any]) -> Correction:
-    """Return the correction with these `indices`, `bounds` and `leaves`, a list for each tree."""
-    return Correction(
-        np.array(given["indices"], dtype=np.int64), np.array(given["bounds"], dtype=float),
-        np.array(given["leaves"], dtype=float),
-    )  # fmt: skip
-
-
 def expected_seconds(
     plan: MatrixPlan,
     schedules: Sequence[Schedule],
@@ -110,18 +56,21 @@ def expected_seconds(
     n: int,
     k_contiguous: tuple[bool, bool] = (True, True),
     out_mapped: bool = True,
-    programs: int = MULTIPROCESSORS,
+    device: DeviceCosts | None = None,
     whole_lines: tuple[bool, bool] = (True, True),
     finishing: Finishing = PLAIN,
 ) -> Numbers:
     """Return the expected seconds of a product under TMA schedules that do not pack operands.
 
     `k_contiguous` says for A and B whether their values of k are contiguous, `out_mapped` whether there is a tensor map
-    of the output; `programs` is the number of multiprocessors.  `whole_lines` says for A and B whether their leading
-    dimension is a multiple of a line of the cache.
+    of the output; `device` is an H100 by default.  `whole_lines` says for A and B whether their leading dimension is a
+    multiple of a line of the cache.
     """
-    given = quantities(plan, schedules, m, n, k_contiguous, out_mapped, programs, whole_lines, finishing)
-    return corrected_seconds(given, modelled_seconds(given, costs()), correction())
+    device = device or costs_of()
+    given = quantities(
+        plan, schedules, m, n, k_contiguous, out_mapped, device.multiprocessors, whole_lines, finishing
+    )  # fmt: skip
+    return corrected_seconds(given, modelled_seconds(given, device.costs), device.correction)
 
 
 def corrected_seconds(given: Quantities, modelled: Numbers, by: Correction) -> Numbers:
@@ -139,16 +88,17 @@ def expected_seconds_packed(
     n: int,
     packs: tuple[bool, bool] = (True, True),
     out_mapped: bool = True,
-    programs: int = MULTIPROCESSORS,
+    device: DeviceCosts | None = None,
     finishing: Finishing = PLAIN,
 ) -> Numbers:
     """Return the expected seconds under schedules that pack operands; `packs` says whether A and B are packed."""
-    packed, cost = packed_plan(plan), costs()
+    device = device or costs_of()
+    packed, cost = packed_plan(plan), device.costs
     unpacked = [replace(each, packed=False) for each in schedules]
     rows = m * packs[0] + n * packs[1]
     packing = cost["packing"] + 2 * rows * (plan.k + packed.k) / cost["packed"]
     return packing + expected_seconds(
-        packed, unpacked, m, n, (True, True), out_mapped, programs, finishing=finishing
+        packed, unpacked, m, n, (True, True), out_mapped, device, finishing=finishing
     )  # fmt: skip
 
 
@@ -158,10 +108,11 @@ def expected_seconds_gathered(
     m: int,
     n: int,
     k_contiguous: tuple[bool, bool] = (True, True),
-    programs: int = MULTIPROCESSORS,
+    device: DeviceCosts | None = None,
 ) -> Numbers:
     """Return the expected seconds under schedules that gather operands; the arguments are those of expected_seconds."""
-    return modelled_seconds_gathered(plan, schedules, m, n, k_contiguous, costs(), programs)
+    device = device or costs_of()
+    return modelled_seconds_gathered(plan, schedules, m, n, k_contiguous, device.costs, device.multiprocessors)
 
 
 def modelled_seconds_gathered(
@@ -211,9 +162,9 @@ def modelled_seconds_gathered(
     return found
 
 
-def operator_seconds(size: int) -> float:
+def operator_seconds(size: int, device: DeviceCosts) -> float:
     """Return the expected seconds of an elementwise operator of PyTorch that moves this number of bytes."""
-    cost = costs()
+    cost = device.costs
     return cost["operator"] + size / cost["memory"]
 
 

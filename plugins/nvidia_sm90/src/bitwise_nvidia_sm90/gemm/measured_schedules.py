@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_nvidia_sm90.gemm.device_costs import DeviceCosts, costs_of_device
 from bitwise_nvidia_sm90.gemm.expected_times import Finishing
 from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map, has_whole_lines
 from bitwise_nvidia_sm90.gemm.plan import Plan
@@ -89,6 +90,7 @@ def least_expected(
 class _Layouts(TypedDict):
     """The arguments of `schedules_to_try` that tensors decide."""
 
+    device: DeviceCosts
     k_contiguous: tuple[bool, bool]
     mapped: tuple[bool, bool, bool]
     whole_lines: tuple[bool, bool]
@@ -96,8 +98,8 @@ class _Layouts(TypedDict):
 
 def _layouts(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> _Layouts:
     return {
-        "k_contiguous": (a.stride()[1] == 1, b.stride()[0] == 1), "mapped": (has_map(a), has_map(b), has_map(out)),
-        "whole_lines": (has_whole_lines(a), has_whole_lines(b)),
+        "device": costs_of_device(out.device), "k_contiguous": (a.stride()[1] == 1, b.stride()[0] == 1),
+        "mapped": (has_map(a), has_map(b), has_map(out)), "whole_lines": (has_whole_lines(a), has_whole_lines(b)),
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.device_costs import costs_of_device
 from bitwise_nvidia_sm90.gemm.expected_times import operator_seconds
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.matrix_layouts import ALIGNMENT
@@ -110,7 +111,8 @@ def expected_seconds_of(
     product = least_expected(plan, a, b, out, fusion.element_size)
     if fused is None or product is None:
         return None
-    return fused, product + sum(operator_seconds(each) for each in fusion.bytes_of_operators(out.numel()))
+    device = costs_of_device(out.device)
+    return fused, product + sum(operator_seconds(each, device) for each in fusion.bytes_of_operators(out.numel()))
 
 
 def triton_launch(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:

@@ -7,12 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from bitwise_nvidia_sm90.gemm.device_costs import DeviceCosts, Numbers, costs_of
 from bitwise_nvidia_sm90.gemm.expected_times import (
-    MULTIPROCESSORS,
     PLAIN,
     Finishing,
-    Numbers,
-    costs,
     expected_seconds,
     expected_seconds_gathered,
     expected_seconds_packed,
@@ -38,7 +36,7 @@ def schedules_to_try(
     plan: Plan,
     m: int,
     n: int,
-    programs: int = MULTIPROCESSORS,
+    device: DeviceCosts | None = None,
     most: int = 32,
     k_contiguous: tuple[bool, bool] = (True, True),
     mapped: tuple[bool, bool, bool] = (True, True, True),
@@ -47,8 +45,8 @@ def schedules_to_try(
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `programs` is the number of multiprocessors, `k_contiguous` and `whole_lines` as in `expected_seconds`; `mapped`
-    says of A, B and the output whether there is a tensor map of it.
+    `device`, `k_contiguous` and `whole_lines` are as in `expected_seconds`; `mapped` says of A, B and the output
+    whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
     if isinstance(plan, SinglePrecisionPlan):
@@ -57,13 +55,13 @@ def schedules_to_try(
         contiguous = m * n == 1 or k_contiguous[1 if n > 1 else 0]
         lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=contiguous) if each != last]
         return [*lanes[: most - 1], last]
-    every, seconds = _timed(plan, m, n, programs, k_contiguous, mapped, whole_lines, finishing)
+    every, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
     found = _ranked(every, seconds) or [each for each in pointer_schedules(plan, m, n) if each != last]
     return [*found[: most - 1], last]
 
 
 def least_seconds(
-    plan: Plan, m: int, n: int, programs: int = MULTIPROCESSORS, k_contiguous: tuple[bool, bool] = (True, True),
+    plan: Plan, m: int, n: int, device: DeviceCosts | None = None, k_contiguous: tuple[bool, bool] = (True, True),
     mapped: tuple[bool, bool, bool] = (True, True, True), whole_lines: tuple[bool, bool] = (True, True),
     finishing: Finishing = PLAIN,
 ) -> float | None:  # fmt: skip
@@ -73,31 +71,32 @@ def least_seconds(
     """
     if not isinstance(plan, MatrixPlan):
         return None
-    _, seconds = _timed(plan, m, n, programs, k_contiguous, mapped, whole_lines, finishing)
+    _, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
     return float(seconds.min()) if len(seconds) else None
 
 
 @lru_cache(maxsize=_KEPT)
 def _timed(
-    plan: MatrixPlan, m: int, n: int, programs: int, k_contiguous: tuple[bool, bool], mapped: tuple[bool, bool, bool],
-    whole_lines: tuple[bool, bool], finishing: Finishing,
+    plan: MatrixPlan, m: int, n: int, device: DeviceCosts, k_contiguous: tuple[bool, bool],
+    mapped: tuple[bool, bool, bool], whole_lines: tuple[bool, bool], finishing: Finishing,
 ) -> tuple[list[Schedule], Numbers]:  # fmt: skip
     """Return the candidates whose times are modelled, except the fallback, and their expected seconds; cached."""
+    programs = device.multiprocessors
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
         every = list(mapped_schedules(plan, m, n, programs, k_contiguous))
-        return every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], programs, whole_lines, finishing)
+        return every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], device, whole_lines, finishing)
     last = fallback(plan, m, n)
     pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
     every = [] if plan.accumulator_k else list(packed_schedules(plan, m, n, programs))
-    seconds = _seconds_of_pointers(plan, pointers, m, n, programs)
+    seconds = _seconds_of_pointers(plan, pointers, m, n, device)
     if every:
         keeps = packed_plan(plan) == plan
         packs = not (keeps and mapped[0]), not (keeps and mapped[1])
-        packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], programs, finishing)
+        packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], device, finishing)
         seconds = np.concatenate([seconds, packed])
     gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
     if gathered:
-        own = expected_seconds_gathered(plan, gathered, m, n, k_contiguous, programs)
+        own = expected_seconds_gathered(plan, gathered, m, n, k_contiguous, device)
         seconds = np.concatenate([seconds, own])
     return [*pointers, *every, *gathered], seconds
 
@@ -107,9 +106,11 @@ def _ranked(schedules: Sequence[Schedule], seconds: Numbers) -> list[Schedule]:
     return _few_per_tile([schedules[int(place)] for place in np.argsort(seconds, kind="stable")])
 
 
-def _seconds_of_pointers(plan: MatrixPlan, schedules: Sequence[Schedule], m: int, n: int, programs: int) -> Numbers:
+def _seconds_of_pointers(
+    plan: MatrixPlan, schedules: Sequence[Schedule], m: int, n: int, device: DeviceCosts
+) -> Numbers:
     """Return rough times of a product under schedules without TMA, whose iterations wait for their loads."""
-    cost = costs()
+    cost, programs = device.costs, device.multiprocessors
     found = []
     for each in schedules:
         step = each.block_k // 2 if plan.instruction_k8 else each.block_k
