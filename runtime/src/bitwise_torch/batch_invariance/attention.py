@@ -5,17 +5,16 @@ and its gradients, for which no kernel takes a mask: with one, the gradients are
 scores, softmax and values by products and rows of pinned orders.  For other types and widths, both passes have the
 plain form.  So the outputs of a model have one order: types and widths decide, and nothing else.
 
-Both forms add over the keys from the first one, in an order that masked keys behind a query's own do not change.  The
-keys that no query of a sequence may attend to before its first one are left out, so that padding on the left changes
-nothing either.  A window hides first keys, too, as does a mask of packed sequences: under such a mask the bytes of a
-query depend on the queries of its sequence in the same call, and on no other sequence.  `first_keys_differ` finds these
-masks.
+Both forms add over the keys from the first one that a query sees, in an order that masked keys behind its own do not
+change.  Most masks show one first key to all queries of a sequence; padding on the left is left out.  Under a window,
+or in packed sequences, there are several: `mask_runs` finds the runs of the other queries, and each run is computed on
+its own keys.  The gradients of a run are those of its keys alone, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,28 +23,32 @@ from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls
+from bitwise_torch.batch_invariance.mask_runs import MaskRuns, Run
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
     import torch
 
-NoteMask = Callable[["torch.Tensor", "torch.Tensor"], None]
-"""A function of a boolean mask, and of the first key that each of its rows sees."""
-
 ATTENTION = "scaled_dot_product_attention"
 """The operator, in the namespace `aten`."""
+
+MOST_SEQUENCES = 32768
+"""The greatest number of queries of a window that one call of the kernels computes."""
+
+MOST_NUMBERS = 1 << 26
+"""The greatest number of components of keys that the plain form copies for queries of a window."""
 
 
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-    note_mask: NoteMask | None = None,
+    runs: MaskRuns | None = None, note_mask: Callable[[], None] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return the attention of query[..., q, d] to key[..., k, d] and value[..., k, e]; the arguments are torch's.
 
-    A query that attends to no key gives 0.  `note_mask` is called for each mask whose first keys are left out.  Raises
-    NotServed.
+    A query that attends to no key gives 0.  `runs` keeps what was read of the last mask.  `note_mask` is called for a
+    mask whose runs are unknown: then sums begin at the first key that any query of a sequence sees.  Raises NotServed.
     """
     import torch
 
@@ -56,40 +59,139 @@ def attention(
     if query.dim() < 2 or query.dim() != key.dim() or query.is_nested:
         raise NotServed("operands of different numbers of axes, or nested ones; dense ones of equal axes are served")
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
-    if not _has_kernels(query, value):
-        if enable_gqa:
-            key, value = _for_each_head(query, key), _for_each_head(query, value)
-        return plain_attention(query, key, value, attn_mask, is_causal, factor, note_mask)
-    if attn_mask is not None and attn_mask.dtype != torch.bool:
-        raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
-    if query.dim() != 4:
+    kernels = _has_kernels(query, value)
+    if kernels and query.dim() != 4:
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
-    if attn_mask is None and _has_kernels(query, value, gradients=True):
-        return _by_kernels(query, key, value, None, None, is_causal, factor, enable_gqa)
+    if kernels and attn_mask is not None and attn_mask.dtype != torch.bool:
+        raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
     recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
-    attend = _with_plain_gradients() if recorded else _by_kernels
-    first_keys = None
-    if attn_mask is not None:
-        attn_mask, _ = _masks(query, key, attn_mask, is_causal)
-        attn_mask = attn_mask[None] if attn_mask.dim() == 3 else attn_mask  # one of heads
-        is_causal = False
-        if _has_sequences(attn_mask, key):
-            rows = first_of_rows(attn_mask)
-            if note_mask is not None:
-                note_mask(attn_mask, rows)
-            first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(query.shape[0]).contiguous()
-    found: torch.Tensor = attend(query, key, value, attn_mask, first_keys, is_causal, factor, enable_gqa)
-    return found
+    if attn_mask is None and kernels:
+        if not recorded or _has_kernels(query, value, gradients=True):
+            return _by_kernels(query, key, value, None, None, is_causal, factor, enable_gqa)
+        causal = _causal_mask(query, key) if is_causal else None
+        found: torch.Tensor = _with_plain_gradients()(query, key, value, causal, None, None, factor, enable_gqa, ())
+        return found
+    if enable_gqa and not kernels:
+        key, value, enable_gqa = _for_each_head(query, key), _for_each_head(query, value), False
+    if attn_mask is None:
+        return plain_attention(query, key, value, _causal_mask(query, key) if is_causal else None, None, factor)
+    if query.dim() > 4:
+        raise NotServed(f"a mask with operands of {query.dim()} axes; up to 4 axes are served")
+    places = (None,) * (4 - query.dim()) if query.dim() == 2 else (slice(None), None) if query.dim() == 3 else ()
+    q, k, v = (each[places] for each in (query, key, value))
+    allowed, added = _masks(q, k, _of_four_axes(attn_mask, query, key)[places], is_causal)
+    if not allowed.numel():
+        return plain_attention(query, key, value, None, None, factor)
+    rows = first_of_rows(allowed)
+    of_mask = (MaskRuns() if runs is None else runs).of(attn_mask, is_causal, allowed, rows)
+    if of_mask is None and note_mask is not None:
+        note_mask()
+    first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(q.shape[0]).contiguous()
+    given = (q, k, v, allowed, added, first_keys, factor, enable_gqa, of_mask or ())
+    attend = _with_plain_gradients() if recorded and (kernels or of_mask) else _masked
+    return attend(*given).reshape(*query.shape[:-1], v.shape[-1])
 
 
-def _has_sequences(allowed: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return whether a mask has an axis of sequences, and one of all keys."""
-    return allowed.dim() > 2 and int(allowed.shape[-1]) == int(key.shape[-2])
+def _of_four_axes(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Return a mask with the axes of the operands, whose last two are all queries and keys.  Raises NotServed."""
+    shape = (*mask.shape[:-2], int(query.shape[-2]), int(key.shape[-2]))
+    try:
+        return mask.expand(*([1] * (query.dim() - len(shape))), *shape)
+    except RuntimeError:
+        raise NotServed(f"a mask of the shape {tuple(mask.shape)}; one that broadcasts to scores is served") from None
+
+
+def _masked(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: Any, added: Any, first_keys: Any,
+    scale: float, grouped: bool, runs: Sequence[Run],
+) -> torch.Tensor:  # fmt: skip
+    """Return attention under a mask of four axes; queries of runs are computed run by run."""
+    kernels = _has_kernels(query, value)
+    main = _without_runs(allowed, runs)
+    if kernels:
+        out = _by_kernels(query, key, value, main, first_keys, False, scale, grouped)
+    else:
+        out = plain_attention(*_without_left_padding(query, key, value, main, added, first_keys), scale)
+    for each in runs:
+        rows, queries = _sequences_of(each), slice(each.begin, each.end)
+        if not each.sliding:
+            out[rows, :, queries] = _run_of_one_key(each, query, key, value, allowed, added, scale, grouped)
+            continue
+        for place in range(query.shape[0])[rows]:
+            operands = query[place], key[place], value[place], None if added is None else added[place % len(added)]
+            size = int(key.shape[1]) * each.seen * int(key.shape[-1])
+            step = MOST_SEQUENCES if kernels else max(1, MOST_NUMBERS // size)
+            for begin in range(each.begin, each.end, step):
+                part = slice(begin, min(each.end, begin + step))
+                found = _rows_of_window(each, part, *operands, scale, grouped)
+                out[place, :, part] = found[:, :, 0].transpose(0, 1)
+    return out
+
+
+def _without_runs(allowed: Any, runs: Sequence[Run]) -> Any:
+    """Return a mask without the queries of runs."""
+    if not runs:
+        return allowed
+    main = allowed.clone()
+    for each in runs:
+        main[_sequences_of(each), :, each.begin : each.end] = False
+    return main
+
+
+def _sequences_of(run: Run) -> slice:
+    return slice(None) if run.sequence is None else slice(run.sequence, run.sequence + 1)
+
+
+def _part(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any) -> Iterator[Any]:
+    """Yield the queries of a run, its keys and values, and its part of a mask and of what is added."""
+    rows, queries, keys = _sequences_of(run), slice(run.begin, run.end), slice(run.first, run.last)
+    yield query[rows, :, queries]
+    yield from (each[rows, :, keys] for each in (key, value))
+    yield from (
+        None if each is None else each[rows if len(each) > 1 else slice(None), :, queries, keys]
+        for each in (allowed, added)
+    )
+
+
+def _run_of_one_key(
+    run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any, scale: float, grouped: bool
+) -> torch.Tensor:
+    """Return the attention of the queries of a run that see one first key."""
+    q, k, v, visible, bias = _part(run, query, key, value, allowed, added)
+    if not _has_kernels(query, value):
+        return plain_attention(q, k, v, visible, bias, scale)
+    from torch.nn.attention.bias import causal_lower_right
+
+    queries, keys = int(q.shape[2]), int(k.shape[2])
+    mask = causal_lower_right(queries, keys) if 1 < queries < keys else None
+    return _by_kernels(q, k, v, mask, None, 1 < queries == keys, scale, grouped)
+
+
+def _rows_of_window(
+    run: Run, queries: slice, query: Any, key: Any, value: Any, added: Any, scale: float, grouped: bool
+) -> torch.Tensor:
+    """Return the attention of some queries of a sliding run of query[heads, q, d], as sequences of one query each."""
+    count, seen = queries.stop - queries.start, run.seen
+    keys = slice(run.first + queries.start - run.begin, None)
+
+    def windows(x: Any) -> Any:
+        x = x[:, keys]
+        return x.as_strided((count, x.shape[0], seen, x.shape[2]), (x.stride(1), *x.stride()))
+
+    q, k, v = query[:, queries].transpose(0, 1)[:, :, None], windows(key), windows(value)
+    if _has_kernels(query, value):
+        return _by_kernels(q, k, v, None, None, False, scale, grouped)
+    bias = None
+    if added is not None:
+        bias = added[:, queries, keys]
+        heads, row, column = bias.stride()
+        bias = bias.as_strided((count, bias.shape[0], 1, seen), (row + column, heads, row, column))
+    return plain_attention(q, k, v, None, bias, scale)
 
 
 def _by_kernels(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
-    first_keys: torch.Tensor | None, causal: bool, scale: float, grouped: bool,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, first_keys: torch.Tensor | None,
+    causal: bool, scale: float, grouped: bool,
 ) -> torch.Tensor:  # fmt: skip
     try:
         found: torch.Tensor = attention_calls.attention(
@@ -148,27 +250,42 @@ def _for_each_head(query: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _with_plain_gradients() -> Callable[..., Any]:
-    """Return the function of attention by kernels, with the gradients of the plain form."""
+    """Return the function of attention under a mask of four axes, with the gradients of the plain form."""
     import torch
 
     def forward(
-        ctx: Any, query: Any, key: Any, value: Any, mask: Any, first_keys: Any, causal: bool, scale: float,
-        grouped: bool,
+        ctx: Any, query: Any, key: Any, value: Any, allowed: Any, added: Any, first_keys: Any, scale: float,
+        grouped: bool, runs: Sequence[Run],
     ) -> Any:  # fmt: skip
-        ctx.save_for_backward(query, key, value, mask)
-        ctx.given = causal, scale, grouped
-        return _by_kernels(query, key, value, mask, first_keys, causal, scale, grouped)
+        ctx.save_for_backward(query, key, value, allowed, added, first_keys)
+        ctx.given = scale, grouped, runs
+        if first_keys is None:
+            return _by_kernels(query, key, value, None, None, allowed is not None, scale, grouped)
+        return _masked(query, key, value, allowed, added, first_keys, scale, grouped, runs)
 
     def backward(ctx: Any, gradient: Any) -> Any:
-        *operands, mask = ctx.saved_tensors
-        causal, scale, grouped = ctx.given
-        with torch.enable_grad():
-            query, key, value = leaves = [each.detach().requires_grad_() for each in operands]
+        *operands, allowed, added, first_keys = ctx.saved_tensors
+        scale, grouped, runs = ctx.given
+
+        def gradients(given: Sequence[Any], visible: Any, bias: Any, first: Any, slope: Any) -> Any:
+            query, key, value = leaves = [each.detach().requires_grad_() for each in given]
             if grouped:
                 key, value = _for_each_head(query, key), _for_each_head(query, value)
-            found = plain_attention(query, key, value, mask, causal, scale)
-            gradients = torch.autograd.grad(found, leaves, gradient)
-        return *gradients, *[None] * 5
+            if first is not None:
+                query, key, value, visible, bias = _without_left_padding(query, key, value, visible, bias, first)
+            return torch.autograd.grad(plain_attention(query, key, value, visible, bias, scale), leaves, slope)
+
+        with torch.enable_grad():
+            main = _without_runs(allowed, runs)
+            of_query, of_key, of_value = gradients(operands, main, added, first_keys, gradient)
+            for each in runs:
+                *given, visible, bias = _part(each, *operands, allowed, added)
+                rows, queries, keys = _sequences_of(each), slice(each.begin, each.end), slice(each.first, each.last)
+                found = gradients(given, visible, bias, None, gradient[rows, :, queries])
+                of_query[rows, :, queries] = found[0]
+                of_key[rows, :, keys] += found[1]
+                of_value[rows, :, keys] += found[2]
+        return of_query, of_key, of_value, *[None] * 6
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     made: Any = type("Attention", (torch.autograd.Function,), members)
@@ -177,15 +294,15 @@ def _with_plain_gradients() -> Callable[..., Any]:
 
 
 def plain_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
-    scale: float, note_mask: NoteMask | None = None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor | None,
+    added: torch.Tensor | None, scale: float,
 ) -> torch.Tensor:  # fmt: skip
-    """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type."""
+    """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type.
+
+    A query attends to the keys where `allowed` is true; `added` is added to scores.
+    """
     import torch
 
-    allowed, added = _masks(query, key, mask, is_causal)
-    if mask is not None and allowed is not None:
-        key, value, allowed, added = _without_left_padding(key, value, allowed, added, note_mask)
     scores = torch.matmul(query, key.transpose(-2, -1)).float() * scale
     if added is not None:
         scores = scores + added
@@ -200,54 +317,41 @@ def plain_attention(
     return torch.matmul(weights.to(query.dtype), value) + 0.0
 
 
-def _masks(query: Any, key: Any, mask: Any, is_causal: bool) -> tuple[Any, Any]:
-    """Return where a query may attend to a key, and what is added to the scores; None for everywhere and nothing."""
+def _causal_mask(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     import torch
 
-    queries, keys = int(query.shape[-2]), int(key.shape[-2])
-    allowed = added = None
-    if is_causal:
-        allowed = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril()
-    if mask is not None and mask.dtype == torch.bool:
-        allowed = mask if allowed is None else allowed & mask
-    elif mask is not None:
+    return torch.ones(int(query.shape[-2]), int(key.shape[-2]), dtype=torch.bool, device=query.device).tril()
+
+
+def _masks(query: Any, key: Any, mask: Any, is_causal: bool) -> tuple[Any, Any]:
+    """Return where a query may attend to a key, and what a mask adds to the scores, None for nothing."""
+    import torch
+
+    added = None
+    if mask.dtype != torch.bool:
         added = mask.float()
         # The least number of a type stands for minus infinity.
-        own = mask > torch.finfo(mask.dtype).min
-        allowed = own if allowed is None else allowed & own
-    return allowed, added
-
-
-def first_keys_differ(rows: torch.Tensor, keys: int) -> torch.Tensor:
-    """Return whether queries of a sequence have different first keys: under a window, or in packed sequences.
-
-    `rows` [..., queries] are the first keys of the rows of a mask; those of queries without a key are `keys`.  The
-    result has no axes.
-    """
-    return ((rows > rows.amin(-1, keepdim=True)) & (rows < keys)).any()
+        mask = mask > torch.finfo(mask.dtype).min
+    return (mask & _causal_mask(query, key) if is_causal else mask), added
 
 
 def _without_left_padding(
-    key: Any, value: Any, allowed: Any, added: Any, note_mask: NoteMask | None
-) -> tuple[Any, Any, Any, Any]:
+    query: Any, key: Any, value: Any, allowed: Any, added: Any, first_keys: Any
+) -> tuple[Any, Any, Any, Any, Any]:
     """Return operands whose first keys, which no query of a sequence attends to, are moved behind the last ones."""
     import torch
 
     keys = int(key.shape[-2])
-    if not keys or not _has_sequences(allowed, key):
-        return key, value, allowed, added
-    found = first_of_rows(allowed)
-    if note_mask is not None:
-        note_mask(allowed, found)
-    first = found.view(found.shape[0], -1).amin(-1).view(-1, *[1] * (allowed.dim() - 1))
-    place = (torch.arange(keys, device=key.device) + first) % keys  # [..., 1, keys]
+    if not keys:
+        return query, key, value, allowed, added
+    place = (torch.arange(keys, device=key.device) + first_keys.view(-1, 1, 1, 1)) % keys  # [sequences, 1, 1, keys]
     rows = place.transpose(-2, -1)
 
     def moved(x: Any) -> Any:
         return x.gather(-2, rows.expand(*x.shape[:-1], 1).expand(x.shape))
 
     def moved_columns(x: Any) -> Any:
-        shape = torch.broadcast_shapes(x.shape, (*place.shape[:-2], x.shape[-2], keys))
+        shape = torch.broadcast_shapes(x.shape, (len(place), 1, x.shape[-2], keys))
         return x.expand(shape).gather(-1, place.expand(shape))
 
-    return moved(key), moved(value), moved_columns(allowed), None if added is None else moved_columns(added)
+    return query, moved(key), moved(value), moved_columns(allowed), None if added is None else moved_columns(added)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,8 +20,9 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
+from bitwise_torch.batch_invariance.mask_runs import MaskRuns
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -56,10 +56,11 @@ _ATTENDING = Operators(
 """Attention, above autograd: it consists of other operators, which have gradients."""
 
 
-_WINDOWS = "aten::scaled_dot_product_attention under a window or a mask of packed sequences"
-_OF_WINDOWS = (
-    f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in chunks and of "
-    "decoding with a cache may differ from them"
+_DIFFERENT_FIRST_KEYS = "aten::scaled_dot_product_attention under a mask with gaps"
+_OF_GAPS = (
+    "the bytes of aten::scaled_dot_product_attention under this mask have one order alone, in batches and beside "
+    "padding, and another in chunks or packed: its queries see different first keys, and keys with gaps between them, "
+    "or a CUDA graph is captured, for which no mask with several queries can be read, but one that ran before"
 )
 
 
@@ -99,14 +100,13 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
-    _masks: Any = None
-    """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
-    _computed: Any = None
-    """The event after which `_masks` can be read without waiting; None for the CPU."""
-    _noted: weakref.ReferenceType[Any] | None = None
+    _runs: MaskRuns = field(init=False)
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._runs = MaskRuns(self.strict)
 
     def __enter__(self) -> BatchInvariance:
         with self._entering:
@@ -124,42 +124,14 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        if not any(exception):
-            self._warn_of_masks(stacklevel=4)
-        self._masks = self._computed = self._noted = None
 
-    def _warn_of_masks(self, stacklevel: int) -> None:
-        """Warn once of masks that were noted and whose queries have different first keys, or raise."""
-        found, self._masks, self._computed = self._masks, None, None
-        if found is None or _WINDOWS in self.warned or not bool(found):
-            return
+    def _note_mask(self) -> None:
+        """Warn once of a mask whose runs are unknown.  Raises BatchVarianceError."""
         if self.strict:
-            raise BatchVarianceError(_OF_WINDOWS)
-        self.warned.add(_WINDOWS)
-        warnings.warn(_OF_WINDOWS, BatchVarianceWarning, stacklevel=stacklevel)
-
-    def _note_mask(self, allowed: Any, rows: Any) -> None:
-        """Note a mask of attention, with the first keys of its rows.
-
-        So that no call waits for the device, its values are read when a later one is noted or the mode ends; a strict
-        mode waits.
-        """
-        import torch
-
-        if allowed.shape[-2] == 1 or (self._noted is not None and self._noted() is allowed):
-            return
-        if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
-            return
-        if self._computed is None or self._computed.query():
-            self._warn_of_masks(stacklevel=6)
-        self._noted = weakref.ref(allowed)  # the layers of a model have one mask
-        found = first_keys_differ(rows, int(allowed.shape[-1]))
-        self._masks = found if self._masks is None else self._masks.to(found.device) | found
-        if self.strict:
-            self._warn_of_masks(stacklevel=6)
-        elif allowed.is_cuda:
-            self._computed = torch.cuda.Event()
-            self._computed.record()
+            raise BatchVarianceError(_OF_GAPS)
+        if _DIFFERENT_FIRST_KEYS not in self.warned:
+            self.warned.add(_DIFFERENT_FIRST_KEYS)
+            warnings.warn(f"{_OF_GAPS}; later calls cause no warning", BatchVarianceWarning, stacklevel=4)
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""
@@ -189,7 +161,7 @@ class BatchInvariance:
                 return found
         elif name == ATTENTION:
             try:
-                return attention(*arguments, **options, note_mask=self._note_mask)
+                return attention(*arguments, **options, runs=self._runs, note_mask=self._note_mask)
             except NotServed as reason:
                 return self._uncovered(operation, name, arguments, options, str(reason))
         function = _function(name)

@@ -1,0 +1,141 @@
+"""The rows of a mask that see other first keys than their sequence: of a sliding window, and of packed sequences.
+
+Sums over keys start at the first key that a query sees.  Rows of one first key run together.  The others are found as
+runs, each of which is a call of its own on the run's keys: of sequences that are packed into one, or of a window.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_torch.batch_invariance.row_functions import first_of_rows
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_RUNS = 4096
+"""The greatest number of runs of a mask."""
+
+_Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Queries from `begin` to `end` of a sequence, each of which sees the keys up to one key more than the one before.
+
+    The keys of all are those from `first` to `last`.  They begin at `first` for each query, or with `sliding` at one
+    key more than those of the query before.  `sequence` is None for a mask that all sequences have.
+    """
+
+    sequence: int | None
+    begin: int
+    end: int
+    first: int
+    last: int
+    sliding: bool
+
+    @property
+    def seen(self) -> int:
+        """The number of keys that each query sees, of a sliding run."""
+        return self.last - self.first - (self.end - self.begin - 1)
+
+
+def first_keys_differ(rows: torch.Tensor, keys: int) -> torch.Tensor:
+    """Return whether queries of a sequence have different first keys: under a window, or in packed sequences.
+
+    `rows` [..., queries] are the first keys of the rows of a mask; those of queries without a key are `keys`.  The
+    result has no axes.
+    """
+    return ((rows > rows.amin(-1, keepdim=True)) & (rows < keys)).any()
+
+
+def runs_of_mask(allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
+    """Return the runs of a boolean mask [..., queries, keys] whose queries see other first keys than their sequence.
+
+    `rows` are its first keys.  The values are read, which waits for the device.  Return None where a query sees keys
+    with a gap between them, or another last key than the one after that of the query before, or heads differ.
+    """
+    keys = int(allowed.shape[-1])
+    if not bool(first_keys_differ(rows, keys)):
+        return ()
+    behind = keys - first_of_rows(allowed.flip(-1))
+    gaps = (behind - rows - allowed.sum(-1, dtype=rows.dtype))[rows < keys].any()
+    if bool(gaps):
+        return None
+    first, last = (each.cpu().numpy().astype(np.int64) for each in (rows, behind))
+    if first.ndim > 1:  # [sequences, heads, queries] or [heads, queries]
+        if (first != first[..., :1, :]).any() or (last != last[..., :1, :]).any():
+            return None
+        first, last = first[..., 0, :], last[..., 0, :]
+    first, last = (each.reshape(-1, each.shape[-1]) for each in (first, last))
+    several = len(first) > 1
+    found: list[Run] = []
+    for place, (own, behind_own) in enumerate(zip(first, last, strict=True)):
+        for each in _runs_of_sequence(place if several else None, own, behind_own, keys):
+            found.append(each)
+            if len(found) > MOST_RUNS:
+                return None
+    return tuple(found)
+
+
+def _runs_of_sequence(sequence: int | None, first: _Rows, last: _Rows, keys: int) -> Iterator[Run]:
+    """Yield the runs of a sequence, but for the queries that see its first key, and those that see none."""
+    queries, least = len(first), int(first.min())
+    step = np.diff(first, prepend=first[:1])
+    # What leads from the query before to this one: 0 and 1 to the same run and to one that slides, 2 to neither.
+    kind = np.where((np.diff(last, prepend=last[:1]) == 1) & ((step == 0) | (step == 1)), step, 2)
+    changes = np.flatnonzero(np.diff(kind)) + 1
+    row = 0
+    while row < queries:
+        if first[row] == least or first[row] == keys:
+            row += 1
+            continue
+        after = int(kind[row + 1]) if row + 1 < queries else 2
+        end = row + 1
+        if after != 2:
+            place = int(np.searchsorted(changes, row + 1, side="right"))
+            end = int(changes[place]) if place < len(changes) else queries
+        yield Run(sequence, row, end, int(first[row]), int(last[end - 1]), after == 1)
+        row = end
+
+
+@dataclass
+class MaskRuns:
+    """The runs of the last mask, which the layers of a model have in common.
+
+    A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
+    that such a mask is read in each call if `strict`, and else only if it had runs.
+    """
+
+    strict: bool = True
+    _mask: weakref.ReferenceType[Any] | None = None
+    _version: tuple[int | None, bool] = (None, False)
+    _runs: tuple[Run, ...] | None = None
+
+    def of(self, mask: torch.Tensor, causal: bool, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
+        """Return the runs of `allowed`, whose first keys are `rows`, which follows from a mask; see `runs_of_mask`.
+
+        In a capture of a CUDA graph nothing can be read, and runs would be those of the capture: the result is None
+        unless the same mask had no runs before.
+        """
+        import torch
+
+        if allowed.shape[-2] == 1:
+            return ()
+        counted = not mask.is_inference()
+        version = mask._version if counted else None, causal
+        known = self._mask is not None and self._mask() is mask and self._version == version
+        capturing = allowed.is_cuda and torch.cuda.is_current_stream_capturing()
+        if known and (self._runs == () if capturing or not counted else True) and (counted or not self.strict):
+            return self._runs
+        if capturing:
+            return None
+        self._runs = runs_of_mask(allowed, rows)
+        self._mask, self._version = weakref.ref(mask), version
+        return self._runs
