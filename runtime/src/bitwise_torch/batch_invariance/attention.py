@@ -264,22 +264,22 @@ def _with_plain_gradients() -> Callable[..., Any]:
         return _masked(query, key, value, allowed, added, first_keys, scale, grouped, runs)
 
     def backward(ctx: Any, gradient: Any) -> Any:
-        *operands, allowed, added, first_keys = ctx.saved_tensors
+        query, key, value, allowed, added, first_keys = ctx.saved_tensors
         scale, grouped, runs = ctx.given
 
         def gradients(given: Sequence[Any], visible: Any, bias: Any, first: Any, slope: Any) -> Any:
-            query, key, value = leaves = [each.detach().requires_grad_() for each in given]
+            q, k, v = leaves = [each.detach().requires_grad_() for each in given]
             if grouped:
-                key, value = _for_each_head(query, key), _for_each_head(query, value)
+                k, v = _for_each_head(q, k), _for_each_head(q, v)
             if first is not None:
-                query, key, value, visible, bias = _without_left_padding(query, key, value, visible, bias, first)
-            return torch.autograd.grad(plain_attention(query, key, value, visible, bias, scale), leaves, slope)
+                q, k, v, visible, bias = _without_left_padding(q, k, v, visible, bias, first)
+            return torch.autograd.grad(plain_attention(q, k, v, visible, bias, scale), leaves, slope)
 
         with torch.enable_grad():
             main = _without_runs(allowed, runs)
-            of_query, of_key, of_value = gradients(operands, main, added, first_keys, gradient)
+            of_query, of_key, of_value = gradients((query, key, value), main, added, first_keys, gradient)
             for each in runs:
-                *given, visible, bias = _part(each, *operands, allowed, added)
+                *given, visible, bias = _part(each, query, key, value, allowed, added)
                 rows, queries, keys = _sequences_of(each), slice(each.begin, each.end), slice(each.first, each.last)
                 found = gradients(given, visible, bias, None, gradient[rows, :, queries])
                 of_query[rows, :, queries] = found[0]
