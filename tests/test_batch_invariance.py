@@ -16,6 +16,7 @@ from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.interception import InterceptionError
+from bitwise_torch.transformers_attention import attention_of_module
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 if not any(isinstance(each, SequentialLauncher) for each in registry.default().launchers):
@@ -428,16 +429,24 @@ def test_windows_and_packed_sequences_have_the_bytes_of_each_query(device: str, 
             assert not found[row, :, :at].any()
 
 
+@pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("depth", [16, 64])
-def test_gradients_of_packed_sequences_are_those_of_each(depth: int) -> None:
-    attention = torch.nn.functional.scaled_dot_product_attention
+def test_gradients_of_packed_sequences_are_those_of_each(depth: int, sinks: bool) -> None:
+    """With sinks and a soft cap, as a module of transformers calls attention."""
     lengths = (3, 9, 6)
     q, k, v, slope = (tensor(1, 2, sum(lengths), depth, device="cpu", seed=seed) for seed in range(4))
+    scores = tensor(2, device="cpu", dtype=torch.float32).requires_grad_()
 
     def gradients(part: slice, mask: Any) -> list[Any]:
         leaves = [each[:, :, part].clone().requires_grad_() for each in (q, k, v)]
-        out = attention(*leaves, attn_mask=mask)
-        return [out.detach(), *torch.autograd.grad(out, leaves, slope[:, :, part])]
+        if sinks:
+            given = {"softcap": 3.0, "s_aux": scores, "scaling": 0.3}
+            out = attention_of_module(torch.nn.Module(), *leaves, mask[None, None], **given)[0].transpose(1, 2)
+        else:
+            out = torch.nn.functional.scaled_dot_product_attention(*leaves, attn_mask=mask)
+        found = torch.autograd.grad(out, [*leaves, *([scores] if sinks else [])], slope[:, :, part])
+        assert all(bool(each.any()) for each in found)
+        return [out.detach(), *found[:3]]
 
     for seen in (3, 100):
         with batch_invariant(strict=True):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +44,14 @@ MOST_NUMBERS = 1 << 26
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-    runs: MaskRuns | None = None, note_mask: Callable[[], None] | None = None,
+    soft_cap: float | None = None, sinks: torch.Tensor | None = None, runs: MaskRuns | None = None,
+    note_mask: Callable[[], None] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return the attention of query[..., q, d] to key[..., k, d] and value[..., k, e]; the arguments are torch's.
 
-    A query that attends to no key gives 0.  `runs` keeps what was read of the last mask.  `note_mask` is called for a
-    mask whose runs are unknown: then sums begin at the first key that any query of a sequence sees.  Raises NotServed.
+    `soft_cap` and `sinks`, in fp32, are those of `bitwise_torch.attention`, for operands of 4 axes.  A query that
+    attends to no key gives 0.  `runs` keeps what was read of the last mask.  `note_mask` is called for a mask whose
+    runs are unknown: then sums begin at the first key that any query of a sequence sees.  Raises NotServed.
     """
     import torch
 
@@ -59,37 +62,54 @@ def attention(
     if query.dim() < 2 or query.dim() != key.dim() or query.is_nested:
         raise NotServed("operands of different numbers of axes, or nested ones; dense ones of equal axes are served")
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
+    how = _Scores(factor, soft_cap, sinks, enable_gqa)
     kernels = _has_kernels(query, value)
-    if kernels and query.dim() != 4:
+    if query.dim() != 4 and (kernels or soft_cap is not None or sinks is not None):
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
     if kernels and attn_mask is not None and attn_mask.dtype != torch.bool:
         raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
-    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    recorded = torch.is_grad_enabled() and any(
+        each is not None and each.requires_grad for each in (query, key, value, sinks)
+    )
     if attn_mask is None and kernels:
-        if not recorded or _has_kernels(query, value, gradients=True):
-            return _by_kernels(query, key, value, None, None, is_causal, factor, enable_gqa)
+        plain = soft_cap is None and sinks is None
+        if not recorded or (plain and _has_kernels(query, value, gradients=True)):
+            return _by_kernels(query, key, value, None, None, is_causal, how)
         causal = _causal_mask(query, key) if is_causal else None
-        found: torch.Tensor = _with_plain_gradients()(query, key, value, causal, None, None, factor, enable_gqa, ())
+        found: torch.Tensor = _with_plain_gradients()(query, key, value, sinks, causal, None, None, how, ())
         return found
     if enable_gqa and not kernels:
-        key, value, enable_gqa = _for_each_head(query, key), _for_each_head(query, value), False
+        key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
     if attn_mask is None:
-        return plain_attention(query, key, value, _causal_mask(query, key) if is_causal else None, None, factor)
+        return plain_attention(query, key, value, _causal_mask(query, key) if is_causal else None, None, how)
     if query.dim() > 4:
         raise NotServed(f"a mask with operands of {query.dim()} axes; up to 4 axes are served")
     places = (None,) * (4 - query.dim()) if query.dim() == 2 else (slice(None), None) if query.dim() == 3 else ()
     q, k, v = (each[places] for each in (query, key, value))
     allowed, added = _masks(q, k, _of_four_axes(attn_mask, query, key)[places], is_causal)
     if not allowed.numel():
-        return plain_attention(query, key, value, None, None, factor)
+        return plain_attention(query, key, value, None, None, how)
     rows = first_of_rows(allowed)
     of_mask = (MaskRuns() if runs is None else runs).of(attn_mask, is_causal, allowed, rows)
     if of_mask is None and note_mask is not None:
         note_mask()
     first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(q.shape[0]).contiguous()
-    given = (q, k, v, allowed, added, first_keys, factor, enable_gqa, of_mask or ())
-    attend = _with_plain_gradients() if recorded and (kernels or of_mask) else _masked
-    return attend(*given).reshape(*query.shape[:-1], v.shape[-1])
+    rest = allowed, added, first_keys, how, of_mask or ()
+    if recorded and (kernels or of_mask):
+        found = _with_plain_gradients()(q, k, v, sinks, *rest)
+    else:
+        found = _masked(q, k, v, *rest)
+    return found.reshape(*query.shape[:-1], v.shape[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scores:
+    """What makes scores of products, beside a mask; with `grouped`, groups of heads have the same keys."""
+
+    scale: float
+    soft_cap: float | None
+    sinks: torch.Tensor | None
+    grouped: bool
 
 
 def _of_four_axes(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
@@ -103,19 +123,19 @@ def _of_four_axes(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) ->
 
 def _masked(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: Any, added: Any, first_keys: Any,
-    scale: float, grouped: bool, runs: Sequence[Run],
+    how: _Scores, runs: Sequence[Run],
 ) -> torch.Tensor:  # fmt: skip
     """Return attention under a mask of four axes; queries of runs are computed run by run."""
     kernels = _has_kernels(query, value)
     main = _without_runs(allowed, runs)
     if kernels:
-        out = _by_kernels(query, key, value, main, first_keys, False, scale, grouped)
+        out = _by_kernels(query, key, value, main, first_keys, False, how)
     else:
-        out = plain_attention(*_without_left_padding(query, key, value, main, added, first_keys), scale)
+        out = plain_attention(*_without_left_padding(query, key, value, main, added, first_keys), how)
     for each in runs:
         rows, queries = _sequences_of(each), slice(each.begin, each.end)
         if not each.sliding:
-            out[rows, :, queries] = _run_of_one_key(each, query, key, value, allowed, added, scale, grouped)
+            out[rows, :, queries] = _run_of_one_key(each, query, key, value, allowed, added, how)
             continue
         for place in range(query.shape[0])[rows]:
             operands = query[place], key[place], value[place], None if added is None else added[place % len(added)]
@@ -123,7 +143,7 @@ def _masked(
             step = MOST_SEQUENCES if kernels else max(1, MOST_NUMBERS // size)
             for begin in range(each.begin, each.end, step):
                 part = slice(begin, min(each.end, begin + step))
-                found = _rows_of_window(each, part, *operands, scale, grouped)
+                found = _rows_of_window(each, part, *operands, how)
                 out[place, :, part] = found[:, :, 0].transpose(0, 1)
     return out
 
@@ -153,22 +173,20 @@ def _part(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any) 
     )
 
 
-def _run_of_one_key(
-    run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any, scale: float, grouped: bool
-) -> torch.Tensor:
+def _run_of_one_key(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any, how: _Scores) -> torch.Tensor:
     """Return the attention of the queries of a run that see one first key."""
     q, k, v, visible, bias = _part(run, query, key, value, allowed, added)
     if not _has_kernels(query, value):
-        return plain_attention(q, k, v, visible, bias, scale)
+        return plain_attention(q, k, v, visible, bias, how)
     from torch.nn.attention.bias import causal_lower_right
 
     queries, keys = int(q.shape[2]), int(k.shape[2])
     mask = causal_lower_right(queries, keys) if 1 < queries < keys else None
-    return _by_kernels(q, k, v, mask, None, 1 < queries == keys, scale, grouped)
+    return _by_kernels(q, k, v, mask, None, 1 < queries == keys, how)
 
 
 def _rows_of_window(
-    run: Run, queries: slice, query: Any, key: Any, value: Any, added: Any, scale: float, grouped: bool
+    run: Run, queries: slice, query: Any, key: Any, value: Any, added: Any, how: _Scores
 ) -> torch.Tensor:
     """Return the attention of some queries of a sliding run of query[heads, q, d], as sequences of one query each."""
     count, seen = queries.stop - queries.start, run.seen
@@ -180,23 +198,24 @@ def _rows_of_window(
 
     q, k, v = query[:, queries].transpose(0, 1)[:, :, None], windows(key), windows(value)
     if _has_kernels(query, value):
-        return _by_kernels(q, k, v, None, None, False, scale, grouped)
+        return _by_kernels(q, k, v, None, None, False, how)
     bias = None
     if added is not None:
         bias = added[:, queries, keys]
         heads, row, column = bias.stride()
         bias = bias.as_strided((count, bias.shape[0], 1, seen), (row + column, heads, row, column))
-    return plain_attention(q, k, v, None, bias, scale)
+    return plain_attention(q, k, v, None, bias, how)
 
 
 def _by_kernels(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, first_keys: torch.Tensor | None,
-    causal: bool, scale: float, grouped: bool,
+    causal: bool, how: _Scores,
 ) -> torch.Tensor:  # fmt: skip
     try:
         found: torch.Tensor = attention_calls.attention(
-            query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped, first_keys=first_keys
-        )
+            query, key, value, mask, is_causal=causal, scale=how.scale, enable_gqa=how.grouped, first_keys=first_keys,
+            soft_cap=how.soft_cap, sinks=how.sinks,
+        )  # fmt: skip
     except attention_calls.AttentionError as error:
         raise NotServed(str(error)) from None
     return found
@@ -254,30 +273,34 @@ def _with_plain_gradients() -> Callable[..., Any]:
     import torch
 
     def forward(
-        ctx: Any, query: Any, key: Any, value: Any, allowed: Any, added: Any, first_keys: Any, scale: float,
-        grouped: bool, runs: Sequence[Run],
+        ctx: Any, query: Any, key: Any, value: Any, sinks: Any, allowed: Any, added: Any, first_keys: Any,
+        how: _Scores, runs: Sequence[Run],
     ) -> Any:  # fmt: skip
-        ctx.save_for_backward(query, key, value, allowed, added, first_keys)
-        ctx.given = scale, grouped, runs
+        ctx.save_for_backward(query, key, value, sinks, allowed, added, first_keys)
+        ctx.given = how, runs
+        how = replace(how, sinks=None if sinks is None else sinks.detach())
         if first_keys is None:
-            return _by_kernels(query, key, value, None, None, allowed is not None, scale, grouped)
-        return _masked(query, key, value, allowed, added, first_keys, scale, grouped, runs)
+            return _by_kernels(query, key, value, None, None, allowed is not None, how)
+        return _masked(query, key, value, allowed, added, first_keys, how, runs)
 
     def backward(ctx: Any, gradient: Any) -> Any:
-        query, key, value, allowed, added, first_keys = ctx.saved_tensors
-        scale, grouped, runs = ctx.given
+        query, key, value, sinks, allowed, added, first_keys = ctx.saved_tensors
+        how, runs = ctx.given
 
         def gradients(given: Sequence[Any], visible: Any, bias: Any, first: Any, slope: Any) -> Any:
-            q, k, v = leaves = [each.detach().requires_grad_() for each in given]
-            if grouped:
+            leaves = [None if each is None else each.detach().requires_grad_() for each in (*given, sinks)]
+            q, k, v, sink = leaves
+            if how.grouped:
                 k, v = _for_each_head(q, k), _for_each_head(q, v)
             if first is not None:
                 q, k, v, visible, bias = _without_left_padding(q, k, v, visible, bias, first)
-            return torch.autograd.grad(plain_attention(q, k, v, visible, bias, scale), leaves, slope)
+            out = plain_attention(q, k, v, visible, bias, replace(how, sinks=sink))
+            found = torch.autograd.grad(out, [each for each in leaves if each is not None], slope)
+            return found if sinks is not None else (*found, None)
 
         with torch.enable_grad():
             main = _without_runs(allowed, runs)
-            of_query, of_key, of_value = gradients((query, key, value), main, added, first_keys, gradient)
+            of_query, of_key, of_value, of_sinks = gradients((query, key, value), main, added, first_keys, gradient)
             for each in runs:
                 *given, visible, bias = _part(each, query, key, value, allowed, added)
                 rows, queries, keys = _sequences_of(each), slice(each.begin, each.end), slice(each.first, each.last)
@@ -285,7 +308,8 @@ def _with_plain_gradients() -> Callable[..., Any]:
                 of_query[rows, :, queries] = found[0]
                 of_key[rows, :, keys] += found[1]
                 of_value[rows, :, keys] += found[2]
-        return of_query, of_key, of_value, *[None] * 6
+                of_sinks = None if of_sinks is None else of_sinks + found[3]
+        return of_query, of_key, of_value, of_sinks, *[None] * 5
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     made: Any = type("Attention", (torch.autograd.Function,), members)
@@ -295,22 +319,28 @@ def _with_plain_gradients() -> Callable[..., Any]:
 
 def plain_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor | None,
-    added: torch.Tensor | None, scale: float,
+    added: torch.Tensor | None, how: _Scores,
 ) -> torch.Tensor:  # fmt: skip
     """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type.
 
-    A query attends to the keys where `allowed` is true; `added` is added to scores.
+    A query attends to the keys where `allowed` is true; `added` is added to scores.  Keys are those of each head.
     """
     import torch
 
-    scores = torch.matmul(query, key.transpose(-2, -1)).float() * scale
+    scores = torch.matmul(query, key.transpose(-2, -1)).float() * how.scale
+    if how.soft_cap is not None:
+        scores = torch.tanh(scores / how.soft_cap) * how.soft_cap
     if added is not None:
         scores = scores + added
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
         # A query without keys has no softmax; its weights are 0.
         scores = torch.where(allowed.any(-1, keepdim=True), scores, torch.zeros_like(scores))
-    weights = torch.softmax(scores, -1)
+    if how.sinks is None:
+        weights = torch.softmax(scores, -1)
+    else:  # in front of the keys: those behind a query's own must not move it
+        sinks = how.sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+        weights = torch.softmax(torch.cat([sinks, scores], -1), -1)[..., 1:]
     if allowed is not None:
         weights = weights.masked_fill(~allowed, 0.0)
     # A sum of -0, which a masked key would make +0, becomes +0.

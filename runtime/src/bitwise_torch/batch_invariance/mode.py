@@ -125,6 +125,10 @@ class BatchInvariance:
         if stack is not None:
             stack.close()
 
+    def attention(self, *operands: Any, **options: Any) -> Any:
+        """Return attention in this mode; the arguments are those of `attention.attention`.  Raises NotServed."""
+        return attention(*operands, **options, runs=self._runs, note_mask=self._note_mask)
+
     def _note_mask(self) -> None:
         """Warn once of a mask whose runs are unknown.  Raises BatchVarianceError."""
         if self.strict:
@@ -161,7 +165,7 @@ class BatchInvariance:
                 return found
         elif name == ATTENTION:
             try:
-                return attention(*arguments, **options, runs=self._runs, note_mask=self._note_mask)
+                return self.attention(*arguments, **options)
             except NotServed as reason:
                 return self._uncovered(operation, name, arguments, options, str(reason))
         function = _function(name)
@@ -192,6 +196,12 @@ class BatchInvariance:
             self.warned.add(operation.full_name)
             warnings.warn(f"{sentence}; later calls cause no warning", BatchVarianceWarning, stacklevel=2)
         return operation(*arguments, **options)
+
+
+def active_mode() -> BatchInvariance | None:
+    """Return the mode that computes the attention of this thread."""
+    scopes = _ATTENDING.scopes()
+    return scopes[0] if scopes and isinstance(scopes[0], BatchInvariance) else None
 
 
 def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "error") -> BatchInvariance:
