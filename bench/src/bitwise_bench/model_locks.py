@@ -74,13 +74,19 @@ def model_of(name: str) -> Any:
 
 
 def built_model(kind: str, fields: dict[str, Any], device: str = "cuda") -> Any:
-    """Return a model of a class of transformers with random weights of bf16; equal fields give equal weights."""
+    """Return a model of a class of transformers with random weights of bf16; equal fields give equal weights.
+
+    Attention is that of "sdpa", unless a field names another one.
+    """
     import torch
 
+    from bitwise_torch import register_attention
+
+    register_attention()
     model_type: Any = getattr(import_module("transformers"), kind)
     torch.manual_seed(7)
     with torch.device(device):
-        found: Any = model_type(model_type.config_class(**fields, attn_implementation="sdpa"))
+        found: Any = model_type(model_type.config_class(**{"attn_implementation": "sdpa", **fields}))
     return found.bfloat16()
 
 

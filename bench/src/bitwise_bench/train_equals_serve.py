@@ -45,6 +45,7 @@ _SMALL = {
     "num_key_value_heads": 4, "hidden_size": 1024, "intermediate_size": 2816, "pad_token_id": 0, "bos_token_id": 1,
     "eos_token_id": None,
 }  # fmt: skip
+_WINDOWS = {"sliding_window": 48, "layer_types": ["sliding_attention", "full_attention"]}
 HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("GemmaForCausalLM", {**_SMALL, "head_dim": 256}),
     "phi3": ("Phi3ForCausalLM", {**_SMALL, "intermediate_size": 2688}),
@@ -63,6 +64,43 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "stablelm": ("StableLmForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_qkv_bias": True}),
     "olmoe": (
         "OlmoeForCausalLM", {**_SMALL, "intermediate_size": 512, "num_experts": 8, "num_experts_per_tok": 3}
+    ),
+    # Sliding windows are shorter than the compared sequence.
+    "gemma3": ("Gemma3ForCausalLM", {**_SMALL, "head_dim": 256, **_WINDOWS}),
+    "cohere2": ("Cohere2ForCausalLM", {**_SMALL, **_WINDOWS}),
+    "exaone4": ("Exaone4ForCausalLM", {**_SMALL, "head_dim": 64, **_WINDOWS}),
+    "starcoder2": ("Starcoder2ForCausalLM", {**_SMALL, "sliding_window": 48}),
+    "gpt-oss": (
+        "GptOssForCausalLM",
+        {
+            **_SMALL, "head_dim": 64, "intermediate_size": 704, "num_local_experts": 4, "num_experts_per_tok": 2,
+            **_WINDOWS, "attn_implementation": "bitwise",
+        },
+    ),
+    "deepseek-v3": (
+        "DeepseekV3ForCausalLM",
+        {
+            **_SMALL, "num_key_value_heads": 8, "q_lora_rank": 384, "kv_lora_rank": 256, "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2,
+            "topk_group": 1, "moe_intermediate_size": 512, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        },
+    ),
+    "nemotron": ("NemotronForCausalLM", _SMALL),
+    "falcon": (
+        "FalconForCausalLM",
+        {
+            **_SMALL, "num_kv_heads": 2, "new_decoder_architecture": True, "alibi": False, "bias": False,
+        },
+    ),
+    "ernie4.5": ("Ernie4_5ForCausalLM", {**_SMALL, "use_bias": True}),
+    "hunyuan": ("HunYuanDenseV1ForCausalLM", {**_SMALL, "head_dim": 128}),
+    "phi": ("PhiForCausalLM", {**_SMALL, "num_key_value_heads": 8, "partial_rotary_factor": 0.5}),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": 16000, "n_layer": 2, "n_head": 8, "n_embd": 768, "pad_token_id": 0, "bos_token_id": 1,
+            "eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+        },
     ),
 }  # fmt: skip
 """Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""

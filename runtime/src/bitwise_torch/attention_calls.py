@@ -32,7 +32,7 @@ from bitwise_core.plugins.attention_calls import (
     AttentionOperands,
     RepeatedAttention,
 )
-from bitwise_torch.ready_launches import ReadyLaunches
+from bitwise_torch.ready_launches import ReadyLaunches, call_key
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +82,7 @@ def attention(
     given = (query, key, value)
     if not (sinks is attn_mask is first_keys is None):
         given += tuple(each for each in (sinks, attn_mask, first_keys) if each is not None)
-    rest = is_causal, scale, enable_gqa, window, soft_cap, sinks is None, attn_mask is None, first_keys is None
+    rest = is_causal, scale, enable_gqa, window, soft_cap, (sinks is None, attn_mask is None, first_keys is None)
     ready = None
     if not (dropout_p or logarithms or hasattr(attn_mask, "variant")):
         repeated, ready = _repeated("attention", given, rest)
@@ -231,6 +231,9 @@ def attention_paged(
     return (out, found) if logarithms else out
 
 
+_NUMBERS = {bool, int, float, tuple, type(None)}
+"""The types of the other arguments of a call that is kept."""
+
 _ready = ReadyLaunches()
 """The launches of former calls, and of gradients."""
 
@@ -252,12 +255,20 @@ def _repeated(
         return None, None
 
 
+def launch_of_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, scale: float, enable_gqa: bool
+) -> RepeatedAttention | None:
+    """Return the launch of a call of `attention` with these arguments that ran, None for one that is not kept."""
+    rest = is_causal, scale, enable_gqa, None, None, (True, True, True)
+    return _ready.launch_of(call_key("attention", (query, key, value), rest))
+
+
 def _keep(
     key: Hashable, operands: tuple[torch.Tensor, ...], rest: tuple[Any, ...], out: torch.Tensor,
     launch: RepeatedAttention | None,
 ) -> None:  # fmt: skip
     """Keep the launch of a call that ran; not where an argument may change in place, such as a scale in a tensor."""
-    if key is not None and launch is not None and {type(each) for each in rest} <= {bool, int, float, type(None)}:
+    if key is not None and launch is not None and {type(each) for each in rest} <= _NUMBERS:
         _ready.keep(key, operands, out, launch)
 
 

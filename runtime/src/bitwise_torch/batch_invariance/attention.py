@@ -102,6 +102,20 @@ def attention(
     return found.reshape(*query.shape[:-1], v.shape[-1])
 
 
+def launch_of_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of a call of `attention` without a mask that ran, by the addresses of its operands and result.
+
+    It is None where other kernels than those of `bitwise_torch.attention` computed it.
+    """
+    if dropout_p or query.dim() != 4 or not _has_kernels(query, value):
+        return None
+    factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
+    return attention_calls.launch_of_attention(query, key, value, is_causal, factor, enable_gqa)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scores:
     """What makes scores of products, beside a mask; with `grouped`, groups of heads have the same keys."""

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.mask_runs import MaskRuns
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
@@ -150,24 +150,20 @@ class BatchInvariance:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
-        if operands == len(arguments) == 2:
-            found, key = self._ready.run(name, arguments, setting_of_product(arguments[0]))
-            if found is not None:
-                return found
-        elif operands:
-            rest = arguments[operands:]
-            if rest:
-                rest = tuple(tuple(each) if type(each) is list else each for each in rest)
-            elif operands > 1:
-                rest = setting_of_product(arguments[0])
-            found, key = self._ready.run(name, arguments[:operands], rest)
+        if operands:
+            if operands == len(arguments) == 2:
+                given, rest = arguments, setting_of_product(arguments[0])
+            elif operands == 1:
+                given, rest = arguments[:1], arguments[1:]
+                if rest and type(rest[0]) is list:  # axes
+                    rest = (tuple(rest[0]), *rest[1:])
+            else:
+                given, rest = arguments[:operands], arguments[operands:] or setting_of_product(arguments[0])
+            found, key = self._ready.run(name, given, rest)
             if found is not None:
                 return found
         elif name == ATTENTION:
-            try:
-                return self.attention(*arguments, **options)
-            except NotServed as reason:
-                return self._uncovered(operation, name, arguments, options, str(reason))
+            return self._attended(operation, arguments, options)
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
@@ -182,6 +178,22 @@ class BatchInvariance:
             return operation(*arguments, **options)
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, options, str(reason))
+
+    def _attended(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Return attention, a repeated call without a mask by one look-up."""
+        operands, key = arguments[:3], None
+        if len(arguments) > 2 and (len(arguments) == 3 or arguments[3] is None) and not _is_recorded(*operands):
+            found, key = self._ready.run(ATTENTION, operands, (*arguments[3:], *options.items()))
+            if found is not None:
+                return found
+        try:
+            found = self.attention(*arguments, **options)
+        except NotServed as reason:
+            return self._uncovered(operation, ATTENTION, arguments, options, str(reason))
+        launch = None if key is None else launch_of_attention(*arguments, **options)
+        if launch is not None:
+            self._ready.keep(key, operands, found, launch)
+        return found
 
     def _uncovered(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
@@ -224,6 +236,14 @@ def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..
     """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
     of_product = READY_OPERANDS[name] > 1
     return (launch_of_product if of_product else launch_of_rows)(name, arguments, found)
+
+
+def _is_recorded(query: Any, key: Any, value: Any) -> bool:
+    """Return whether a call may be recorded for gradients, or an operand is a lazily negated view."""
+    import torch
+
+    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    return bool(recorded or query.is_neg() or key.is_neg() or value.is_neg())
 
 
 @cache
