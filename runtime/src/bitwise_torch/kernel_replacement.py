@@ -23,17 +23,16 @@ class InterceptionError(BitwiseError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of PyTorch: an overload of an operator for one dispatch key."""
+    """A kernel of PyTorch: an overload of an operator for one dispatch key.
+
+    `full_name` is the name with namespace and overload.
+    """
 
     name: str
     overload: str
+    full_name: str
     kernel: Any
     keys: Any
-
-    @property
-    def full_name(self) -> str:
-        """The name with namespace and overload."""
-        return f"aten::{self.name}" + (f".{self.overload}" if self.overload != "default" else "")
 
     def run(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel."""
@@ -88,7 +87,8 @@ def replaced_kernels(names: Iterable[KernelName], replacement: Callable[[Kernel]
         for key, each in names:
             name, _, overload = each.partition(".")
             keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-            kernel = Kernel(name, overload or "default", torch.library.get_kernel(f"aten::{each}", key), keys)
+            function = torch.library.get_kernel(f"aten::{each}", key)
+            kernel = Kernel(name, overload or "default", f"aten::{each}", function, keys)
             library.impl(each, replacement(kernel), key)
     return library
 

@@ -38,7 +38,7 @@ from bitwise_torch.interception import (
     Intercepted,
     Operators,
     OtherThreads,
-    without_gradients,
+    WithoutGradients,
 )
 from bitwise_torch.kernel_replacement import kernel_names
 from bitwise_torch.ready_launches import ReadyLaunches
@@ -168,7 +168,7 @@ class BatchInvariance:
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
         try:
-            with without_gradients():  # autograd recorded the operation already
+            with WithoutGradients():  # autograd recorded the operation already
                 found = _run(function, arguments, options)
                 launch = None if key is None else _launch_of(name, arguments, found)
                 if launch is not None:
