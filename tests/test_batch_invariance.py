@@ -485,6 +485,36 @@ def test_a_mask_with_gaps_is_refused_or_warned_of(depth: int) -> None:
         attention(q, k, v, attn_mask=mask)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_mask_of_a_captured_graph_has_no_window(strict: bool) -> None:
+    """A window that was seen is refused; a mask that was not is warned of, or asserted on the device."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(1, 2, 64, 64, device="cuda", seed=seed) for seed in range(3))
+    causal, window = (window_of(64, 64, seen, "cuda") for seen in (64, 9))
+
+    def captured(mask: Any) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = attention(q, k, v, attn_mask=mask.clone() if mask is causal else mask)
+        graph.replay()
+        torch.cuda.synchronize()
+        return found
+
+    with torch.no_grad(), batch_invariant(strict=strict), warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        whole = attention(q, k, v, attn_mask=causal)
+        assert not found
+        assert torch.equal(captured(causal), whole)
+        assert len(found) == (not strict)
+        attention(q, k, v, attn_mask=window)
+        if strict:
+            with pytest.raises(BatchVarianceError, match="cannot be read in the capture"):
+                captured(window)
+        else:
+            captured(window)
+
+
 @pytest.mark.parametrize("inference", [False, True])
 def test_a_mask_that_is_written_to_is_read_again(inference: bool) -> None:
     attention = torch.nn.functional.scaled_dot_product_attention

@@ -77,7 +77,7 @@ def _outcome(each: Mapping[str, Any]) -> str:
     """Return the verdict on a product, with the numbers of rows at which its bytes change."""
     breaks = each.get("breaks_at", [])
     shown = ", ".join(map(str, breaks[:_SHOWN])) + (", ..." if len(breaks) > _SHOWN else "")
-    return each["verdict"] + (f" ({shown})" if shown else "")
+    return f"{each['verdict']} ({shown})" if shown else str(each["verdict"])
 
 
 def _distinct(setting: str, products: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:

@@ -111,31 +111,61 @@ class MaskRuns:
 
     A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
     that such a mask is read in each call if `strict`, and else only if it had runs.
+
+    In a capture of a CUDA graph nothing can be read.  With `strict`, it is asserted on the device, in each replay, that a
+    mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
     """
 
     strict: bool = True
-    _mask: weakref.ReferenceType[Any] | None = None
-    _version: tuple[int | None, bool] = (None, False)
+    _read: _Mask | None = None
     _runs: tuple[Run, ...] | None = None
+    _asserted: _Mask | None = None
 
     def of(self, mask: torch.Tensor, causal: bool, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
-        """Return the runs of `allowed`, whose first keys are `rows`, which follows from a mask; see `runs_of_mask`.
-
-        In a capture of a CUDA graph nothing can be read, and runs would be those of the capture: the result is None
-        unless the same mask had no runs before.
-        """
+        """Return the runs of `allowed`, whose first keys are `rows`, which follows from a mask; see `runs_of_mask`."""
         import torch
 
         if allowed.shape[-2] == 1:
             return ()
         counted = not mask.is_inference()
-        version = mask._version if counted else None, causal
-        known = self._mask is not None and self._mask() is mask and self._version == version
-        capturing = allowed.is_cuda and torch.cuda.is_current_stream_capturing()
-        if known and (self._runs == () if capturing or not counted else True) and (counted or not self.strict):
-            return self._runs
-        if capturing:
-            return None
-        self._runs = runs_of_mask(allowed, rows)
-        self._mask, self._version = weakref.ref(mask), version
+        found = _Mask(weakref.ref(mask), mask._version if counted else None, causal)
+        known = found == self._read and (counted or not self.strict)
+        if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
+            if known and self._runs != ():
+                return None  # runs would be those of the capture
+            return () if known and not self.strict else self._in_capture(found, allowed, rows)
+        if not known or (self._runs != () and not counted):
+            self._read, self._runs = found, runs_of_mask(allowed, rows)
         return self._runs
+
+    def _in_capture(self, found: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
+        """Assert that a mask has no runs when a graph is replayed; None where nothing is asserted."""
+        import torch
+
+        if not self.strict:
+            return None
+        if found != self._asserted or found.version is None:
+            torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
+            self._asserted = found
+        return ()
+
+
+_ASSERTION = "a mask of attention hides other first keys than in the capture of this CUDA graph: run it without a graph"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Mask:
+    """A mask as it was at a time; two are equal if they are one living tensor that was not written to in between."""
+
+    tensor: weakref.ReferenceType[Any]
+    version: int | None
+    causal: bool
+
+    def __eq__(self, other: object) -> bool:
+        mine = self.tensor()
+        return (
+            isinstance(other, _Mask) and mine is not None and mine is other.tensor() and self.version == other.version
+            and self.causal == other.causal
+        )  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]

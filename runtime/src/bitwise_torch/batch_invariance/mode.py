@@ -56,11 +56,15 @@ _ATTENDING = Operators(
 """Attention, above autograd: it consists of other operators, which have gradients."""
 
 
-_DIFFERENT_FIRST_KEYS = "aten::scaled_dot_product_attention under a mask with gaps"
+_UNKNOWN_RUNS = "aten::scaled_dot_product_attention under a mask with gaps"
 _OF_GAPS = (
     "the bytes of aten::scaled_dot_product_attention under this mask have one order alone, in batches and beside "
-    "padding, and another in chunks or packed: its queries see different first keys, and keys with gaps between them, "
-    "or a CUDA graph is captured, for which no mask with several queries can be read, but one that ran before"
+    "padding, and another in chunks or packed: its queries see different first keys, and keys with gaps between them"
+)
+_OF_CAPTURES = (
+    "a mask with several queries cannot be read in the capture of a CUDA graph: if queries see different first keys in "
+    "a replay, as under a window, their bytes in chunks or packed are others; a strict mode asserts on the device that "
+    "they do not"
 )
 
 
@@ -131,11 +135,15 @@ class BatchInvariance:
 
     def _note_mask(self) -> None:
         """Warn once of a mask whose runs are unknown.  Raises BatchVarianceError."""
+        import torch
+
+        capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        sentence = _OF_CAPTURES if capturing else _OF_GAPS
         if self.strict:
-            raise BatchVarianceError(_OF_GAPS)
-        if _DIFFERENT_FIRST_KEYS not in self.warned:
-            self.warned.add(_DIFFERENT_FIRST_KEYS)
-            warnings.warn(f"{_OF_GAPS}; later calls cause no warning", BatchVarianceWarning, stacklevel=4)
+            raise BatchVarianceError(sentence)
+        if _UNKNOWN_RUNS not in self.warned:
+            self.warned.add(_UNKNOWN_RUNS)
+            warnings.warn(f"{sentence}; later calls cause no warning", BatchVarianceWarning, stacklevel=4)
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""
@@ -150,6 +158,7 @@ class BatchInvariance:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
+        rest: tuple[Any, ...]
         if operands:
             if operands == len(arguments) == 2:
                 given, rest = arguments, setting_of_product(arguments[0])
