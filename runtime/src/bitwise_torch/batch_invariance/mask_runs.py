@@ -112,8 +112,8 @@ class MaskRuns:
     A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
     that such a mask is read in each call if `strict`, and else only if it had runs.
 
-    In a capture of a CUDA graph nothing can be read.  With `strict`, it is asserted on the device, in each replay, that a
-    mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
+    In a capture of a CUDA graph nothing can be read.  With `strict`, it is asserted on the device, in each replay, that
+    a mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
     """
 
     strict: bool = True
