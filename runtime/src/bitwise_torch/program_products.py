@@ -278,7 +278,7 @@ class Replay:
             found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
-        elif name not in PRODUCTS and _call_key(operation, arguments, options) in self._library_calls:
+        elif _call_key(operation, arguments, options) in self._library_calls:
             return self._left_to_pytorch(operation, arguments, options)
         # The operands are those of a kernel: autograd recorded the operation already.
         with WithoutGradients():
