@@ -93,6 +93,8 @@ def attention(
     of_mask = (MaskRuns() if runs is None else runs).of(attn_mask, is_causal, allowed, rows)
     if of_mask is None and note_mask is not None:
         note_mask()
+    if of_mask and torch.is_grad_enabled() and attn_mask.requires_grad:
+        raise NotServed("the gradient of a mask whose queries see different first keys; one without it is served")
     first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(q.shape[0]).contiguous()
     rest = allowed, added, first_keys, how, of_mask or ()
     if recorded and (kernels or of_mask):

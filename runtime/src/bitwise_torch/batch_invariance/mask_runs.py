@@ -117,8 +117,8 @@ class MaskRuns:
     """
 
     strict: bool = True
-    _read: _Mask | None = None
-    _runs: tuple[Run, ...] | None = None
+    _last: tuple[_Mask | None, tuple[Run, ...] | None] = (None, None)
+    """The last mask and its runs; threads replace both at once."""
     _asserted: _Mask | None = None
 
     def of(self, mask: torch.Tensor, causal: bool, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
@@ -129,14 +129,16 @@ class MaskRuns:
             return ()
         counted = not mask.is_inference()
         found = _Mask(weakref.ref(mask), mask._version if counted else None, causal)
-        known = found == self._read and (counted or not self.strict)
+        last, runs = self._last
+        known = found == last and (counted or not self.strict)
         if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
-            if known and self._runs != ():
+            if known and runs != ():
                 return None  # runs would be those of the capture
             return () if known and not self.strict else self._in_capture(found, allowed, rows)
-        if not known or (self._runs != () and not counted):
-            self._read, self._runs = found, runs_of_mask(allowed, rows)
-        return self._runs
+        if not known or (runs != () and not counted):
+            runs = runs_of_mask(allowed, rows)
+            self._last = found, runs
+        return runs
 
     def _in_capture(self, found: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
         """Assert that a mask has no runs when a graph is replayed; None where nothing is asserted."""
