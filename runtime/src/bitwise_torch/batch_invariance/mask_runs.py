@@ -119,7 +119,6 @@ class MaskRuns:
     strict: bool = True
     _last: tuple[_Mask | None, tuple[Run, ...] | None] = (None, None)
     """The last mask and its runs; threads replace both at once."""
-    _asserted: _Mask | None = None
 
     def of(self, mask: torch.Tensor, causal: bool, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
         """Return the runs of `allowed`, whose first keys are `rows`, which follows from a mask; see `runs_of_mask`."""
@@ -134,22 +133,13 @@ class MaskRuns:
         if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
             if known and runs != ():
                 return None  # runs would be those of the capture
-            return () if known and not self.strict else self._in_capture(found, allowed, rows)
+            if self.strict:
+                torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
+            return () if known or self.strict else None
         if not known or (runs != () and not counted):
             runs = runs_of_mask(allowed, rows)
             self._last = found, runs
         return runs
-
-    def _in_capture(self, found: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
-        """Assert that a mask has no runs when a graph is replayed; None where nothing is asserted."""
-        import torch
-
-        if not self.strict:
-            return None
-        if found != self._asserted or found.version is None:
-            torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
-            self._asserted = found
-        return ()
 
 
 _ASSERTION = "a mask of attention hides other first keys than in the capture of this CUDA graph: run it without a graph"
