@@ -256,11 +256,14 @@ def _repeated(
 
 
 def launch_of_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, scale: float, enable_gqa: bool
+    operands: tuple[torch.Tensor, ...], is_causal: bool, scale: float, enable_gqa: bool
 ) -> RepeatedAttention | None:
-    """Return the launch of a call of `attention` with these arguments that ran, None for one that is not kept."""
-    rest = is_causal, scale, enable_gqa, None, None, (True, True, True)
-    return _ready.launch_of(call_key("attention", (query, key, value), rest))
+    """Return the launch of a call of `attention` that ran, None for one that is not kept.
+
+    `operands` are query, key and value, or also `attn_mask` and `first_keys`.
+    """
+    rest = is_causal, scale, enable_gqa, None, None, (True, len(operands) == 3, len(operands) == 3)
+    return _ready.launch_of(call_key("attention", operands, rest))
 
 
 def _keep(

@@ -24,8 +24,7 @@ from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls
-from bitwise_torch.batch_invariance.mask_runs import MaskRuns, Run
-from bitwise_torch.batch_invariance.row_functions import first_of_rows
+from bitwise_torch.batch_invariance.mask_runs import Masks, Run, causal_mask
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
@@ -44,14 +43,14 @@ MOST_NUMBERS = 1 << 26
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-    soft_cap: float | None = None, sinks: torch.Tensor | None = None, runs: MaskRuns | None = None,
+    soft_cap: float | None = None, sinks: torch.Tensor | None = None, masks: Masks | None = None,
     note_mask: Callable[[], None] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return the attention of query[..., q, d] to key[..., k, d] and value[..., k, e]; the arguments are torch's.
 
     `soft_cap` and `sinks`, in fp32, are those of `bitwise_torch.attention`, for operands of 4 axes.  A query that
-    attends to no key gives 0.  `runs` keeps what was read of the last mask.  `note_mask` is called for a mask whose
-    runs are unknown: then sums begin at the first key that any query of a sequence sees.  Raises NotServed.
+    attends to no key gives 0.  `masks` reads and keeps masks.  `note_mask` is called for a mask whose runs are
+    unknown: then sums begin at the first key that any query of a sequence sees.  Raises NotServed.
     """
     import torch
 
@@ -75,47 +74,52 @@ def attention(
         plain = soft_cap is None and sinks is None
         if not recorded or (plain and _has_kernels(query, value, gradients=True)):
             return _by_kernels(query, key, value, None, None, is_causal, how)
-        causal = _causal_mask(query, key) if is_causal else None
+        causal = causal_mask(query, key) if is_causal else None
         found: torch.Tensor = _with_plain_gradients()(query, key, value, sinks, causal, None, None, how, ())
         return found
     if enable_gqa and not kernels:
         key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
     if attn_mask is None:
-        return plain_attention(query, key, value, _causal_mask(query, key) if is_causal else None, None, how)
+        return plain_attention(query, key, value, causal_mask(query, key) if is_causal else None, None, how)
     if query.dim() > 4:
         raise NotServed(f"a mask with operands of {query.dim()} axes; up to 4 axes are served")
-    places = (None,) * (4 - query.dim()) if query.dim() == 2 else (slice(None), None) if query.dim() == 3 else ()
-    q, k, v = (each[places] for each in (query, key, value))
-    allowed, added = _masks(q, k, _of_four_axes(attn_mask, query, key)[places], is_causal)
-    if not allowed.numel():
+    if not query.shape[-2] or not key.shape[-2]:
         return plain_attention(query, key, value, None, None, how)
-    rows = first_of_rows(allowed)
-    of_mask = (MaskRuns() if runs is None else runs).of(attn_mask, is_causal, allowed, rows)
-    if of_mask is None and note_mask is not None:
+    q, k, v, mask = query, key, value, attn_mask
+    if query.dim() < 4:
+        places = (None, None) if query.dim() == 2 else (slice(None), None)
+        q, k, v = (each[places] for each in (query, key, value))
+        mask = mask if mask.dim() < query.dim() else mask[places]
+    try:
+        read = (Masks() if masks is None else masks).of(mask, q, k, is_causal)
+    except RuntimeError:
+        raise NotServed(f"a mask of the shape {tuple(mask.shape)}; one that broadcasts to scores is served") from None
+    if read.runs is None and note_mask is not None:
         note_mask()
-    if of_mask and torch.is_grad_enabled() and attn_mask.requires_grad:
+    if read.runs and torch.is_grad_enabled() and attn_mask.requires_grad:
         raise NotServed("the gradient of a mask whose queries see different first keys; one without it is served")
-    first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(q.shape[0]).contiguous()
-    rest = allowed, added, first_keys, how, of_mask or ()
-    if recorded and (kernels or of_mask):
+    rest = read.allowed, read.added, read.first_keys, how, read.runs or ()
+    if recorded and (kernels or read.runs):
         found = _with_plain_gradients()(q, k, v, sinks, *rest)
     else:
         found = _masked(q, k, v, *rest)
-    return found.reshape(*query.shape[:-1], v.shape[-1])
+    return found if query.dim() == 4 else found.reshape(*query.shape[:-1], v.shape[-1])
 
 
 def launch_of_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0,
+    operands: tuple[torch.Tensor, ...], attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Callable[..., None] | None:  # fmt: skip
-    """Return the launch of a call of `attention` without a mask that ran, by the addresses of its operands and result.
+    """Return the launch of a call of `attention` that ran, by the addresses of its operands and of its result.
 
-    It is None where other kernels than those of `bitwise_torch.attention` computed it.
+    `operands` are query, key and value, with a mask also where it allows and its first keys.  It is None where other
+    kernels than those of `bitwise_torch.attention` computed it.
     """
+    query, _, value, *rest = operands
     if dropout_p or query.dim() != 4 or not _has_kernels(query, value):
         return None
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
-    return attention_calls.launch_of_attention(query, key, value, is_causal, factor, enable_gqa)
+    return attention_calls.launch_of_attention(operands, is_causal and not rest, factor, enable_gqa)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,15 +130,6 @@ class _Scores:
     soft_cap: float | None
     sinks: torch.Tensor | None
     grouped: bool
-
-
-def _of_four_axes(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """Return a mask with the axes of the operands, whose last two are all queries and keys.  Raises NotServed."""
-    shape = (*mask.shape[:-2], int(query.shape[-2]), int(key.shape[-2]))
-    try:
-        return mask.expand(*([1] * (query.dim() - len(shape))), *shape)
-    except RuntimeError:
-        raise NotServed(f"a mask of the shape {tuple(mask.shape)}; one that broadcasts to scores is served") from None
 
 
 def _masked(
@@ -361,24 +356,6 @@ def plain_attention(
         weights = weights.masked_fill(~allowed, 0.0)
     # A sum of -0, which a masked key would make +0, becomes +0.
     return torch.matmul(weights.to(query.dtype), value) + 0.0
-
-
-def _causal_mask(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.ones(int(query.shape[-2]), int(key.shape[-2]), dtype=torch.bool, device=query.device).tril()
-
-
-def _masks(query: Any, key: Any, mask: Any, is_causal: bool) -> tuple[Any, Any]:
-    """Return where a query may attend to a key, and what a mask adds to the scores, None for nothing."""
-    import torch
-
-    added = None
-    if mask.dtype != torch.bool:
-        added = mask.float()
-        # The least number of a type stands for minus infinity.
-        mask = mask > torch.finfo(mask.dtype).min
-    return (mask & _causal_mask(query, key) if is_causal else mask), added
 
 
 def _without_left_padding(

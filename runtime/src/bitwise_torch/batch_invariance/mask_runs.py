@@ -105,44 +105,90 @@ def _runs_of_sequence(sequence: int | None, first: _Rows, last: _Rows, keys: int
         row = end
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadMask:
+    """What attention needs of a mask.
+
+    `allowed` [sequences, heads, queries, keys] says where a query may attend to a key, and `added` is added to the
+    scores, None for nothing.  `first_keys` are those of each sequence, in int32, and `runs` those of `runs_of_mask`.
+    """
+
+    allowed: torch.Tensor
+    added: torch.Tensor | None
+    first_keys: torch.Tensor
+    runs: tuple[Run, ...] | None
+
+
 @dataclass
-class MaskRuns:
-    """The runs of the last mask, which the layers of a model have in common.
+class Masks:
+    """Reads masks, and keeps the last one, which the layers of a model have in common.
 
     A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
-    that such a mask is read in each call if `strict`, and else only if it had runs.
+    that such a mask is read in each call; only that it has no runs is kept, unless the mode is `strict`.
 
-    In a capture of a CUDA graph nothing can be read.  With `strict`, it is asserted on the device, in each replay, that
-    a mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
+    In a capture of a CUDA graph no values can be read.  With `strict`, it is asserted on the device, in each replay,
+    that a mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
     """
 
     strict: bool = True
-    _last: tuple[_Mask | None, tuple[Run, ...] | None] = (None, None)
-    """The last mask and its runs; threads replace both at once."""
+    _last: tuple[_Mask, ReadMask] | None = None
+    """The last mask and what was read of it; threads replace both at once."""
 
-    def of(self, mask: torch.Tensor, causal: bool, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
-        """Return the runs of `allowed`, whose first keys are `rows`, which follows from a mask; see `runs_of_mask`."""
+    def known(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask | None:
+        """Return what was read of the last mask, if this is it, and nothing wrote to it; None in a capture."""
+        last = self._last
+        if last is None or mask.is_inference() or last[0] != _mask_of(mask, query, key, causal) or _captures(mask):
+            return None
+        return last[1]
+
+    def of(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask:
+        """Return what attention of query[s, h, q, d] to key[s, h, k, d] needs of a mask of four axes."""
+        found = self.known(mask, query, key, causal)
+        if found is not None:
+            return found
+        allowed, added = _allowed_and_added(mask, query, key, causal)
+        rows = first_of_rows(allowed)
+        sequences = int(query.shape[0])
+        if rows.numel() == sequences == len(rows):
+            first_keys = rows.view(-1)
+        else:
+            first_keys = rows.view(len(rows), -1).amin(-1).expand(sequences).contiguous()
+        own = _mask_of(mask, query, key, causal)
+        found = ReadMask(allowed, added, first_keys, self._runs_of(own, allowed, rows))
+        if not _captures(mask):
+            self._last = own, found
+        return found
+
+    def _runs_of(self, own: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
+        """Return the runs of a mask, or what is known of them."""
         import torch
 
         if allowed.shape[-2] == 1:
             return ()
-        counted = not mask.is_inference()
-        found = _Mask(weakref.ref(mask), mask._version if counted else None, causal)
-        last, runs = self._last
-        known = found == last and (counted or not self.strict)
-        if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
-            if known and runs != ():
-                return None  # runs would be those of the capture
-            if self.strict:
-                torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
-            return () if known or self.strict else None
-        if not known or (runs != () and not counted):
-            runs = runs_of_mask(allowed, rows)
-            self._last = found, runs
-        return runs
+        last = self._last
+        before = last[1].runs if last is not None and last[0] == own else None
+        if not _captures(allowed):
+            # Here a mask is known only if its writes are not counted.
+            return () if before == () and not self.strict else runs_of_mask(allowed, rows)
+        if before:
+            return None  # they would be those of the capture
+        if self.strict:
+            torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
+        return () if self.strict or before == () else None
 
 
 _ASSERTION = "a mask of attention hides other first keys than in the capture of this CUDA graph: run it without a graph"
+
+
+def _captures(tensor: torch.Tensor) -> bool:
+    import torch
+
+    return tensor.is_cuda and bool(torch.cuda.is_current_stream_capturing())
+
+
+def _mask_of(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> _Mask:
+    version = None if mask.is_inference() else mask._version
+    return _Mask(weakref.ref(mask), (version, causal, query.shape[0], query.shape[2], key.shape[2]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,14 +196,34 @@ class _Mask:
     """A mask as it was at a time; two are equal if they are one living tensor that was not written to in between."""
 
     tensor: weakref.ReferenceType[Any]
-    version: int | None
-    causal: bool
+    rest: tuple[Any, ...]
 
     def __eq__(self, other: object) -> bool:
         mine = self.tensor()
         return (
-            isinstance(other, _Mask) and mine is not None and mine is other.tensor() and self.version == other.version
-            and self.causal == other.causal
+            isinstance(other, _Mask) and mine is not None and mine is other.tensor() and self.rest == other.rest
         )  # fmt: skip
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _allowed_and_added(mask: Any, query: Any, key: Any, causal: bool) -> tuple[Any, Any]:
+    """Return where a query may attend to a key, and what a mask adds to the scores, None for nothing."""
+    import torch
+
+    queries, keys = int(query.shape[-2]), int(key.shape[-2])
+    if mask.shape[-2:] != (queries, keys) or mask.dim() < 4:
+        mask = mask.expand(*([1] * (4 - max(2, mask.dim()))), *mask.shape[:-2], queries, keys)
+    added = None
+    if mask.dtype != torch.bool:
+        added = mask.float()
+        # The least number of a type stands for minus infinity.
+        mask = mask > torch.finfo(mask.dtype).min
+    return (mask & causal_mask(query, key) if causal else mask), added
+
+
+def causal_mask(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Return the mask [q, k] in which query i sees the keys up to the one of its number."""
+    import torch
+
+    return torch.ones(int(query.shape[-2]), int(key.shape[-2]), dtype=torch.bool, device=query.device).tril()

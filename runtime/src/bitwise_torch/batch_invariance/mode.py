@@ -22,7 +22,7 @@ from typing import Any
 from bitwise_core.errors import BitwiseError
 from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
-from bitwise_torch.batch_invariance.mask_runs import MaskRuns
+from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -104,13 +104,13 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
-    _runs: MaskRuns = field(init=False)
+    _masks: Masks = field(init=False)
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._runs = MaskRuns(self.strict)
+        self._masks = Masks(self.strict)
 
     def __enter__(self) -> BatchInvariance:
         with self._entering:
@@ -131,7 +131,7 @@ class BatchInvariance:
 
     def attention(self, *operands: Any, **options: Any) -> Any:
         """Return attention in this mode; the arguments are those of `attention.attention`.  Raises NotServed."""
-        return attention(*operands, **options, runs=self._runs, note_mask=self._note_mask)
+        return attention(*operands, **options, masks=self._masks, note_mask=self._note_mask)
 
     def _note_mask(self) -> None:
         """Warn once of a mask whose runs are unknown.  Raises BatchVarianceError."""
@@ -190,19 +190,34 @@ class BatchInvariance:
 
     def _attended(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return attention, a repeated call without a mask by one look-up."""
-        operands, key = arguments[:3], None
-        if len(arguments) > 2 and (len(arguments) == 3 or arguments[3] is None) and not _is_recorded(*operands):
-            found, key = self._ready.run(ATTENTION, operands, (*arguments[3:], *options.items()))
+        operands, rest = arguments[:3], (*arguments[4:], *options.items())
+        mask = arguments[3] if len(arguments) > 3 else None
+        repeated = len(operands) == 3 and not _is_recorded(*operands)
+        if mask is not None and repeated:
+            operands = self._with_mask(*operands, mask, len(arguments) > 5 and arguments[5])
+            repeated = len(operands) > 3
+        key: Hashable = None
+        if repeated:
+            found, key = self._ready.run(ATTENTION, operands, rest)
             if found is not None:
                 return found
         try:
             found = self.attention(*arguments, **options)
         except NotServed as reason:
             return self._uncovered(operation, ATTENTION, arguments, options, str(reason))
-        launch = None if key is None else launch_of_attention(*arguments, **options)
+        launch = None if key is None else launch_of_attention(operands, *arguments[3:], **options)
         if launch is not None:
             self._ready.keep(key, operands, found, launch)
         return found
+
+    def _with_mask(self, query: Any, key: Any, value: Any, mask: Any, causal: bool) -> tuple[Any, ...]:
+        """Return operands with those of a mask of booleans that was read before and has no runs, else without."""
+        if query.dim() != 4:
+            return query, key, value
+        read = self._masks.known(mask, query, key, causal)
+        if read is None or read.runs != () or read.added is not None:
+            return query, key, value
+        return query, key, value, read.allowed, read.first_keys
 
     def _uncovered(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
