@@ -194,7 +194,7 @@ class BatchInvariance:
         mask = arguments[3] if len(arguments) > 3 else None
         repeated = len(operands) == 3 and not _is_recorded(*operands)
         if mask is not None and repeated:
-            operands = self._with_mask(*operands, mask, len(arguments) > 5 and arguments[5])
+            operands = self._with_mask(operands, mask, len(arguments) > 5 and arguments[5])
             repeated = len(operands) > 3
         key: Hashable = None
         if repeated:
@@ -210,14 +210,12 @@ class BatchInvariance:
             self._ready.keep(key, operands, found, launch)
         return found
 
-    def _with_mask(self, query: Any, key: Any, value: Any, mask: Any, causal: bool) -> tuple[Any, ...]:
+    def _with_mask(self, operands: tuple[Any, ...], mask: Any, causal: bool) -> tuple[Any, ...]:
         """Return operands with those of a mask of booleans that was read before and has no runs, else without."""
-        if query.dim() != 4:
-            return query, key, value
-        read = self._masks.known(mask, query, key, causal)
+        read = self._masks.known(mask, operands[0], operands[1], causal) if operands[0].dim() == 4 else None
         if read is None or read.runs != () or read.added is not None:
-            return query, key, value
-        return query, key, value, read.allowed, read.first_keys
+            return operands
+        return *operands, read.allowed, read.first_keys
 
     def _uncovered(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
