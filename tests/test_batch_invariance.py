@@ -12,7 +12,7 @@ import pytest
 
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
-from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_mask
+from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_mask, segments_of_mask
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.interception import InterceptionError
@@ -457,6 +457,59 @@ def test_gradients_of_packed_sequences_are_those_of_each(depth: int, sinks: bool
                 alone = gradients(part, window_of(each, each, seen))
                 assert all(torch.equal(x[:, :, part], y) for x, y in zip(packed, alone, strict=True))
                 begin += each
+
+
+def test_causal_sequences_of_a_mask_are_found() -> None:
+    def segments(mask: Any, sequences: int = 1) -> tuple[list[int], list[int] | None, int] | None:
+        found = segments_of_mask(mask, sequences)
+        if found is None:
+            return None
+        others = None if found.others is None else found.others.nonzero()[:, 0].tolist()
+        return found.starts.tolist(), others, found.longest
+
+    pad = torch.nn.functional.pad
+    packed = blocks(3, 1, 4, seen=9)[None, None]
+    assert segments(packed) == ([0, 3, 4, 8], None, 4)
+    assert segments(packed, 2) == ([0, 3, 4, 8, 11, 12, 16], None, 4)
+    assert segments(pad(packed, (2, 1, 2, 1))) == ([0, 2, 5, 6, 10, 11], [0, 1, 10], 4)
+    window = window_of(6, 6, 2)[None, None]
+    assert segments(window) == ([0, 2, 6], [2, 3, 4, 5], 4)
+    gap = packed.clone()
+    gap[..., 6, 5] = False
+    assert segments(gap) == ([0, 3, 4, 6, 8], [6, 7], 3)
+    assert segments(packed.expand(1, 2, 8, 8)) is None
+    assert segments(packed[..., 1:, :]) is None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_padded_sequences_are_those_of_each_without_a_mask(device: str) -> None:
+    attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
+    lengths, longest = ((5, 9, 7), 9) if device == "cpu" else ((130, 300, 257), 300)
+    given = [[tensor(1, heads, each, 64, device=device, seed=seed) for each in lengths]
+             for seed, heads in enumerate((4, 2, 2, 4))]  # fmt: skip
+    pads = [(longest - each, 0) if place else (0, longest - each) for place, each in enumerate(lengths)]
+    batch = [torch.cat([pad(one, (0, 0, *each)) for one, each in zip(some, pads, strict=True)]) for some in given]
+    place = torch.arange(longest, device=device)
+    causal = place[:, None] >= place
+    mask = torch.stack([causal & (place >= left) & (place < longest - right) for left, right in pads])[:, None]
+
+    def gradients(q: Any, k: Any, v: Any, slope: Any, mask: Any = None) -> list[Any]:
+        leaves = [each.clone().requires_grad_() for each in (q, k, v)]
+        out = attention(*leaves, attn_mask=mask, is_causal=mask is None, enable_gqa=True)
+        return [out.detach(), *torch.autograd.grad(out, leaves, slope)]
+
+    with batch_invariant(strict=True):
+        found = gradients(*batch, mask)
+        for row, (left, right) in enumerate(pads):
+            alone = gradients(*(each[row] for each in given))
+            part = slice(left, longest - right)
+            assert all(torch.equal(x[row : row + 1, :, part], y) for x, y in zip(found, alone, strict=True))
+            assert not any(x[row, :, :left].any() or x[row, :, longest - right :].any() for x in found[1:])
+        slope = batch[3].clone()
+        slope[0, :, -1] = 1.0  # a query of padding that matters has the gradients of the plain form
+        others = gradients(*batch[:3], slope, mask)
+        assert others[1][0, :, -1].any()
+        assert torch.equal(others[0], found[0])
 
 
 def test_a_bias_is_added_to_the_scores_of_a_window() -> None:

@@ -755,6 +755,19 @@ def _gradients(
     return found
 
 
+def varlen_gradients(
+    slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor,
+    logarithms: torch.Tensor, starts: torch.Tensor, longest: int, scale: float,
+) -> list[torch.Tensor]:  # fmt: skip
+    """Return the gradients of query, key and value of a causal `attention_varlen` from its results, with as many keys.
+
+    `slope` is the gradient of the output, `starts` are those of the sequences, and `longest` is the greatest length.
+    Raises AttentionError.
+    """
+    form = _form(query, value, True, scale, None, None, False)
+    return _gradients(slope, query, key, value, out, logarithms, starts, starts, longest, longest, None, form)
+
+
 def _evaluate_gradients(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
 ) -> None:

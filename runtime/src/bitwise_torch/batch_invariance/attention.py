@@ -1,9 +1,10 @@
 """torch.nn.functional.scaled_dot_product_attention in orders that no batch, no chunk and no padding changes.
 
 Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it,
-and its gradients, for which no kernel takes a mask: with one, the gradients are those of the plain form, which computes
-scores, softmax and values by products and rows of pinned orders.  For other types and widths, both passes have the
-plain form.  So the outputs of a model have one order: types and widths decide, and nothing else.
+and its gradients: without a mask, and those of the causal sequences that a mask of padded or packed sequences shows.
+Other gradients under a mask, and both passes for other types and widths, have the plain form, which computes scores,
+softmax and values by products and rows of pinned orders.  So the outputs of a model have one order: types and widths
+decide, and nothing else.
 
 Both forms add over the keys from the first one that a query sees, in an order that masked keys behind its own do not
 change.  Most masks show one first key to all queries of a sequence; padding on the left is left out.  Under a window,
@@ -24,7 +25,7 @@ from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls
-from bitwise_torch.batch_invariance.mask_runs import Masks, Run, causal_mask
+from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def attention(
         if not recorded or (plain and _has_kernels(query, value, gradients=True)):
             return _by_kernels(query, key, value, None, None, is_causal, how)
         causal = causal_mask(query, key) if is_causal else None
-        found: torch.Tensor = _with_plain_gradients()(query, key, value, sinks, causal, None, None, how, ())
+        found: torch.Tensor = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
         return found
     if enable_gqa and not kernels:
         key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
@@ -90,8 +91,9 @@ def attention(
         places = (None, None) if query.dim() == 2 else (slice(None), None)
         q, k, v = (each[places] for each in (query, key, value))
         mask = mask if mask.dim() < query.dim() else mask[places]
+    masks = Masks() if masks is None else masks
     try:
-        read = (Masks() if masks is None else masks).of(mask, q, k, is_causal)
+        read = masks.of(mask, q, k, is_causal)
     except RuntimeError:
         raise NotServed(f"a mask of the shape {tuple(mask.shape)}; one that broadcasts to scores is served") from None
     if read.runs is None and note_mask is not None:
@@ -100,7 +102,10 @@ def attention(
         raise NotServed("the gradient of a mask whose queries see different first keys; one without it is served")
     rest = read.allowed, read.added, read.first_keys, how, read.runs or ()
     if recorded and (kernels or read.runs):
-        found = _with_plain_gradients()(q, k, v, sinks, *rest)
+        segments = None
+        if kernels and soft_cap is None and sinks is None and _has_kernels(query, value, gradients=True):
+            segments = masks.segments(read, int(query.shape[0]))
+        found = _with_gradients()(q, k, v, sinks, *rest, segments)
     else:
         found = _masked(q, k, v, *rest)
     return found if query.dim() == 4 else found.reshape(*query.shape[:-1], v.shape[-1])
@@ -279,53 +284,125 @@ def _for_each_head(query: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def _with_plain_gradients() -> Callable[..., Any]:
-    """Return the function of attention under a mask of four axes, with the gradients of the plain form."""
+def _with_gradients() -> Callable[..., Any]:
+    """Return the function of attention under a mask of four axes, with gradients.
+
+    Causal sequences that are known have those of the kernels, and all other queries those of the plain form, which is
+    left out where their outputs have the gradient 0, as those of padding have.
+    """
     import torch
 
     def forward(
         ctx: Any, query: Any, key: Any, value: Any, sinks: Any, allowed: Any, added: Any, first_keys: Any,
-        how: _Scores, runs: Sequence[Run],
+        how: _Scores, runs: Sequence[Run], segments: Segments | None,
     ) -> Any:  # fmt: skip
-        ctx.save_for_backward(query, key, value, sinks, allowed, added, first_keys)
-        ctx.given = how, runs
+        out = found = None
         how = replace(how, sinks=None if sinks is None else sinks.detach())
-        if first_keys is None:
-            return _by_kernels(query, key, value, None, None, allowed is not None, how)
-        return _masked(query, key, value, allowed, added, first_keys, how, runs)
+        if segments is not None:
+            out, found = _of_segments(segments, query, key, value, how.scale)
+        if segments is None or segments.others is not None:
+            if first_keys is None:
+                out = _by_kernels(query, key, value, None, None, allowed is not None, how)
+            else:
+                out = _masked(query, key, value, allowed, added, first_keys, how, runs)
+        kept = () if segments is None else (out, found)
+        ctx.save_for_backward(query, key, value, sinks, allowed, added, first_keys, *kept)
+        ctx.given = how, runs, segments
+        return out
 
     def backward(ctx: Any, gradient: Any) -> Any:
-        query, key, value, sinks, allowed, added, first_keys = ctx.saved_tensors
-        how, runs = ctx.given
+        query, key, value, sinks, allowed, added, first_keys, *kept = ctx.saved_tensors
+        how, runs, segments = ctx.given
+        given = query, key, value
+        if segments is None:
+            found = _plain_gradients(gradient, *given, sinks, allowed, added, first_keys, how, runs)
+        else:
+            found = [*_gradients_of_segments(segments, gradient, *given, *kept, how.scale), None]
+            others = segments.others
+            if others is not None and bool(_tokens(gradient)[others].any()):
+                rows = others.view(len(query), 1, -1, 1)
+                apart = [each for each in runs if bool(rows[_sequences_of(each), :, each.begin].any())]
+                more = _plain_gradients(gradient, *given, None, allowed & rows, None, first_keys, how, apart)
+                found = [one if other is None else one + other for one, other in zip(found, more, strict=True)]
+        return *found, *[None] * 6
 
-        def gradients(given: Sequence[Any], visible: Any, bias: Any, first: Any, slope: Any) -> Any:
-            leaves = [None if each is None else each.detach().requires_grad_() for each in (*given, sinks)]
-            q, k, v, sink = leaves
-            if how.grouped:
-                k, v = _for_each_head(q, k), _for_each_head(q, v)
-            if first is not None:
-                q, k, v, visible, bias = _without_left_padding(q, k, v, visible, bias, first)
-            out = plain_attention(q, k, v, visible, bias, replace(how, sinks=sink))
-            found = torch.autograd.grad(out, [each for each in leaves if each is not None], slope)
-            return found if sinks is not None else (*found, None)
-
-        with torch.enable_grad():
-            main = _without_runs(allowed, runs)
-            of_query, of_key, of_value, of_sinks = gradients((query, key, value), main, added, first_keys, gradient)
-            for each in runs:
-                *given, visible, bias = _part(each, query, key, value, allowed, added)
-                rows, queries, keys = _sequences_of(each), slice(each.begin, each.end), slice(each.first, each.last)
-                found = gradients(given, visible, bias, None, gradient[rows, :, queries])
-                of_query[rows, :, queries] = found[0]
-                of_key[rows, :, keys] += found[1]
-                of_value[rows, :, keys] += found[2]
-                of_sinks = None if of_sinks is None else of_sinks + found[3]
-        return of_query, of_key, of_value, of_sinks, *[None] * 5
-
-    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    once = torch.autograd.function.once_differentiable
+    members = {"forward": staticmethod(forward), "backward": staticmethod(once(backward))}
     made: Any = type("Attention", (torch.autograd.Function,), members)
     apply: Callable[..., Any] = made.apply
     return apply
+
+
+def _tokens(x: torch.Tensor) -> torch.Tensor:
+    """Return x[sequences, heads, queries, ...] as [tokens, heads, ...]."""
+    return x.transpose(1, 2).flatten(0, 1)
+
+
+def _of_tokens(x: torch.Tensor, sequences: int) -> torch.Tensor:
+    """Return what `_tokens` has changed as it was."""
+    return x.unflatten(0, (sequences, -1)).transpose(1, 2)
+
+
+def _of_segments(segments: Segments, query: Any, key: Any, value: Any, scale: float) -> tuple[Any, Any]:
+    """Return attention of causal sequences in a batch, and the logarithms[tokens, heads] of its sums."""
+    longest, starts = segments.longest, segments.starts
+    out, found = attention_calls.attention_varlen(
+        *map(_tokens, (query, key, value)), starts, starts, longest, longest, is_causal=True, scale=scale,
+        logarithms=True,
+    )  # fmt: skip
+    return _of_tokens(out, int(query.shape[0])), found
+
+
+def _gradients_of_segments(
+    segments: Segments, slope: Any, query: Any, key: Any, value: Any, out: Any, logarithms: Any, scale: float
+) -> list[Any]:
+    """Return the gradients of `_of_segments`, without those of other queries."""
+    if segments.others is not None:  # they have no weights
+        logarithms = logarithms.masked_fill(segments.others[:, None], math.inf)
+    found = attention_calls.varlen_gradients(
+        *map(_tokens, (slope, query, key, value, out)), logarithms, segments.starts, segments.longest, scale
+    )
+    return [_of_tokens(each, len(query)) for each in found]
+
+
+def _plain_gradients(
+    slope: Any, query: Any, key: Any, value: Any, sinks: Any, allowed: Any, added: Any, first_keys: Any, how: _Scores,
+    runs: Sequence[Run],
+) -> list[Any]:  # fmt: skip
+    """Return the gradients of query, key, value and sinks in the plain form, those of each run on its keys alone."""
+    import torch
+
+    def gradients(given: Sequence[Any], visible: Any, bias: Any, first: Any, of_out: Any) -> Any:
+        leaves = [None if each is None else each.detach().requires_grad_() for each in (*given, sinks)]
+        q, k, v, sink = leaves
+        if how.grouped:
+            k, v = _for_each_head(q, k), _for_each_head(q, v)
+        if first is not None:
+            q, k, v, visible, bias = _without_left_padding(q, k, v, visible, bias, first)
+        out = plain_attention(q, k, v, visible, bias, replace(how, sinks=sink))
+        found = torch.autograd.grad(out, [each for each in leaves if each is not None], of_out)
+        return found if sinks is not None else (*found, None)
+
+    with torch.enable_grad():
+        return _gradients_of_runs(gradients, slope, query, key, value, allowed, added, first_keys, runs)
+
+
+def _gradients_of_runs(
+    gradients: Callable[..., Any], slope: Any, query: Any, key: Any, value: Any, allowed: Any, added: Any,
+    first_keys: Any, runs: Sequence[Run],
+) -> list[Any]:  # fmt: skip
+    """Return the sums of gradients of each run, and of all other queries."""
+    main = _without_runs(allowed, runs)
+    of_query, of_key, of_value, of_sinks = gradients((query, key, value), main, added, first_keys, slope)
+    for each in runs:
+        *given, visible, bias = _part(each, query, key, value, allowed, added)
+        rows, queries, keys = _sequences_of(each), slice(each.begin, each.end), slice(each.first, each.last)
+        found = gradients(given, visible, bias, None, slope[rows, :, queries])
+        of_query[rows, :, queries] = found[0]
+        of_key[rows, :, keys] += found[1]
+        of_value[rows, :, keys] += found[2]
+        of_sinks = None if of_sinks is None else of_sinks + found[3]
+    return [of_query, of_key, of_value, of_sinks]
 
 
 def plain_attention(

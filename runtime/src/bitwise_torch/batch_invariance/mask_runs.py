@@ -84,6 +84,35 @@ def runs_of_mask(allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] |
     return tuple(found)
 
 
+def segments_of_mask(allowed: torch.Tensor, sequences: int) -> Segments | None:
+    """Return the causal sequences under a mask[s, 1, tokens, tokens], whose values are read; None for heads of one."""
+    import torch
+
+    tokens = int(allowed.shape[-1])
+    if allowed.shape[1] != 1 or allowed.shape[2] != tokens or not tokens:
+        return None
+    rows = first_of_rows(allowed)
+    behind = tokens - first_of_rows(allowed.flip(-1))
+    dense = behind - rows == allowed.sum(-1, dtype=rows.dtype)
+    first, last, whole = (each.cpu().numpy().reshape(-1, tokens) for each in (rows, behind, dense))
+    place = np.arange(tokens)
+    causal = whole & (last == place + 1)
+    begins = causal & (first == place)
+    same = np.diff(first, prepend=-1, axis=1) == 0
+    # A token goes on with a sequence if all since its first one do.
+    started, ended = (
+        np.maximum.accumulate(np.where(each, place, -1), axis=1) for each in (begins, ~begins & ~(causal & same))
+    )
+    inside = started > ended
+    before = np.pad(inside, ((0, 0), (1, 0)))[:, :-1]
+    changes = begins | (inside != before) | (place == 0)
+    if len(first) == 1:
+        inside, changes = (np.repeat(each, sequences, axis=0) for each in (inside, changes))
+    starts = np.append(np.flatnonzero(changes), inside.size).astype(np.int32)
+    others = None if inside.all() else torch.from_numpy(~inside.reshape(-1)).to(allowed.device)
+    return Segments(torch.from_numpy(starts).to(allowed.device), int(np.diff(starts).max()), others)
+
+
 def _runs_of_sequence(sequence: int | None, first: _Rows, last: _Rows, keys: int) -> Iterator[Run]:
     """Yield the runs of a sequence, but for the queries that see its first key, and those that see none."""
     queries, least = len(first), int(first.min())
@@ -119,6 +148,20 @@ class ReadMask:
     runs: tuple[Run, ...] | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments:
+    """Causal sequences among the tokens of a batch, which lie one after the other.
+
+    Sequence i has the tokens from `starts[i]` to `starts[i + 1]`, in int32; `longest` is the greatest number of them.
+    `others` says which tokens are queries that see other keys than those of a causal sequence up to themselves, such as
+    padding; None for none.  They are sequences, too.
+    """
+
+    starts: torch.Tensor
+    longest: int
+    others: torch.Tensor | None
+
+
 @dataclass
 class Masks:
     """Reads masks, and keeps the last one, which the layers of a model have in common.
@@ -133,6 +176,7 @@ class Masks:
     strict: bool = True
     _last: tuple[_Mask, ReadMask] | None = None
     """The last mask and what was read of it; threads replace both at once."""
+    _last_segments: tuple[ReadMask, int, Segments | None] | None = None
 
     def known(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask | None:
         """Return what was read of the last mask, if this is it, and nothing wrote to it; None in a capture."""
@@ -157,6 +201,16 @@ class Masks:
         found = ReadMask(allowed, added, first_keys, self._runs_of(own, allowed, rows))
         if not _captures(mask):
             self._last = own, found
+        return found
+
+    def segments(self, read: ReadMask, sequences: int) -> Segments | None:
+        """Return the causal sequences of a batch under a mask without what is added; None where they are unknown."""
+        last = self._last_segments
+        if last is not None and last[0] is read and last[1] == sequences:
+            return last[2]
+        known = read.added is None and not _captures(read.allowed)
+        found = segments_of_mask(read.allowed, sequences) if known else None
+        self._last_segments = read, sequences, found
         return found
 
     def _runs_of(self, own: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
