@@ -313,16 +313,19 @@ def _with_gradients() -> Callable[..., Any]:
     def backward(ctx: Any, gradient: Any) -> Any:
         query, key, value, sinks, allowed, added, first_keys, *kept = ctx.saved_tensors
         how, runs, segments = ctx.given
-        given = query, key, value
         if segments is None:
-            found = _plain_gradients(gradient, *given, sinks, allowed, added, first_keys, how, runs)
+            found = _plain_gradients(gradient, query, key, value, sinks, allowed, added, first_keys, how, runs)
         else:
-            found = [*_gradients_of_segments(segments, gradient, *given, *kept, how.scale), None]
+            out, logarithms = kept
+            found = [
+                *_gradients_of_segments(segments, gradient, query, key, value, out, logarithms, how.scale), None
+            ]  # fmt: skip
             others = segments.others
             if others is not None and bool(_tokens(gradient)[others].any()):
                 rows = others.view(len(query), 1, -1, 1)
                 apart = [each for each in runs if bool(rows[_sequences_of(each), :, each.begin].any())]
-                more = _plain_gradients(gradient, *given, None, allowed & rows, None, first_keys, how, apart)
+                visible = allowed & rows
+                more = _plain_gradients(gradient, query, key, value, None, visible, None, first_keys, how, apart)
                 found = [one if other is None else one + other for one, other in zip(found, more, strict=True)]
         return *found, *[None] * 6
 
@@ -346,8 +349,9 @@ def _of_tokens(x: torch.Tensor, sequences: int) -> torch.Tensor:
 def _of_segments(segments: Segments, query: Any, key: Any, value: Any, scale: float) -> tuple[Any, Any]:
     """Return attention of causal sequences in a batch, and the logarithms[tokens, heads] of its sums."""
     longest, starts = segments.longest, segments.starts
+    q, k, v = map(_tokens, (query, key, value))
     out, found = attention_calls.attention_varlen(
-        *map(_tokens, (query, key, value)), starts, starts, longest, longest, is_causal=True, scale=scale,
+        q, k, v, starts, starts, longest, longest, is_causal=True, scale=scale,
         logarithms=True,
     )  # fmt: skip
     return _of_tokens(out, int(query.shape[0])), found
@@ -359,8 +363,9 @@ def _gradients_of_segments(
     """Return the gradients of `_of_segments`, without those of other queries."""
     if segments.others is not None:  # they have no weights
         logarithms = logarithms.masked_fill(segments.others[:, None], math.inf)
+    of_out, q, k, v, result = map(_tokens, (slope, query, key, value, out))
     found = attention_calls.varlen_gradients(
-        *map(_tokens, (slope, query, key, value, out)), logarithms, segments.starts, segments.longest, scale
+        of_out, q, k, v, result, logarithms, segments.starts, segments.longest, scale
     )
     return [_of_tokens(each, len(query)) for each in found]
 
