@@ -110,6 +110,11 @@ class ReadyLaunches:
         found = self._calls.get(key)
         return None if found is None else found.launch
 
+    def launch_of_several(self, key: Hashable) -> Callable[..., None] | None:
+        """Return the launch of a call with several results; see `launch_of`."""
+        found = self._several.get(key)
+        return None if found is None else found.launch
+
     def keep(
         self, key: Hashable, operands: Sequence[torch.Tensor], out: torch.Tensor, launch: Callable[..., None],
         count: Count | None = None,
