@@ -250,14 +250,16 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     return BatchInvariance(strict, other_threads)
 
 
-READY_OPERANDS = {"mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
+READY_OPERANDS = {
+    "mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
+    "_log_softmax_backward_data": 2,
+}  # fmt: skip
 """Operators whose launches are kept, with the numbers of their tensors, which come first."""
 
 
 def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
     """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
-    of_product = READY_OPERANDS[name] > 1
-    return (launch_of_product if of_product else launch_of_rows)(name, arguments, found)
+    return (launch_of_product if name in PRODUCT_OPERATORS else launch_of_rows)(name, arguments, found)
 
 
 def _is_recorded(query: Any, key: Any, value: Any) -> bool:
