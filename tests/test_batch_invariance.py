@@ -484,6 +484,28 @@ def test_causal_sequences_of_a_mask_are_found() -> None:
     assert segments(packed[..., 1:, :]) is None
 
 
+def test_a_module_of_transformers_attends_in_the_mode_of_its_thread() -> None:
+    q, k, v = (tensor(1, 2, 5, 64, device="cpu", seed=seed) for seed in range(3))
+    found = []
+
+    def run() -> None:
+        mask = window_of(5, 5, 3)[None, None]
+        found.append(attention_of_module(torch.nn.Module(), q, k, v, mask)[0])
+
+    with batch_invariant(strict=True):
+        run()
+    mode = batch_invariant(strict=True).enable()
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        mode.disable()
+    last = attention_of_module(torch.nn.Module(), q[:, :, 4:], k[:, :, 2:], v[:, :, 2:], None)[0]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0][:, 4:], last)  # sums begin at the window
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_of_padded_sequences_are_those_of_each_without_a_mask(device: str) -> None:
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad

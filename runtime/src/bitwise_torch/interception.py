@@ -194,6 +194,14 @@ class Operators:
         """Return the scopes of this thread, the innermost first."""
         return self._of_thread.get() or ()
 
+    def receiving(self) -> tuple[Scope, ...]:
+        """Return the scopes that receive the calls of this thread: its own, or else the one that covers it."""
+        found = self._of_thread.get()
+        if found is not None:
+            return found
+        covering = tuple(each for each in self._active if each.other_threads == "cover")
+        return covering if len(covering) == len(self._active) == 1 else ()
+
     def _add(self, scope: Scope) -> None:
         with self._lock:
             if not self._active:

@@ -189,7 +189,7 @@ class BatchInvariance:
             return self._uncovered(operation, name, arguments, options, str(reason))
 
     def _attended(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Return attention, a repeated call without a mask by one look-up."""
+        """Return attention; a repeated call is one look-up, also under a mask that another layer had."""
         operands, rest = arguments[:3], (*arguments[4:], *options.items())
         mask = arguments[3] if len(arguments) > 3 else None
         repeated = len(operands) == 3 and not _is_recorded(*operands)
@@ -234,7 +234,7 @@ class BatchInvariance:
 
 def active_mode() -> BatchInvariance | None:
     """Return the mode that computes the attention of this thread."""
-    scopes = _ATTENDING.scopes()
+    scopes = _ATTENDING.receiving()
     return scopes[0] if scopes and isinstance(scopes[0], BatchInvariance) else None
 
 
