@@ -325,9 +325,10 @@ def _repetition(
         return None
     current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
-    run, rest = compiled.run, (*numbers, *constants)
+    run, middle = _launcher_of(compiled)
+    before = compiled.function, *middle, compiled.packed_metadata, None, None, None
+    rest = *numbers, *constants
     x_blocks, y_blocks, z_blocks = grid
-    before = compiled.function, compiled.packed_metadata, None, None, None
 
     def launch(*addresses: int) -> None:
         if current() == index:
@@ -337,6 +338,21 @@ def _repetition(
                 run(x_blocks, y_blocks, z_blocks, stream(index), *before, *addresses, *rest)
 
     return launch
+
+
+def _launcher_of(compiled: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """Return the function that launches a compiled kernel, and its arguments between the function and the metadata.
+
+    It is that in C of Triton 3.6 where the kernel needs no scratch memory, and else Triton's own launcher, which
+    allocates it and calls the former.
+    """
+    import triton
+
+    launcher = compiled.run
+    scratch = getattr(launcher, "global_scratch_size", 1) or getattr(launcher, "profile_scratch_size", 1)
+    if scratch or not triton.__version__.startswith("3.6."):
+        return launcher, ()
+    return launcher.launch, (launcher.launch_cooperative_grid, launcher.launch_pdl, None, None)
 
 
 def _current_stream(device: int) -> int:
