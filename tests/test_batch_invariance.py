@@ -12,10 +12,11 @@ import pytest
 
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
-from bitwise_torch.batch_invariance.attention import first_keys_differ
+from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_mask, segments_of_mask
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.interception import InterceptionError
+from bitwise_torch.transformers_attention import attention_of_module
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 if not any(isinstance(each, SequentialLauncher) for each in registry.default().launchers):
@@ -172,6 +173,9 @@ def test_the_bytes_of_a_row_do_not_depend_on_its_batch(case: str, device: str) -
             for start in (0, most + 3 - count):
                 part = slice(start, start + count)
                 assert torch.equal(bits(function(x[part])), bits(whole[part])), (count, start)
+            for start in (1, 3) if device == "cuda" else ():  # the second call repeats the launch of the first one
+                part = slice(start, start + count)
+                assert torch.equal(bits(function(x[part].clone())), bits(whole[part])), (count, start)
 
 
 def test_every_override_is_tested() -> None:
@@ -378,35 +382,226 @@ def test_a_mask_of_heads_serves_every_sequence(depth: int) -> None:
         assert torch.equal(found[2:], attention(q[2:], k[2:], v[2:], attn_mask=mask))
 
 
+def window_of(queries: int, keys: int, seen: int, device: str = "cpu") -> Any:
+    """Return the mask of the last queries of some keys, each of which sees that number of keys up to its own."""
+    place = torch.arange(keys, device=device)
+    behind = torch.arange(keys - queries, keys, device=device)[:, None] - place
+    return (behind >= 0) & (behind < seen)
+
+
+def blocks(*lengths: int, seen: int, device: str = "cpu") -> Any:
+    """Return the mask of packed sequences of these lengths with a window."""
+    return torch.block_diag(*(window_of(each, each, seen, device) for each in lengths)).bool()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("narrow", [True, False])
 @pytest.mark.parametrize("depth", [16, 64])
-def test_attention_with_a_window_agrees_beside_padding(depth: int) -> None:
+def test_windows_and_packed_sequences_have_the_bytes_of_each_query(device: str, depth: int, narrow: bool) -> None:
+    """Whole, in chunks, token by token with the window's keys alone, packed between others, and padded in a batch."""
     attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
-    q, k, v = (tensor(1, 1, 150, depth, device="cpu", seed=seed) for seed in range(3))
-    place = torch.arange(150)
-    window = (place[:, None] >= place) & (place[:, None] - place < 40)
+    length, seen, heads = (18, 4, 2) if device == "cpu" else (900, 600, 8)
+    seen = seen if narrow else length
+    q = tensor(1, heads, length, depth, device=device)
+    k, v = (tensor(1, heads // 2, length, depth, device=device, seed=seed) for seed in (1, 2))
+    before, after = 7, 3
+    masks: dict[str, Any] = {}
+    with torch.no_grad(), batch_invariant(strict=True):
 
-    def run() -> Any:
-        padded = (pad(each, (0, 0, 5, 0), value=7.0) for each in (q, k, v))
-        with mode:
-            whole = attention(q, k, v, attn_mask=window[None, None])
-            found = attention(*padded, attn_mask=pad(window[None, None], (5, 0, 5, 0)))
-        return whole, found[:, :, 5:]
+        def run(first: int, last: int, keys: slice, mask: Any) -> Any:
+            given = q[:, :, first:last], k[:, :, keys], v[:, :, keys]
+            return attention(*given, attn_mask=mask, enable_gqa=True)
 
-    mode = batch_invariant()
-    with pytest.warns(BatchVarianceWarning, match="under a window or a mask of packed sequences"):
-        assert torch.equal(*run())
-    with warnings.catch_warnings():
+        masks["whole"] = window_of(length, length, seen, device)
+        whole = run(0, length, slice(None), masks["whole"])
+        parts = [(0, 3), (3, length // 2), (length // 2, length)]
+        chunks = [run(a, b, slice(b), window_of(b - a, b, seen, device)[None]) for a, b in parts]
+        assert torch.equal(torch.cat(chunks, 2), whole)
+        for place in (0, seen - 1, length // 2, length - 1):
+            least = max(0, place + 1 - seen)
+            assert torch.equal(run(place, place + 1, slice(least, place + 1), None), whole[:, :, place : place + 1])
+        packed = blocks(before, length, after, seen=seen, device=device)[None, None]
+        operands = [pad(each, (0, 0, before, after), value=0.5) for each in (q, k, v)]
+        found = attention(*operands, attn_mask=packed, enable_gqa=True)
+        assert torch.equal(found[:, :, before:-after], whole)
+        padded = torch.stack([pad(masks["whole"], each) for each in ((5, 0, 5, 0), (0, 5, 0, 5), (2, 3, 2, 3))])
+        batch = [torch.cat([pad(each, (0, 0, a, 5 - a)) for a in (5, 0, 2)]) for each in (q, k, v)]
+        found = attention(*batch, attn_mask=padded[:, None], enable_gqa=True)
+        for row, at in enumerate((5, 0, 2)):
+            assert torch.equal(found[row, :, at : at + length], whole[0])
+            assert not found[row, :, :at].any()
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("depth", [16, 64])
+def test_gradients_of_packed_sequences_are_those_of_each(depth: int, sinks: bool) -> None:
+    """With sinks and a soft cap, as a module of transformers calls attention."""
+    lengths = (3, 9, 6)
+    q, k, v, slope = (tensor(1, 2, sum(lengths), depth, device="cpu", seed=seed) for seed in range(4))
+    scores = tensor(2, device="cpu", dtype=torch.float32).requires_grad_()
+
+    def gradients(part: slice, mask: Any) -> list[Any]:
+        leaves = [each[:, :, part].clone().requires_grad_() for each in (q, k, v)]
+        if sinks:
+            given = {"softcap": 3.0, "s_aux": scores, "scaling": 0.3}
+            out = attention_of_module(torch.nn.Module(), *leaves, mask[None, None], **given)[0].transpose(1, 2)
+        else:
+            out = torch.nn.functional.scaled_dot_product_attention(*leaves, attn_mask=mask)
+        found = torch.autograd.grad(out, [*leaves, *([scores] if sinks else [])], slope[:, :, part])
+        assert all(bool(each.any()) for each in found)
+        return [out.detach(), *found[:3]]
+
+    for seen in (3, 100):
+        with batch_invariant(strict=True):
+            packed = gradients(slice(None), blocks(*lengths, seen=seen))
+            begin = 0
+            for each in lengths:
+                part = slice(begin, begin + each)
+                alone = gradients(part, window_of(each, each, seen))
+                assert all(torch.equal(x[:, :, part], y) for x, y in zip(packed, alone, strict=True))
+                begin += each
+
+
+def test_causal_sequences_of_a_mask_are_found() -> None:
+    def segments(mask: Any, sequences: int = 1) -> tuple[list[int], list[int] | None, int] | None:
+        found = segments_of_mask(mask, sequences)
+        if found is None:
+            return None
+        others = None if found.others is None else found.others.nonzero()[:, 0].tolist()
+        return found.starts.tolist(), others, found.longest
+
+    pad = torch.nn.functional.pad
+    packed = blocks(3, 1, 4, seen=9)[None, None]
+    assert segments(packed) == ([0, 3, 4, 8], None, 4)
+    assert segments(packed, 2) == ([0, 3, 4, 8, 11, 12, 16], None, 4)
+    assert segments(pad(packed, (2, 1, 2, 1))) == ([0, 2, 5, 6, 10, 11], [0, 1, 10], 4)
+    window = window_of(6, 6, 2)[None, None]
+    assert segments(window) == ([0, 2, 6], [2, 3, 4, 5], 4)
+    gap = packed.clone()
+    gap[..., 6, 5] = False
+    assert segments(gap) == ([0, 3, 4, 6, 8], [6, 7], 3)
+    assert segments(packed.expand(1, 2, 8, 8)) is None
+    assert segments(packed[..., 1:, :]) is None
+
+
+def test_a_module_of_transformers_attends_in_the_mode_of_its_thread() -> None:
+    q, k, v = (tensor(1, 2, 5, 64, device="cpu", seed=seed) for seed in range(3))
+    found = []
+
+    def run() -> None:
+        mask = window_of(5, 5, 3)[None, None]
+        found.append(attention_of_module(torch.nn.Module(), q, k, v, mask)[0])
+
+    with batch_invariant(strict=True):
+        run()
+    mode = batch_invariant(strict=True).enable()
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        mode.disable()
+    last = attention_of_module(torch.nn.Module(), q[:, :, 4:], k[:, :, 2:], v[:, :, 2:], None)[0]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0][:, 4:], last)  # sums begin at the window
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_padded_sequences_are_those_of_each_without_a_mask(device: str) -> None:
+    attention, pad = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.pad
+    lengths, longest = ((5, 9, 7), 9) if device == "cpu" else ((130, 300, 257), 300)
+    given = [[tensor(1, heads, each, 64, device=device, seed=seed) for each in lengths]
+             for seed, heads in enumerate((4, 2, 2, 4))]  # fmt: skip
+    pads = [(longest - each, 0) if place else (0, longest - each) for place, each in enumerate(lengths)]
+    batch = [torch.cat([pad(one, (0, 0, *each)) for one, each in zip(some, pads, strict=True)]) for some in given]
+    place = torch.arange(longest, device=device)
+    causal = place[:, None] >= place
+    mask = torch.stack([causal & (place >= left) & (place < longest - right) for left, right in pads])[:, None]
+
+    def gradients(q: Any, k: Any, v: Any, slope: Any, mask: Any = None) -> list[Any]:
+        leaves = [each.clone().requires_grad_() for each in (q, k, v)]
+        out = attention(*leaves, attn_mask=mask, is_causal=mask is None, enable_gqa=True)
+        return [out.detach(), *torch.autograd.grad(out, leaves, slope)]
+
+    with batch_invariant(strict=True):
+        found = gradients(*batch, mask)
+        for row, (left, right) in enumerate(pads):
+            alone = gradients(*(each[row] for each in given))
+            part = slice(left, longest - right)
+            assert all(torch.equal(x[row : row + 1, :, part], y) for x, y in zip(found, alone, strict=True))
+            assert not any(x[row, :, :left].any() or x[row, :, longest - right :].any() for x in found[1:])
+        slope = batch[3].clone()
+        slope[0, :, -1] = 1.0  # a query of padding that matters has the gradients of the plain form
+        others = gradients(*batch[:3], slope, mask)
+        assert others[1][0, :, -1].any()
+        assert torch.equal(others[0], found[0])
+
+
+def test_a_bias_is_added_to_the_scores_of_a_window() -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(2, 3, 20, 16, device="cpu", dtype=torch.float32, seed=seed) for seed in range(3))
+    bias = tensor(1, 3, 20, 20, device="cpu", dtype=torch.float32).masked_fill(~window_of(20, 20, 6), float("-inf"))
+    with batch_invariant(strict=True):
+        whole = attention(q, k, v, attn_mask=bias)
+        last = attention(q[:, :, 19:], k[:, :, 14:], v[:, :, 14:], attn_mask=bias[:, :, 19:, 14:])
+    assert torch.equal(last, whole[:, :, 19:])
+    torch.testing.assert_close(whole, attention(q, k, v, attn_mask=bias))
+
+
+@pytest.mark.parametrize("depth", [16, 64])
+def test_a_mask_with_gaps_is_refused_or_warned_of(depth: int) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(1, 1, 12, depth, device="cpu", seed=seed) for seed in range(3))
+    mask = window_of(12, 12, 6)
+    mask[11, 8] = False
+    with batch_invariant() as mode, pytest.warns(BatchVarianceWarning, match="under this mask have one order alone"):
+        attention(q, k, v, attn_mask=mask)
+    with mode, warnings.catch_warnings():
         warnings.simplefilter("error")  # the warning comes once
-        run()
-    masks = [window[None, None].clone() for _ in range(3)]
-    with batch_invariant(), warnings.catch_warnings(record=True) as found:
+        attention(q, k, v, attn_mask=mask)
+    with batch_invariant(strict=True), pytest.raises(BatchVarianceError, match="under this mask have one order alone"):
+        attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_mask_of_a_captured_graph_has_no_window(strict: bool) -> None:
+    """A window that was seen is refused; a mask that was not is warned of, or asserted on the device."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(1, 2, 64, 64, device="cuda", seed=seed) for seed in range(3))
+    causal, window = (window_of(64, 64, seen, "cuda") for seen in (64, 9))
+
+    def captured(mask: Any) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = attention(q, k, v, attn_mask=mask.clone() if mask is causal else mask)
+        graph.replay()
+        torch.cuda.synchronize()
+        return found
+
+    with torch.no_grad(), batch_invariant(strict=strict), warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        for each in masks:
-            attention(q, k, v, attn_mask=each)
-        assert len(found) == 1  # before the mode ends
-    mode = batch_invariant(strict=True)
-    with pytest.raises(BatchVarianceError, match="under a window or a mask of packed sequences"):
-        run()
+        whole = attention(q, k, v, attn_mask=causal)
+        assert not found
+        assert torch.equal(captured(causal), whole)
+        assert len(found) == (not strict)
+        attention(q, k, v, attn_mask=window)
+        if strict:
+            with pytest.raises(BatchVarianceError, match="cannot be read in the capture"):
+                captured(window)
+        else:
+            captured(window)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_mask_that_is_written_to_is_read_again(inference: bool) -> None:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (tensor(1, 1, 12, 64, device="cpu", seed=seed) for seed in range(3))
+    with torch.inference_mode(inference), batch_invariant(strict=True):
+        mask = window_of(12, 12, 12)
+        for seen in (12, 5, 7):
+            mask.copy_(window_of(12, 12, seen))
+            assert torch.equal(attention(q, k, v, attn_mask=mask), attention(q, k, v, attn_mask=mask.clone()))
 
 
 def test_masks_with_different_first_keys_are_found() -> None:
@@ -424,6 +619,32 @@ def test_masks_with_different_first_keys_are_found() -> None:
     assert differ(packed)
     assert differ(torch.stack([causal, packed]))
     assert not differ(torch.zeros_like(causal))
+
+
+def test_runs_cover_each_query_that_sees_another_first_key() -> None:
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(200):
+        lengths = torch.randint(1, 9, (int(torch.randint(1, 6, (1,), generator=generator)),), generator=generator)
+        seen = int(torch.randint(1, 12, (1,), generator=generator))
+        mask = blocks(*lengths.tolist(), seen=seen)
+        rows, keys = mask.shape
+        empty = int(torch.randint(0, 3, (1,), generator=generator))
+        mask = torch.nn.functional.pad(mask, (empty, 0, empty, 0))[None, None]
+        first = first_of_rows(mask)
+        runs = runs_of_mask(mask, first)
+        assert runs is not None
+        drawn = torch.zeros_like(mask)
+        others = (first[0, 0] > empty) & (first[0, 0] < keys + empty)
+        for run in runs:
+            for row in range(run.begin, run.end):
+                begin = run.first + (row - run.begin if run.sliding else 0)
+                end = run.last - (run.end - 1 - row)
+                assert not run.sliding or end - begin == run.seen
+                assert others[row]
+                assert not drawn[0, 0, row].any()
+                drawn[0, 0, row, begin:end] = True
+        assert torch.equal(drawn, mask & others[:, None])
+        assert rows == keys
 
 
 def test_a_linear_layer_has_the_bytes_of_a_product_and_a_sum() -> None:

@@ -74,13 +74,19 @@ def model_of(name: str) -> Any:
 
 
 def built_model(kind: str, fields: dict[str, Any], device: str = "cuda") -> Any:
-    """Return a model of a class of transformers with random weights of bf16; equal fields give equal weights."""
+    """Return a model of a class of transformers with random weights of bf16; equal fields give equal weights.
+
+    Attention is that of "sdpa", unless a field names another one.
+    """
     import torch
 
+    from bitwise_torch import register_attention
+
+    register_attention()
     model_type: Any = getattr(import_module("transformers"), kind)
     torch.manual_seed(7)
     with torch.device(device):
-        found: Any = model_type(model_type.config_class(**fields, attn_implementation="sdpa"))
+        found: Any = model_type(model_type.config_class(**{"attn_implementation": "sdpa", **fields}))
     return found.bfloat16()
 
 
@@ -133,7 +139,7 @@ def bytes_of_run(name: str, scope: _Scope) -> tuple[Any, dict[str, str]]:
     return value, found
 
 
-def step_times(name: str, lock: Lock, rounds: int = 8) -> dict[str, dict[str, float]]:
+def step_times(name: str, lock: Lock, rounds: int) -> dict[str, dict[str, float]]:
     """Return the milliseconds of a training step and of a generated token, of the library and from the lock.
 
     Both take turns; each figure is the median of the rounds.  A turn runs twice, and the second run counts: the first
@@ -245,6 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--replay", action="store_true", help="replay the locks of the folder")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--jobs", type=int, default=1, help="models that run at once; times are measured one by one")
+    parser.add_argument("--rounds", type=int, default=8, help="measured turns of each time; 0 measures none")
     given = parser.parse_args(arguments)
     import torch
 
@@ -271,8 +278,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(running[each])
     content["models"] = {name: content["models"][name] for name in given.models}
     for name, found in content["models"].items():  # alone, with kernels that are compiled already
-        if "error" not in found:
-            found["milliseconds"] = step_times(name, read_lock(given.folder / f"{name}.json"))
+        if given.rounds and "error" not in found:
+            lock = read_lock(given.folder / f"{name}.json")
+            found["milliseconds"] = step_times(name, lock, given.rounds)
             write(name)
     results = content["models"].values()
     return 1 if any("error" in each or each["lock: other bytes"] for each in results) else 0

@@ -54,6 +54,11 @@ def _pair(times: Mapping[str, float]) -> str:
     return f"{times['PyTorch']} / {times['mode']}"
 
 
+def pictured_mode_costs(record: Mapping[str, Any]) -> str:
+    """Return `mode_costs` under their picture."""
+    return f"![Times in the mode beside PyTorch's](pictures/mode-costs.svg)\n\n{mode_costs(record)}"
+
+
 def mode_costs(record: Mapping[str, Any]) -> str:
     """Return the times in the mode beside PyTorch's: geometric means over models and sizes, and each model's."""
     models = {name: works for name, works in record["milliseconds"].items() if name != "rows"}
@@ -68,7 +73,6 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
     named = [f"{name} (held out)" if name in record["held out"] else name for name in models]
     parts.append(_markdown(("milliseconds, PyTorch / mode", *named), times))
-    parts.insert(0, "![Times in the mode beside PyTorch's](pictures/mode-costs.svg)")
     if "rows" in record["ratios"]:
         own = [[what, *(f"{each[scope]:.3f}" for scope in scopes)] for what, each in record["ratios"]["rows"].items()]
         parts.append(_markdown(("operators of rows, time beside PyTorch's", *scopes), own))

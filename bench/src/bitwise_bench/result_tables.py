@@ -504,7 +504,9 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
-        "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
+        "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
+        "mode-costs": ("mode-costs-sm90-h100.json", model_tables.pictured_mode_costs),
+        "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
     }
@@ -514,6 +516,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "mode-costs": "nox -s bench-mode",
+        "mode-costs-h200": "nox -s bench-mode",
+        "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
         "replayed-locks": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
     }
 )

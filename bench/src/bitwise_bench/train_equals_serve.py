@@ -1,11 +1,13 @@
 """Transformers under the batch-invariant mode: the bytes of a sequence in training, prefill and decode, and the cost.
 
     python -m bitwise_bench.train_equals_serve --out record.json
+    python -m bitwise_bench.train_equals_serve --out other.json --against record.json    # on another GPU
 
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
 other lengths, padded on either side, in prefill by chunks, and token by token with a cache of keys and values.  Then a
 batch generates tokens, and the log-probabilities of a training forward are compared with those of the generation.  Each
-comparison also runs without the mode, which is the negative control.
+comparison also runs without the mode, which is the negative control.  The record has digests of the logits, the
+distributions and the gradients, which `--against` compares with those of another GPU.
 `mode_costs` measures times.
 """
 
@@ -25,6 +27,7 @@ from typing import Any
 
 from bitwise_bench.mode_costs import environment
 from bitwise_bench.model_locks import MODELS, built_model, digest_of
+from bitwise_core.errors import BitwiseError
 from bitwise_torch import batch_invariant
 
 LENGTH, PROMPT, GENERATED = 96, 40, 24
@@ -34,11 +37,15 @@ BATCHES = (1, 3, 16, 64)
 CHUNKS = (1, 17)
 """The numbers of tokens of a chunk of the prefill."""
 
+DIFFERING = "digests that differ"
+"""The field with the names of what differs from another GPU's record."""
+
 _SMALL = {
     "vocab_size": 16000, "num_hidden_layers": 2, "max_position_embeddings": 4096, "num_attention_heads": 8,
     "num_key_value_heads": 4, "hidden_size": 1024, "intermediate_size": 2816, "pad_token_id": 0, "bos_token_id": 1,
     "eos_token_id": None,
 }  # fmt: skip
+_WINDOWS = {"sliding_window": 48, "layer_types": ["sliding_attention", "full_attention"]}
 HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("GemmaForCausalLM", {**_SMALL, "head_dim": 256}),
     "phi3": ("Phi3ForCausalLM", {**_SMALL, "intermediate_size": 2688}),
@@ -57,6 +64,43 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "stablelm": ("StableLmForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_qkv_bias": True}),
     "olmoe": (
         "OlmoeForCausalLM", {**_SMALL, "intermediate_size": 512, "num_experts": 8, "num_experts_per_tok": 3}
+    ),
+    # Sliding windows are shorter than the compared sequence.
+    "gemma3": ("Gemma3ForCausalLM", {**_SMALL, "head_dim": 256, **_WINDOWS}),
+    "cohere2": ("Cohere2ForCausalLM", {**_SMALL, **_WINDOWS}),
+    "exaone4": ("Exaone4ForCausalLM", {**_SMALL, "head_dim": 64, **_WINDOWS}),
+    "starcoder2": ("Starcoder2ForCausalLM", {**_SMALL, "sliding_window": 48}),
+    "gpt-oss": (
+        "GptOssForCausalLM",
+        {
+            **_SMALL, "head_dim": 64, "intermediate_size": 704, "num_local_experts": 4, "num_experts_per_tok": 2,
+            **_WINDOWS, "attn_implementation": "bitwise",
+        },
+    ),
+    "deepseek-v3": (
+        "DeepseekV3ForCausalLM",
+        {
+            **_SMALL, "num_key_value_heads": 8, "q_lora_rank": 384, "kv_lora_rank": 256, "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2,
+            "topk_group": 1, "moe_intermediate_size": 512, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        },
+    ),
+    "nemotron": ("NemotronForCausalLM", _SMALL),
+    "falcon": (
+        "FalconForCausalLM",
+        {
+            **_SMALL, "num_kv_heads": 2, "new_decoder_architecture": True, "alibi": False, "bias": False,
+        },
+    ),
+    "ernie4.5": ("Ernie4_5ForCausalLM", {**_SMALL, "use_bias": True}),
+    "hunyuan": ("HunYuanDenseV1ForCausalLM", {**_SMALL, "head_dim": 128}),
+    "phi": ("PhiForCausalLM", {**_SMALL, "num_key_value_heads": 8, "partial_rotary_factor": 0.5}),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": 16000, "n_layer": 2, "n_head": 8, "n_embd": 768, "pad_token_id": 0, "bos_token_id": 1,
+            "eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+        },
     ),
 }  # fmt: skip
 """Models that no kernel, schedule or test was made for; the fields are those of `COMPARED`."""
@@ -183,11 +227,14 @@ def divergence(left: Sequence[Any], right: Sequence[Any]) -> float:
 
 def comparisons(
     model: Any, scope: _Scope, batches: Sequence[int], length: int, label: str = ""
-) -> dict[str, bool | float]:
-    """Return what equals the logits of the sequence alone, and the greatest divergence of training from generation."""
+) -> tuple[dict[str, bool | float], dict[str, str]]:
+    """Return what equals the logits of the sequence alone, with the greatest divergence of training from generation,
+    and digests.
+    """
     import torch
 
     found: dict[str, bool | float] = {}
+    digests = {"weights": digest_of(*model.parameters())}
 
     def note(what: str, equal: bool) -> None:
         found[what] = equal
@@ -196,6 +243,7 @@ def comparisons(
     with scope():
         with torch.inference_mode():
             alone = row_in_batch(model, 1, left=False, length=length)
+            digests["logits"] = digest_of(alone)
             for number in batches:
                 for side in ("right", "left") if number > 1 else ():
                     in_batch = row_in_batch(model, number, side == "left", length)
@@ -207,19 +255,22 @@ def comparisons(
             largest = batches[-1]
             rows, served = generated(model, largest, PROMPT, GENERATED)
             single = generated(model, 1, PROMPT, GENERATED)[1][0]
+            digests["distributions of generated tokens"] = digest_of(*served)
             note(f"generation alone and in a batch of {largest}", torch.equal(single, served[0]))
         rows = [each.clone() for each in rows]  # outside of the inference mode, for gradients
         plain, gradients = trained(model, rows[:8], GENERATED, checkpointing=False)
         checkpointed, again = trained(model, rows[:8], GENERATED, checkpointing=True)
+        digests["gradients"] = gradients
         note("gradients with and without checkpointing", gradients == again)
         note("training and generation", all(map(torch.equal, plain, served[:8])))
         note("checkpointed training and generation", all(map(torch.equal, checkpointed, served[:8])))
         # Without padding there is no mask, and attention has the gradients of its kernels.
         unmasked, gradients = trained(model, rows[:1], GENERATED, checkpointing=False)
+        digests["gradients of one sequence"] = gradients
         note("training of one sequence and generation", torch.equal(unmasked[0], served[0]))
         note("its gradients with and without checkpointing", gradients == trained(model, rows[:1], GENERATED, True)[1])
     found["greatest divergence"] = divergence(plain, served[:8])
-    return found
+    return found, digests
 
 
 def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[str, Any]:
@@ -227,24 +278,53 @@ def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[st
     warnings.filterwarnings("ignore", message="the bytes of aten::(_foreach_norm|linalg_vector_norm) may depend")
     begun = time.perf_counter()
     model = built_model(*COMPARED[name], device).eval()
-    under = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ")
+    under, digests = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ")
     seconds = round(time.perf_counter() - begun, 1)
-    without = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ")
+    without, _ = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ")
     return {
         "held out": name in HELD_OUT, "seconds of the comparisons": seconds, "mode": under,
         "without the mode, differing": [what for what, each in without.items() if each is False],
-        "without the mode, greatest divergence": without["greatest divergence"],
+        "without the mode, greatest divergence": without["greatest divergence"], "digests": digests,
     }  # fmt: skip
 
 
 def holds(found: dict[str, Any]) -> bool:
     """Return whether all bytes of a model agree in the mode, and some differ without it."""
     equal = all(each for what, each in found["mode"].items() if what != "greatest divergence")
-    return equal and not found["mode"]["greatest divergence"] and bool(found["without the mode, differing"])
+    control = bool(found["without the mode, differing"])
+    return equal and control and not found["mode"]["greatest divergence"] and not found.get(DIFFERING)
+
+
+def differing_digests(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return the names of the digests of a model that differ in two records.
+
+    Other weights are other numbers of PyTorch's generator on that GPU, and then nothing else can be compared.
+    """
+    mine, wanted = one["digests"], other["digests"]
+    if mine["weights"] != wanted["weights"]:
+        return ["weights"]
+    return [name for name, digest in mine.items() if digest != wanted[name]]
+
+
+def other_record(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
+    """Return another GPU's record.  Raises BitwiseError where it cannot be compared with one of this shape."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BitwiseError(f"--against: {path} cannot be read ({error})") from None
+    if found.get("shape") != shape:
+        raise BitwiseError(f"--against: {path} has the shape {found.get('shape')}, and this run has {shape}")
+    if not any("digests" in each for each in found["models"].values()):
+        raise BitwiseError(f"--against: {path} has no digests: record it again on its GPU")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, and write a record.  The exit status is 1 if bytes differ under the mode, or all agree without it."""
+    """Compare, and write a record.
+
+    The exit status is 1 if bytes differ under the mode or from the other record, or all agree without the mode, and 2
+    if the other record cannot be compared.
+    """
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.train_equals_serve", description=(__doc__ or "").split("\n")[0]
     )
@@ -252,6 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="*", choices=list(COMPARED), default=list(COMPARED))
     parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
     parser.add_argument("--jobs", type=int, default=1, help="models that are compared at once")
+    parser.add_argument("--against", type=Path, metavar="RECORD", help="another GPU's record, with the same shape")
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
@@ -259,14 +340,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "models": {},
     }  # fmt: skip
 
+    other: dict[str, Any] = {"models": {}}
+    if given.against is not None:
+        try:
+            other = other_record(given.against, content["shape"])
+        except BitwiseError as error:
+            print(error, file=sys.stderr)
+            return 2
+        content["compared with"] = other["environment"]
+
     def write() -> None:
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
         for each in as_completed(running):
-            content["models"][running[each]] = each.result()
-            print(running[each], json.dumps(each.result(), indent=1), flush=True)
+            name, found = running[each], each.result()
+            if "digests" in other["models"].get(name, {}):
+                found[DIFFERING] = differing_digests(found, other["models"][name])
+            content["models"][name] = found
+            print(name, json.dumps(found, indent=1), flush=True)
             write()
     content["models"] = {name: content["models"][name] for name in given.models}
     write()

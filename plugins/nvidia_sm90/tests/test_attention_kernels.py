@@ -515,3 +515,24 @@ def test_prepared_launches_have_the_parameters_of_their_kernels(name: str, monke
         for parameter, kind in zip(found, expected, strict=True):
             assert kind in taken[type(parameter).__name__]
         assert compiled.metadata.shared <= 227 << 10
+
+
+def test_arguments_that_triton_specialises_on_have_compiled_kernels_of_their_own() -> None:
+    """A number of another class, another alignment, or another tile of a map would be compiled to other code."""
+    pytest.importorskip("triton")
+    from attention_sources import dense
+    from bitwise_nvidia_sm90.attention import prepared
+    from bitwise_nvidia_sm90.attention.launch import tensor_map
+
+    kind = prepared._specialisation
+    numbers = [None, True, 0.5, 1, 3, 16, 1 << 31, (1 << 31) + 1, -(1 << 31) - 1]
+    assert len({kind(each) for each in numbers}) == len(numbers)
+    assert kind(3) == kind(17)
+    assert kind(16) == kind(32)
+    assert kind(0.5) == kind(2.5)
+    tensors = [dense("x", dtype, 1, 128, 2, 64) for dtype in ("bf16", "fp16", "fp32")]
+    assert len({kind(each) for each in tensors}) == 3
+    one, other = tensors[:2]
+    maps = [tensor_map(one, 64), tensor_map(one, 128), tensor_map(one, 64, 32), tensor_map(other, 64)]
+    assert len({kind(each) for each in maps}) == 4
+    assert kind(maps[0]) == kind(tensor_map(dense("y", "bf16", 1, 256, 2, 64), 64))

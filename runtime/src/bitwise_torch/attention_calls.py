@@ -32,7 +32,7 @@ from bitwise_core.plugins.attention_calls import (
     AttentionOperands,
     RepeatedAttention,
 )
-from bitwise_torch.ready_launches import ReadyLaunches
+from bitwise_torch.ready_launches import ReadyLaunches, call_key
 
 if TYPE_CHECKING:
     import torch
@@ -82,12 +82,36 @@ def attention(
     given = (query, key, value)
     if not (sinks is attn_mask is first_keys is None):
         given += tuple(each for each in (sinks, attn_mask, first_keys) if each is not None)
-    rest = is_causal, scale, enable_gqa, window, soft_cap, sinks is None, attn_mask is None, first_keys is None
+    rest = is_causal, scale, enable_gqa, window, soft_cap, (sinks is None, attn_mask is None, first_keys is None)
     ready = None
     if not (dropout_p or logarithms or hasattr(attn_mask, "variant")):
         repeated, ready = _repeated("attention", given, rest)
         if repeated is not None:
             return repeated
+    bare = sinks is attn_mask is first_keys is soft_cap is None and not (dropout_p or logarithms)
+    if bare and getattr(query, "ndim", 0) == 4 and _is_recorded(query, key, value) and not _is_traced():
+        found: torch.Tensor = _learned()(query, key, value, (is_causal, scale, enable_gqa, window))
+        return found
+    call, is_causal = _dense_call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, sinks, first_keys)
+    out, sums, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
+    batched = query.dim() == 4
+    out = out.transpose(1, 2) if batched else out[0].transpose(0, 1)
+    _keep(ready, given, rest, out, launch)
+    if not logarithms:
+        return out
+    return out, sums.transpose(1, 2) if batched else sums[0].transpose(0, 1)
+
+
+def _is_constant(rest: tuple[Any, ...]) -> bool:
+    """Return whether arguments cannot change in place, as a scale in a tensor can."""
+    return {type(each) for each in rest} <= _NUMBERS
+
+
+def _dense_call(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None, dropout_p: float,
+    is_causal: bool, enable_gqa: bool, sinks: torch.Tensor | None, first_keys: torch.Tensor | None,
+) -> tuple[_Call, bool]:  # fmt: skip
+    """Return a call of `attention` whose operands fit, and whether it is causal.  Raises AttentionError."""
     _check_tensors(query=query, key=key, value=value)
     if query.dim() not in (3, 4) or not query.dim() == key.dim() == value.dim():
         raise AttentionError(
@@ -119,13 +143,9 @@ def attention(
         _check_integers(1, first_keys=first_keys)
         if first_keys.shape[0] != q.shape[0]:
             raise AttentionError(f"first_keys has {first_keys.shape[0]} elements, and query a batch of {q.shape[0]}")
-    call = _Call(q, k, v, first_position=first if is_causal else 0, sinks=sinks, visible=visible, first_keys=first_keys)
-    out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
-    out = out.transpose(1, 2) if batched else out[0].transpose(0, 1)
-    _keep(ready, given, rest, out, launch)
-    if not logarithms:
-        return out
-    return out, found.transpose(1, 2) if batched else found[0].transpose(0, 1)
+    first_position = first if is_causal else 0
+    call = _Call(q, k, v, first_position=first_position, sinks=sinks, visible=visible, first_keys=first_keys)
+    return call, is_causal
 
 
 def attention_varlen(
@@ -231,25 +251,49 @@ def attention_paged(
     return (out, found) if logarithms else out
 
 
+_NUMBERS = {bool, int, float, tuple, type(None)}
+"""The types of the other arguments of a call that is kept."""
+
 _ready = ReadyLaunches()
 """The launches of former calls, and of gradients."""
+
+
+def _is_traced() -> bool:
+    import torch
+
+    return bool(torch.compiler.is_compiling())
+
+
+def _is_recorded(*tensors: torch.Tensor) -> bool:
+    """Return whether gradients are recorded for one of some tensors; other objects have none."""
+    import torch
+
+    return torch.is_grad_enabled() and any(getattr(each, "requires_grad", False) for each in tensors)
 
 
 def _repeated(
     name: str, operands: tuple[torch.Tensor, ...], rest: tuple[Any, ...]
 ) -> tuple[torch.Tensor | None, Hashable]:
     """Return the result of a call that ran before, and its key; None where it did not, or may be recorded."""
-    import torch
-
-    if torch.compiler.is_compiling():
+    if _is_traced():
         return None, None
     try:
-        recorded = torch.is_grad_enabled() and any(each.requires_grad for each in operands[:3])
-        if recorded or any(each.is_neg() for each in operands):
+        if _is_recorded(*operands[:3]) or any(each.is_neg() for each in operands):
             return None, None
         return _ready.run(name, operands, rest)
     except AttributeError:  # no tensors, which the checks of the call say
         return None, None
+
+
+def launch_of_attention(
+    operands: tuple[torch.Tensor, ...], is_causal: bool, scale: float, enable_gqa: bool
+) -> RepeatedAttention | None:
+    """Return the launch of a call of `attention` that ran, None for one that is not kept.
+
+    `operands` are query, key and value, or also `attn_mask` and `first_keys`.
+    """
+    rest = is_causal, scale, enable_gqa, None, None, (True, len(operands) == 3, len(operands) == 3)
+    return _ready.launch_of(call_key("attention", operands, rest))
 
 
 def _keep(
@@ -257,7 +301,7 @@ def _keep(
     launch: RepeatedAttention | None,
 ) -> None:  # fmt: skip
     """Keep the launch of a call that ran; not where an argument may change in place, such as a scale in a tensor."""
-    if key is not None and launch is not None and {type(each) for each in rest} <= {bool, int, float, type(None)}:
+    if key is not None and launch is not None and _is_constant(rest):
         _ready.keep(key, operands, out, launch)
 
 
@@ -428,10 +472,10 @@ def _computed(
     if call.visible is not None:
         _check_tensors(query=query, attn_mask=call.visible)
     form = _form(query, value, causal, scale, window, soft_cap, call.sinks is not None)
-    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    recorded = _is_recorded(query, key, value)
     if recorded:
         _check_gradients(call, form)
-    if torch.compiler.is_compiling():
+    if _is_traced():
         return *_traced(call, form), None
     if recorded:
         out, found = _recorded()(query, key, value, call, form)
@@ -580,6 +624,53 @@ def _recorded() -> Callable[..., Any]:
             slope, query, key, value, out, found, query_starts, key_starts, queries, keys, first_position, ctx.form
         )
         return *gradients, None, None
+
+    once = torch.autograd.function.once_differentiable
+    members = {"forward": staticmethod(forward), "backward": staticmethod(once(backward))}
+    made: Any = type("Attention", (torch.autograd.Function,), members)
+    apply: Callable[..., Any] = made.apply
+    return apply
+
+
+@cache
+def _learned() -> Callable[..., Any]:
+    """Return the function of autograd of a dense call without a mask, whose repetition is one look-up, and so is the
+    gradients'.
+    """
+    import torch
+
+    def forward(ctx: Any, query: Any, key: Any, value: Any, rest: tuple[Any, ...]) -> Any:
+        operands, ready = (query, key, value), None
+        found = None
+        if not (query.is_neg() or key.is_neg() or value.is_neg()):
+            found, ready = _ready.run_several("attention to learn", operands, rest)
+        if found is None:
+            is_causal, scale, enable_gqa, window = rest
+            call, causal = _dense_call(query, key, value, None, 0.0, is_causal, enable_gqa, None, None)
+            out, sums, launch = _computed(call, causal, scale, window, None, True)
+            found = [sums, out.transpose(1, 2)]
+            if ready is not None and launch is not None and _is_constant(rest):
+                _ready.keep_several(ready, operands, found, launch)
+        sums, out = found
+        ctx.save_for_backward(query, key, value, out, sums)
+        ctx.rest = rest
+        return out
+
+    def backward(ctx: Any, slope: Any) -> Any:
+        tensors = (slope, *ctx.saved_tensors)
+        found, ready = _ready.run_several("gradients to learn", tensors, ctx.rest)
+        if found is None:
+            is_causal, scale, _, window = ctx.rest
+            *given, sums = tensors
+            form = _form(given[1], given[3], is_causal, scale, window, None, False)
+            of_out, query, key, value, out = (each.transpose(1, 2) for each in given)
+            gradients = _gradients(of_out, query, key, value, out, sums, None, None, None, None, 0, form)
+            found = [each.transpose(1, 2) for each in gradients]
+            own = call_key("gradients of attention", (of_out, query, key, value, out, sums), (form, None, None, 0))
+            launch = _ready.launch_of_several(own)
+            if ready is not None and launch is not None and _is_constant(ctx.rest):
+                _ready.keep_several(ready, tensors, found, launch)
+        return *found, None
 
     once = torch.autograd.function.once_differentiable
     members = {"forward": staticmethod(forward), "backward": staticmethod(once(backward))}
@@ -739,6 +830,19 @@ def _gradients(
     if same and ready is not None and launch is not None:
         _ready.keep_several(ready, tensors, found, launch)
     return found
+
+
+def varlen_gradients(
+    slope: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor,
+    logarithms: torch.Tensor, starts: torch.Tensor, longest: int, scale: float,
+) -> list[torch.Tensor]:  # fmt: skip
+    """Return the gradients of query, key and value of a causal `attention_varlen` from its results, with as many keys.
+
+    `slope` is the gradient of the output, `starts` are those of the sequences, and `longest` is the greatest length.
+    Raises AttentionError.
+    """
+    form = _form(query, value, True, scale, None, None, False)
+    return _gradients(slope, query, key, value, out, logarithms, starts, starts, longest, longest, None, form)
 
 
 def _evaluate_gradients(

@@ -27,8 +27,19 @@ from bitwise_torch.kernel_replacement import (
 )
 
 __all__ = [
-    "ATTENTION_PREFIX", "MULTIPLYING", "PRODUCTS", "WATCHED", "Intercepted", "InterceptionError", "Operators",
-    "OtherThreads", "Scope", "active", "is_intercepted", "without_gradients", "without_interception",
+    "ATTENTION_PREFIX",
+    "MULTIPLYING",
+    "PRODUCTS",
+    "WATCHED",
+    "Intercepted",
+    "InterceptionError",
+    "Operators",
+    "OtherThreads",
+    "Scope",
+    "WithoutGradients",
+    "active",
+    "is_intercepted",
+    "without_interception",
 ]  # fmt: skip
 
 PRODUCTS = (
@@ -185,6 +196,14 @@ class Operators:
         """Return the scopes of this thread, the innermost first."""
         return self._of_thread.get() or ()
 
+    def receiving(self) -> tuple[Scope, ...]:
+        """Return the scopes that receive the calls of this thread: its own, or else the one that covers it."""
+        found = self._of_thread.get()
+        if found is not None:
+            return found
+        covering = tuple(each for each in self._active if each.other_threads == "cover")
+        return covering if len(covering) == len(self._active) == 1 else ()
+
     def _add(self, scope: Scope) -> None:
         with self._lock:
             if not self._active:
@@ -203,12 +222,15 @@ class Operators:
 
     def _replacement(self, kernel: Kernel) -> Callable[..., Any]:
         """Return a function that passes the calls of a kernel to the scopes of its thread."""
-        operation = _Innermost(self, kernel)
+        operation, name = _Innermost(self, kernel), kernel.name
+        key, is_there, read = self._of_thread.functions()
 
         def replacement(*arguments: Any, **options: Any) -> Any:
-            scopes = self._of_thread.get()
+            scopes = read(key) if is_there(key) else None  # each function that is called here costs all operators time
             if scopes is None:
                 scopes = self._scopes_of_others(kernel)
+            if len(scopes) == 1:
+                return scopes[0].handle(operation, name, arguments, options)
             if not scopes:
                 return kernel.run(*arguments, **options)
             return _handle(operation, scopes, arguments, options)
@@ -233,17 +255,21 @@ def is_intercepted(name: str) -> bool:
     return name in PRODUCTS or name in WATCHED or name.startswith(ATTENTION_PREFIX)
 
 
-@contextmanager
-def without_gradients() -> Iterator[None]:
-    """Do not record operations for gradients, at less cost than torch.no_grad."""
-    import torch
+class WithoutGradients:
+    """Do not record operations for gradients in a block, at a fifth of the cost of torch.no_grad."""
 
-    recorded = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_grad_enabled(recorded)
+    __slots__ = ("recorded",)
+
+    def __enter__(self) -> None:
+        import torch
+
+        self.recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *exception: object) -> None:
+        import torch
+
+        torch._C._set_grad_enabled(self.recorded)
 
 
 MULTIPLYING = Operators("bitwise_torch.scopes", lambda: kernel_names(lambda name, schema: is_intercepted(name)))

@@ -23,17 +23,16 @@ class InterceptionError(BitwiseError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of PyTorch: an overload of an operator for one dispatch key."""
+    """A kernel of PyTorch: an overload of an operator for one dispatch key.
+
+    `full_name` is the name with namespace and overload.
+    """
 
     name: str
     overload: str
+    full_name: str
     kernel: Any
     keys: Any
-
-    @property
-    def full_name(self) -> str:
-        """The name with namespace and overload."""
-        return f"aten::{self.name}" + (f".{self.overload}" if self.overload != "default" else "")
 
     def run(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel."""
@@ -88,7 +87,8 @@ def replaced_kernels(names: Iterable[KernelName], replacement: Callable[[Kernel]
         for key, each in names:
             name, _, overload = each.partition(".")
             keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-            kernel = Kernel(name, overload or "default", torch.library.get_kernel(f"aten::{each}", key), keys)
+            function = torch.library.get_kernel(f"aten::{each}", key)
+            kernel = Kernel(name, overload or "default", f"aten::{each}", function, keys)
             library.impl(each, replacement(kernel), key)
     return library
 
@@ -101,17 +101,21 @@ class ThreadObject(Generic[_Value]):
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self._functions: tuple[Any, Any] | None = None
+        self._functions: tuple[str, Callable[[str], bool], Callable[[str], Any]] | None = None
 
     def get(self) -> _Value | None:
         """Return this thread's object, None where there is none."""
         if self._functions is None:
-            import torch
-
-            self._functions = torch._C._is_key_in_tls, torch._C._get_obj_in_tls
-        is_there, read = self._functions
-        found: _Value | None = read(self.key) if is_there(self.key) else None
+            self._functions = self.functions()
+        key, is_there, read = self._functions
+        found: _Value | None = read(key) if is_there(key) else None
         return found
+
+    def functions(self) -> tuple[str, Callable[[str], bool], Callable[[str], Any]]:
+        """Return the key, and the functions of a key that `get` calls: whether there is an object, and the object."""
+        import torch
+
+        return self.key, torch._C._is_key_in_tls, torch._C._get_obj_in_tls
 
     @contextmanager
     def held(self, value: _Value | None) -> Iterator[None]:

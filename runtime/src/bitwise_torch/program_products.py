@@ -26,7 +26,7 @@ from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, Prob
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
-from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, active, without_gradients
+from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, WithoutGradients, active
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, finding_of, lock_of
 from bitwise_torch.noted_operators import noted_operators
@@ -326,14 +326,15 @@ class Replay:
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
-        plain = not options and operation.overload == "default" and name in ("mm", "addmm")
         key: Hashable = None
-        if plain:
+        if not options and name in ("mm", "addmm") and operation.overload == "default":
             found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
+        elif _call_key(operation, arguments, options) in self._library_calls:
+            return self._left_to_pytorch(operation, arguments, options)
         # The operands are those of a kernel: autograd recorded the operation already.
-        with without_gradients():
+        with WithoutGradients():
             if name == "mm" and operation.overload in ("default", "out"):
                 return self._product_of_matrices(operation, arguments, options, key)
             return self._result(operation, name, arguments, options, None, key)
@@ -490,23 +491,24 @@ def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any
 
 def _call_key(operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Hashable:
     """Return what determines the product of a call, or its samples; None where an argument is a list."""
-    key = (operation.full_name, *map(_key_of, arguments), *((name, _key_of(options[name])) for name in options))
+    found = (
+        operation.full_name, *[_key_of(each) if hasattr(each, "data_ptr") else each for each in arguments],
+        *[(name, _key_of(each) if hasattr(each, "data_ptr") else each) for name, each in options.items()],
+    )  # fmt: skip
     try:
-        hash(key)
+        hash(found)
     except TypeError:
         return None
-    return key
+    return found
 
 
-def _key_of(argument: Any) -> Any:
-    """Return the properties of an argument that determine the product: of a tensor all except its values."""
+def _key_of(tensor: Any) -> Any:
+    """Return the properties of a tensor that determine a product: all except its values."""
     try:
-        return (type(argument), argument.dtype, argument.device, argument.shape, argument.stride(),
-                argument.data_ptr() % 16 == 0)  # fmt: skip
-    except AttributeError:
-        return argument
-    except RuntimeError:  # a tensor without memory has no data_ptr
-        return type(argument)
+        aligned = tensor.data_ptr() % 16 == 0
+    except RuntimeError:  # a tensor without memory
+        return type(tensor)
+    return type(tensor), tensor.dtype, tensor.get_device(), tensor.shape, tensor.stride(), aligned
 
 
 @contextmanager

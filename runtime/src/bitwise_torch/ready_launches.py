@@ -65,17 +65,7 @@ class ReadyLaunches:
         `rest` are the other arguments.  The key is None for tensors without memory and for arguments without a hash.
         """
         try:
-            if len(operands) == 2:  # most calls; a loop would take half as long again
-                a, b = operands
-                at_a, at_b = a.data_ptr(), b.data_ptr()
-                addresses: Sequence[int] = (at_a, at_b)
-                key: tuple[Any, ...] = (
-                    name, rest,
-                    type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
-                    type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
-                )  # fmt: skip
-            else:
-                key, addresses = _key(name, operands, rest)
+            key, addresses = _key(name, operands, rest)
             ready = self._calls.get(key)
         except (RuntimeError, TypeError):
             return None, None
@@ -115,6 +105,16 @@ class ReadyLaunches:
         with self._counting:
             count.calls += 1
 
+    def launch_of(self, key: Hashable) -> Callable[..., None] | None:
+        """Return the launch of a call with one result that is kept by a key, None for a call that is not."""
+        found = self._calls.get(key)
+        return None if found is None else found.launch
+
+    def launch_of_several(self, key: Hashable) -> Callable[..., None] | None:
+        """Return the launch of a call with several results; see `launch_of`."""
+        found = self._several.get(key)
+        return None if found is None else found.launch
+
     def keep(
         self, key: Hashable, operands: Sequence[torch.Tensor], out: torch.Tensor, launch: Callable[..., None],
         count: Count | None = None,
@@ -149,12 +149,44 @@ class ReadyLaunches:
 
 
 def _key(name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]]:
-    """Return the key of a call, and the addresses of its operands."""
+    """Return the key of a call, and the addresses of its operands.
+
+    One, two and three operands are most calls; a loop over them would take half as long again.
+    """
+    count = len(operands)
+    if count == 2:
+        a, b = operands
+        at_a, at_b = a.data_ptr(), b.data_ptr()
+        return (
+            name, rest,
+            type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+            type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+        ), [at_a, at_b]  # fmt: skip
+    if count == 3:
+        a, b, c = operands
+        at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), c.data_ptr()
+        return (
+            name, rest,
+            type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+            type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+            type(c), c.dtype, c.get_device(), c.shape, c.stride(), at_c & -at_c & 255,
+        ), [at_a, at_b, at_c]  # fmt: skip
+    if count == 1:
+        (a,) = operands
+        at_a = a.data_ptr()
+        return (
+            name, rest, type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255
+        ), [at_a]  # fmt: skip
     key: tuple[Any, ...] = (name, rest)
     addresses = [each.data_ptr() for each in operands]
     for each, at in zip(operands, addresses, strict=True):
         key += (type(each), each.dtype, each.get_device(), each.shape, each.stride(), at & -at & 255)
     return key, addresses
+
+
+def call_key(name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...]) -> Hashable:
+    """Return the key of a call whose operands have memory."""
+    return _key(name, operands, rest)[0]
 
 
 def _memory_of(out: torch.Tensor) -> tuple[Callable[[Any], Any], int]:

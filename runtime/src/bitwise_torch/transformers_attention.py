@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bitwise_torch.attention_calls import attention
+from bitwise_torch.attention_calls import AttentionError, attention
+from bitwise_torch.batch_invariance.mode import active_mode
+from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
     import torch
@@ -36,15 +38,20 @@ def attention_of_module(
     """Return the output (batch, queries, heads, width) of an attention module of transformers, and no weights.
 
     `query` is (batch, heads, queries, depth).  Without a mask, several queries see the keys up to their own if the
-    module is causal, as with "sdpa".  A window is part of the mask.  Other options do not affect the output.  Raises
+    module is causal, as with "sdpa".  A window is part of the mask.  Other options do not affect the output.  In the
+    batch-invariant mode, sums begin at the first key that a query sees, and all operands have gradients.  Raises
     AttentionError.
     """
     if attention_mask is not None:
         attention_mask = attention_mask[:, :, :, : key.shape[2]]
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
-    out = attention(
-        query, key, value, attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=True,
-        is_causal=causal and attention_mask is None and query.shape[2] > 1, soft_cap=softcap,
-        sinks=None if s_aux is None else s_aux.float(),
-    )  # fmt: skip
+    options = {
+        "is_causal": causal and attention_mask is None and query.shape[2] > 1, "scale": scaling, "enable_gqa": True,
+        "soft_cap": softcap, "sinks": None if s_aux is None else s_aux.float(), "dropout_p": dropout,
+    }  # fmt: skip
+    mode = active_mode()
+    try:
+        out = (attention if mode is None else mode.attention)(query, key, value, attention_mask, **options)
+    except NotServed as reason:
+        raise AttentionError(f"attention is not served in the batch-invariant mode: {reason}") from None
     return out.transpose(1, 2).contiguous(), None

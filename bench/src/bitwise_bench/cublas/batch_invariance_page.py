@@ -1,6 +1,6 @@
 """The page on batch invariance, from the records of `bitwise_bench.cublas.batch_invariance`.
 
-python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] > docs/results/batch-invariance.md
+python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK [RECORD CHECK]] > docs/results/batch-invariance.md
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _SHOWN = 6
 VERDICTS = ("invariant", "not invariant", "unknown", "unproved")
 
 
-def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None) -> str:
-    """Return the page: counts by setting, the products that are not invariant, and the comparison with bytes."""
+def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None, *other: Mapping[str, Any]) -> str:
+    """Return the page: counts by setting, the products that are not invariant, and the comparison with bytes.
+
+    `other` are the records of another GPU, of which the counts and the products that differ are shown.
+    """
     origin, products = record["environment"], record["products"]
     settings = list(dict.fromkeys(each["setting"] for each in products))
     models = list(dict.fromkeys(each["model"] for each in products))
@@ -43,7 +46,38 @@ def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None) -> s
         parts += [f"Unknown: {each}.\n" for each in _unknown(setting, products)]
     if check is not None:
         parts.append(_checked(check))
+    if other:
+        parts.append(_other_gpu(products, *other))
     return "\n".join(parts)
+
+
+def _other_gpu(products: Sequence[Mapping[str, Any]], record: Mapping[str, Any], check: Mapping[str, Any]) -> str:
+    origin, own = record["environment"], record["products"]
+    settings = list(dict.fromkeys(each["setting"] for each in own))
+    rows = []
+    for setting in settings:
+        first = _distinct(setting, products)
+        for key, each in sorted(_distinct(setting, own).items(), key=lambda item: tuple(map(str, item[0]))):
+            before = first.get(key)
+            if before is None or _outcome(before) != _outcome(each):
+                rows.append([setting, _words(key), *("-" if one is None else _outcome(one) for one in (before, each))])
+    return "\n".join([
+        f"\n## {origin['device']}\n",
+        f"The same products with cuBLASLt {origin['library']}, driver {origin['driver']} and PyTorch "
+        f"{origin.get('torch', '')}.\n",
+        _table(("setting", "products", *VERDICTS), [_counts(each, own) for each in settings]),
+        f"\nOf {sum(len(_distinct(each, own)) for each in settings)} products, these have another verdict or change at "
+        "other numbers of rows than on the first GPU.\n" if rows else "\nNone differs from the first GPU.\n",
+        *([_table(("setting", "product", "first GPU", origin["device"]), rows)] if rows else []),
+        _checked(check, "### Against bytes"),
+    ])  # fmt: skip
+
+
+def _outcome(each: Mapping[str, Any]) -> str:
+    """Return the verdict on a product, with the numbers of rows at which its bytes change."""
+    breaks = each.get("breaks_at", [])
+    shown = ", ".join(map(str, breaks[:_SHOWN])) + (", ..." if len(breaks) > _SHOWN else "")
+    return f"{each['verdict']} ({shown})" if shown else str(each["verdict"])
 
 
 def _distinct(setting: str, products: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:
@@ -81,15 +115,19 @@ def _with_verdict(
     for key, each in sorted(_distinct(setting, products).items(), key=lambda item: tuple(map(str, item[0]))):
         if each["verdict"] == verdict:
             named = "; ".join(f"{model}: {', '.join(names)}" for model, names in layers[key].items())
-            n, k, operator, dtype = key
-            yield f"{operator or 'product'} {n} x {k}" + ("" if dtype in ("bf16", None) else f" {dtype}"), named, each
+            yield _words(key), named, each
+
+
+def _words(key: tuple[Any, ...]) -> str:
+    n, k, operator, dtype = key
+    return f"{operator or 'product'} {n} x {k}" + ("" if dtype in ("bf16", None) else f" {dtype}")
 
 
 def _key(each: Mapping[str, Any]) -> tuple[Any, ...]:
     return each["n"], each["k"], each.get("operator"), each.get("dtype")
 
 
-def _checked(check: Mapping[str, Any]) -> str:
+def _checked(check: Mapping[str, Any], heading: str = "## Against bytes") -> str:
     origin = check["environment"]
     columns = {
         "products": "products", "samples": "numbers of rows", "refuted": "contradict the certificate",
@@ -100,7 +138,7 @@ def _checked(check: Mapping[str, Any]) -> str:
     ]
     total = ["all", *(sum(int(row[place]) for row in rows) for place in range(1, len(columns) + 1))]
     return (
-        f"## Against bytes\n\nDrawn products (seed {origin['seed']}), of which no width was looked at before, run by "
+        f"{heading}\n\nDrawn products (seed {origin['seed']}), of which no width was looked at before, run by "
         f"PyTorch {origin.get('torch', '')} under each setting at drawn numbers of rows and on both sides of a drawn "
         "boundary. A number of rows contradicts its certificate if equal rows of x, at any position and at any M of "
         "one class, do not all give the same bytes.\n\n"
@@ -118,11 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.batch_invariance_page", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("record", type=Path, help="the record of `table`")
-    parser.add_argument("check", type=Path, nargs="?", help="the record of `check`")
+    help_text = "a record of `table`, and one of `check`; then those of another GPU"
+    parser.add_argument("records", type=Path, nargs="+", metavar="RECORD", help=help_text)
     given = parser.parse_args(arguments)
-    files = [each for each in (given.record, given.check) if each is not None]
-    print(page(*(json.loads(each.read_text(encoding="utf-8")) for each in files)), end="")
+    if len(given.records) not in (1, 2, 4):
+        parser.error("give a record of `table`, with one of `check`, or both of each of two GPUs")
+    print(page(*(json.loads(each.read_text(encoding="utf-8")) for each in given.records)), end="")
     return 0
 
 

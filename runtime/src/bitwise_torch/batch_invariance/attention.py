@@ -1,21 +1,22 @@
 """torch.nn.functional.scaled_dot_product_attention in orders that no batch, no chunk and no padding changes.
 
 Where a plugin has kernels of attention for the type and the widths of the heads, `bitwise_torch.attention` computes it,
-and its gradients, for which no kernel takes a mask: with one, the gradients are those of the plain form, which computes
-scores, softmax and values by products and rows of pinned orders.  For other types and widths, both passes have the
-plain form.  So the outputs of a model have one order: types and widths decide, and nothing else.
+and its gradients: without a mask, and those of the causal sequences that a mask of padded or packed sequences shows.
+Other gradients under a mask, and both passes for other types and widths, have the plain form, which computes scores,
+softmax and values by products and rows of pinned orders.  So the outputs of a model have one order: types and widths
+decide, and nothing else.
 
-Both forms add over the keys from the first one, in an order that masked keys behind a query's own do not change.  The
-keys that no query of a sequence may attend to before its first one are left out, so that padding on the left changes
-nothing either.  A window hides first keys, too, as does a mask of packed sequences: under such a mask the bytes of a
-query depend on the queries of its sequence in the same call, and on no other sequence.  `first_keys_differ` finds these
-masks.
+Both forms add over the keys from the first one that a query sees, in an order that masked keys behind its own do not
+change.  Most masks show one first key to all queries of a sequence; padding on the left is left out.  Under a window,
+or in packed sequences, there are several: `mask_runs` finds the runs of the other queries, and each run is computed on
+its own keys.  The gradients of a run are those of its keys alone, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,28 +25,33 @@ from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
 from bitwise_torch import attention_calls
-from bitwise_torch.batch_invariance.row_functions import first_of_rows
+from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
 if TYPE_CHECKING:
     import torch
 
-NoteMask = Callable[["torch.Tensor", "torch.Tensor"], None]
-"""A function of a boolean mask, and of the first key that each of its rows sees."""
-
 ATTENTION = "scaled_dot_product_attention"
 """The operator, in the namespace `aten`."""
+
+MOST_SEQUENCES = 32768
+"""The greatest number of queries of a window that one call of the kernels computes."""
+
+MOST_NUMBERS = 1 << 26
+"""The greatest number of components of keys that the plain form copies for queries of a window."""
 
 
 def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-    note_mask: NoteMask | None = None,
+    soft_cap: float | None = None, sinks: torch.Tensor | None = None, masks: Masks | None = None,
+    note_mask: Callable[[], None] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return the attention of query[..., q, d] to key[..., k, d] and value[..., k, e]; the arguments are torch's.
 
-    A query that attends to no key gives 0.  `note_mask` is called for each mask whose first keys are left out.  Raises
-    NotServed.
+    `soft_cap` and `sinks`, in fp32, are those of `bitwise_torch.attention`, for operands of 4 axes.  A query that
+    attends to no key gives 0.  `masks` reads and keeps masks.  `note_mask` is called for a mask whose runs are
+    unknown: then sums begin at the first key that any query of a sequence sees.  Raises NotServed.
     """
     import torch
 
@@ -56,45 +62,176 @@ def attention(
     if query.dim() < 2 or query.dim() != key.dim() or query.is_nested:
         raise NotServed("operands of different numbers of axes, or nested ones; dense ones of equal axes are served")
     factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
-    if not _has_kernels(query, value):
-        if enable_gqa:
-            key, value = _for_each_head(query, key), _for_each_head(query, value)
-        return plain_attention(query, key, value, attn_mask, is_causal, factor, note_mask)
-    if attn_mask is not None and attn_mask.dtype != torch.bool:
-        raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
-    if query.dim() != 4:
+    how = _Scores(factor, soft_cap, sinks, enable_gqa)
+    kernels = _has_kernels(query, value)
+    if query.dim() != 4 and (kernels or soft_cap is not None or sinks is not None):
         raise NotServed(f"operands of {query.dim()} axes, for heads of these widths; 4 axes are served")
-    if attn_mask is None and _has_kernels(query, value, gradients=True):
-        return _by_kernels(query, key, value, None, None, is_causal, factor, enable_gqa)
-    recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
-    attend = _with_plain_gradients() if recorded else _by_kernels
-    first_keys = None
-    if attn_mask is not None:
-        attn_mask, _ = _masks(query, key, attn_mask, is_causal)
-        attn_mask = attn_mask[None] if attn_mask.dim() == 3 else attn_mask  # one of heads
-        is_causal = False
-        if _has_sequences(attn_mask, key):
-            rows = first_of_rows(attn_mask)
-            if note_mask is not None:
-                note_mask(attn_mask, rows)
-            first_keys = rows.view(rows.shape[0], -1).amin(-1).expand(query.shape[0]).contiguous()
-    found: torch.Tensor = attend(query, key, value, attn_mask, first_keys, is_causal, factor, enable_gqa)
-    return found
+    if kernels and attn_mask is not None and attn_mask.dtype != torch.bool:
+        raise NotServed("a mask that is added to scores, for heads of these widths; a boolean one is served")
+    recorded = torch.is_grad_enabled() and any(
+        each is not None and each.requires_grad for each in (query, key, value, sinks)
+    )
+    if attn_mask is None and kernels:
+        plain = soft_cap is None and sinks is None
+        if not recorded or (plain and _has_kernels(query, value, gradients=True)):
+            return _by_kernels(query, key, value, None, None, is_causal, how)
+        causal = causal_mask(query, key) if is_causal else None
+        found: torch.Tensor = _with_gradients()(query, key, value, sinks, causal, None, None, how, (), None)
+        return found
+    if enable_gqa and not kernels:
+        key, value, how = _for_each_head(query, key), _for_each_head(query, value), replace(how, grouped=False)
+    if attn_mask is None:
+        return plain_attention(query, key, value, causal_mask(query, key) if is_causal else None, None, how)
+    if query.dim() > 4:
+        raise NotServed(f"a mask with operands of {query.dim()} axes; up to 4 axes are served")
+    if not query.shape[-2] or not key.shape[-2]:
+        return plain_attention(query, key, value, None, None, how)
+    q, k, v, mask = query, key, value, attn_mask
+    if query.dim() < 4:
+        places = (None, None) if query.dim() == 2 else (slice(None), None)
+        q, k, v = (each[places] for each in (query, key, value))
+        mask = mask if mask.dim() < query.dim() else mask[places]
+    masks = Masks() if masks is None else masks
+    try:
+        read = masks.of(mask, q, k, is_causal)
+    except RuntimeError:
+        raise NotServed(f"a mask of the shape {tuple(mask.shape)}; one that broadcasts to scores is served") from None
+    if read.runs is None and note_mask is not None:
+        note_mask()
+    if read.runs and torch.is_grad_enabled() and attn_mask.requires_grad:
+        raise NotServed("the gradient of a mask whose queries see different first keys; one without it is served")
+    rest = read.allowed, read.added, read.first_keys, how, read.runs or ()
+    if recorded and (kernels or read.runs):
+        segments = None
+        if kernels and soft_cap is None and sinks is None and _has_kernels(query, value, gradients=True):
+            segments = masks.segments(read, int(query.shape[0]))
+        found = _with_gradients()(q, k, v, sinks, *rest, segments)
+    else:
+        found = _masked(q, k, v, *rest)
+    return found if query.dim() == 4 else found.reshape(*query.shape[:-1], v.shape[-1])
 
 
-def _has_sequences(allowed: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return whether a mask has an axis of sequences, and one of all keys."""
-    return allowed.dim() > 2 and int(allowed.shape[-1]) == int(key.shape[-2])
+def launch_of_attention(
+    operands: tuple[torch.Tensor, ...], attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of a call of `attention` that ran, by the addresses of its operands and of its result.
+
+    `operands` are query, key and value, with a mask also where it allows and its first keys.  It is None where other
+    kernels than those of `bitwise_torch.attention` computed it.
+    """
+    query, _, value, *rest = operands
+    if dropout_p or query.dim() != 4 or not _has_kernels(query, value):
+        return None
+    factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
+    return attention_calls.launch_of_attention(operands, is_causal and not rest, factor, enable_gqa)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scores:
+    """What makes scores of products, beside a mask; with `grouped`, groups of heads have the same keys."""
+
+    scale: float
+    soft_cap: float | None
+    sinks: torch.Tensor | None
+    grouped: bool
+
+
+def _masked(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: Any, added: Any, first_keys: Any,
+    how: _Scores, runs: Sequence[Run],
+) -> torch.Tensor:  # fmt: skip
+    """Return attention under a mask of four axes; queries of runs are computed run by run."""
+    kernels = _has_kernels(query, value)
+    main = _without_runs(allowed, runs)
+    if kernels:
+        out = _by_kernels(query, key, value, main, first_keys, False, how)
+    else:
+        out = plain_attention(*_without_left_padding(query, key, value, main, added, first_keys), how)
+    for each in runs:
+        rows, queries = _sequences_of(each), slice(each.begin, each.end)
+        if not each.sliding:
+            out[rows, :, queries] = _run_of_one_key(each, query, key, value, allowed, added, how)
+            continue
+        for place in range(query.shape[0])[rows]:
+            operands = query[place], key[place], value[place], None if added is None else added[place % len(added)]
+            size = int(key.shape[1]) * each.seen * int(key.shape[-1])
+            step = MOST_SEQUENCES if kernels else max(1, MOST_NUMBERS // size)
+            for begin in range(each.begin, each.end, step):
+                part = slice(begin, min(each.end, begin + step))
+                found = _rows_of_window(each, part, *operands, how)
+                out[place, :, part] = found[:, :, 0].transpose(0, 1)
+    return out
+
+
+def _without_runs(allowed: Any, runs: Sequence[Run]) -> Any:
+    """Return a mask without the queries of runs."""
+    if not runs:
+        return allowed
+    main = allowed.clone()
+    for each in runs:
+        main[_sequences_of(each), :, each.begin : each.end] = False
+    return main
+
+
+def _sequences_of(run: Run) -> slice:
+    return slice(None) if run.sequence is None else slice(run.sequence, run.sequence + 1)
+
+
+def _part(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any) -> Iterator[Any]:
+    """Yield the queries of a run, its keys and values, and its part of a mask and of what is added."""
+    rows, queries, keys = _sequences_of(run), slice(run.begin, run.end), slice(run.first, run.last)
+    yield query[rows, :, queries]
+    yield from (each[rows, :, keys] for each in (key, value))
+    yield from (
+        None if each is None else each[rows if len(each) > 1 else slice(None), :, queries, keys]
+        for each in (allowed, added)
+    )
+
+
+def _run_of_one_key(run: Run, query: Any, key: Any, value: Any, allowed: Any, added: Any, how: _Scores) -> torch.Tensor:
+    """Return the attention of the queries of a run that see one first key."""
+    q, k, v, visible, bias = _part(run, query, key, value, allowed, added)
+    if not _has_kernels(query, value):
+        return plain_attention(q, k, v, visible, bias, how)
+    from torch.nn.attention.bias import causal_lower_right
+
+    queries, keys = int(q.shape[2]), int(k.shape[2])
+    mask = causal_lower_right(queries, keys) if 1 < queries < keys else None
+    return _by_kernels(q, k, v, mask, None, 1 < queries == keys, how)
+
+
+def _rows_of_window(
+    run: Run, queries: slice, query: Any, key: Any, value: Any, added: Any, how: _Scores
+) -> torch.Tensor:
+    """Return the attention of some queries of a sliding run of query[heads, q, d], as sequences of one query each."""
+    count, seen = queries.stop - queries.start, run.seen
+    keys = slice(run.first + queries.start - run.begin, None)
+
+    def windows(x: Any) -> Any:
+        x = x[:, keys]
+        return x.as_strided((count, x.shape[0], seen, x.shape[2]), (x.stride(1), *x.stride()))
+
+    q, k, v = query[:, queries].transpose(0, 1)[:, :, None], windows(key), windows(value)
+    if _has_kernels(query, value):
+        return _by_kernels(q, k, v, None, None, False, how)
+    bias = None
+    if added is not None:
+        bias = added[:, queries, keys]
+        heads, row, column = bias.stride()
+        bias = bias.as_strided((count, bias.shape[0], 1, seen), (row + column, heads, row, column))
+    return plain_attention(q, k, v, None, bias, how)
 
 
 def _by_kernels(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
-    first_keys: torch.Tensor | None, causal: bool, scale: float, grouped: bool,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, first_keys: torch.Tensor | None,
+    causal: bool, how: _Scores,
 ) -> torch.Tensor:  # fmt: skip
     try:
         found: torch.Tensor = attention_calls.attention(
-            query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped, first_keys=first_keys
-        )
+            query, key, value, mask, is_causal=causal, scale=how.scale, enable_gqa=how.grouped, first_keys=first_keys,
+            soft_cap=how.soft_cap, sinks=how.sinks,
+        )  # fmt: skip
     except attention_calls.AttentionError as error:
         raise NotServed(str(error)) from None
     return found
@@ -147,107 +284,179 @@ def _for_each_head(query: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def _with_plain_gradients() -> Callable[..., Any]:
-    """Return the function of attention by kernels, with the gradients of the plain form."""
+def _with_gradients() -> Callable[..., Any]:
+    """Return the function of attention under a mask of four axes, with gradients.
+
+    Causal sequences that are known have those of the kernels, and all other queries those of the plain form, which is
+    left out where their outputs have the gradient 0, as those of padding have.
+    """
     import torch
 
     def forward(
-        ctx: Any, query: Any, key: Any, value: Any, mask: Any, first_keys: Any, causal: bool, scale: float,
-        grouped: bool,
+        ctx: Any, query: Any, key: Any, value: Any, sinks: Any, allowed: Any, added: Any, first_keys: Any,
+        how: _Scores, runs: Sequence[Run], segments: Segments | None,
     ) -> Any:  # fmt: skip
-        ctx.save_for_backward(query, key, value, mask)
-        ctx.given = causal, scale, grouped
-        return _by_kernels(query, key, value, mask, first_keys, causal, scale, grouped)
+        out = found = None
+        how = replace(how, sinks=None if sinks is None else sinks.detach())
+        if segments is not None:
+            out, found = _of_segments(segments, query, key, value, how.scale)
+        if segments is None or segments.others is not None:
+            if first_keys is None:
+                out = _by_kernels(query, key, value, None, None, allowed is not None, how)
+            else:
+                out = _masked(query, key, value, allowed, added, first_keys, how, runs)
+        kept = () if segments is None else (out, found)
+        ctx.save_for_backward(query, key, value, sinks, allowed, added, first_keys, *kept)
+        ctx.given = how, runs, segments
+        return out
 
     def backward(ctx: Any, gradient: Any) -> Any:
-        *operands, mask = ctx.saved_tensors
-        causal, scale, grouped = ctx.given
-        with torch.enable_grad():
-            query, key, value = leaves = [each.detach().requires_grad_() for each in operands]
-            if grouped:
-                key, value = _for_each_head(query, key), _for_each_head(query, value)
-            found = plain_attention(query, key, value, mask, causal, scale)
-            gradients = torch.autograd.grad(found, leaves, gradient)
-        return *gradients, *[None] * 5
+        query, key, value, sinks, allowed, added, first_keys, *kept = ctx.saved_tensors
+        how, runs, segments = ctx.given
+        if segments is None:
+            found = _plain_gradients(gradient, query, key, value, sinks, allowed, added, first_keys, how, runs)
+        else:
+            out, logarithms = kept
+            found = [
+                *_gradients_of_segments(segments, gradient, query, key, value, out, logarithms, how.scale), None
+            ]  # fmt: skip
+            others = segments.others
+            if others is not None and bool(_tokens(gradient)[others].any()):
+                rows = others.view(len(query), 1, -1, 1)
+                apart = [each for each in runs if bool(rows[_sequences_of(each), :, each.begin].any())]
+                visible = allowed & rows
+                more = _plain_gradients(gradient, query, key, value, None, visible, None, first_keys, how, apart)
+                found = [one if other is None else one + other for one, other in zip(found, more, strict=True)]
+        return *found, *[None] * 6
 
-    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    once = torch.autograd.function.once_differentiable
+    members = {"forward": staticmethod(forward), "backward": staticmethod(once(backward))}
     made: Any = type("Attention", (torch.autograd.Function,), members)
     apply: Callable[..., Any] = made.apply
     return apply
 
 
-def plain_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
-    scale: float, note_mask: NoteMask | None = None,
-) -> torch.Tensor:  # fmt: skip
-    """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type."""
+def _tokens(x: torch.Tensor) -> torch.Tensor:
+    """Return x[sequences, heads, queries, ...] as [tokens, heads, ...]."""
+    return x.transpose(1, 2).flatten(0, 1)
+
+
+def _of_tokens(x: torch.Tensor, sequences: int) -> torch.Tensor:
+    """Return what `_tokens` has changed as it was."""
+    return x.unflatten(0, (sequences, -1)).transpose(1, 2)
+
+
+def _of_segments(segments: Segments, query: Any, key: Any, value: Any, scale: float) -> tuple[Any, Any]:
+    """Return attention of causal sequences in a batch, and the logarithms[tokens, heads] of its sums."""
+    longest, starts = segments.longest, segments.starts
+    q, k, v = map(_tokens, (query, key, value))
+    out, found = attention_calls.attention_varlen(
+        q, k, v, starts, starts, longest, longest, is_causal=True, scale=scale,
+        logarithms=True,
+    )  # fmt: skip
+    return _of_tokens(out, int(query.shape[0])), found
+
+
+def _gradients_of_segments(
+    segments: Segments, slope: Any, query: Any, key: Any, value: Any, out: Any, logarithms: Any, scale: float
+) -> list[Any]:
+    """Return the gradients of `_of_segments`, without those of other queries."""
+    if segments.others is not None:  # they have no weights
+        logarithms = logarithms.masked_fill(segments.others[:, None], math.inf)
+    of_out, q, k, v, result = map(_tokens, (slope, query, key, value, out))
+    found = attention_calls.varlen_gradients(
+        of_out, q, k, v, result, logarithms, segments.starts, segments.longest, scale
+    )
+    return [_of_tokens(each, len(query)) for each in found]
+
+
+def _plain_gradients(
+    slope: Any, query: Any, key: Any, value: Any, sinks: Any, allowed: Any, added: Any, first_keys: Any, how: _Scores,
+    runs: Sequence[Run],
+) -> list[Any]:  # fmt: skip
+    """Return the gradients of query, key, value and sinks in the plain form, those of each run on its keys alone."""
     import torch
 
-    allowed, added = _masks(query, key, mask, is_causal)
-    if mask is not None and allowed is not None:
-        key, value, allowed, added = _without_left_padding(key, value, allowed, added, note_mask)
-    scores = torch.matmul(query, key.transpose(-2, -1)).float() * scale
+    def gradients(given: Sequence[Any], visible: Any, bias: Any, first: Any, of_out: Any) -> Any:
+        leaves = [None if each is None else each.detach().requires_grad_() for each in (*given, sinks)]
+        q, k, v, sink = leaves
+        if how.grouped:
+            k, v = _for_each_head(q, k), _for_each_head(q, v)
+        if first is not None:
+            q, k, v, visible, bias = _without_left_padding(q, k, v, visible, bias, first)
+        out = plain_attention(q, k, v, visible, bias, replace(how, sinks=sink))
+        found = torch.autograd.grad(out, [each for each in leaves if each is not None], of_out)
+        return found if sinks is not None else (*found, None)
+
+    with torch.enable_grad():
+        return _gradients_of_runs(gradients, slope, query, key, value, allowed, added, first_keys, runs)
+
+
+def _gradients_of_runs(
+    gradients: Callable[..., Any], slope: Any, query: Any, key: Any, value: Any, allowed: Any, added: Any,
+    first_keys: Any, runs: Sequence[Run],
+) -> list[Any]:  # fmt: skip
+    """Return the sums of gradients of each run, and of all other queries."""
+    main = _without_runs(allowed, runs)
+    of_query, of_key, of_value, of_sinks = gradients((query, key, value), main, added, first_keys, slope)
+    for each in runs:
+        *given, visible, bias = _part(each, query, key, value, allowed, added)
+        rows, queries, keys = _sequences_of(each), slice(each.begin, each.end), slice(each.first, each.last)
+        found = gradients(given, visible, bias, None, slope[rows, :, queries])
+        of_query[rows, :, queries] = found[0]
+        of_key[rows, :, keys] += found[1]
+        of_value[rows, :, keys] += found[2]
+        of_sinks = None if of_sinks is None else of_sinks + found[3]
+    return [of_query, of_key, of_value, of_sinks]
+
+
+def plain_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor | None,
+    added: torch.Tensor | None, how: _Scores,
+) -> torch.Tensor:  # fmt: skip
+    """Return attention by products of matrices and a softmax of rows; its scores and weights have the query's type.
+
+    A query attends to the keys where `allowed` is true; `added` is added to scores.  Keys are those of each head.
+    """
+    import torch
+
+    scores = torch.matmul(query, key.transpose(-2, -1)).float() * how.scale
+    if how.soft_cap is not None:
+        scores = torch.tanh(scores / how.soft_cap) * how.soft_cap
     if added is not None:
         scores = scores + added
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
         # A query without keys has no softmax; its weights are 0.
         scores = torch.where(allowed.any(-1, keepdim=True), scores, torch.zeros_like(scores))
-    weights = torch.softmax(scores, -1)
+    if how.sinks is None:
+        weights = torch.softmax(scores, -1)
+    else:  # in front of the keys: those behind a query's own must not move it
+        sinks = how.sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)
+        weights = torch.softmax(torch.cat([sinks, scores], -1), -1)[..., 1:]
     if allowed is not None:
         weights = weights.masked_fill(~allowed, 0.0)
     # A sum of -0, which a masked key would make +0, becomes +0.
     return torch.matmul(weights.to(query.dtype), value) + 0.0
 
 
-def _masks(query: Any, key: Any, mask: Any, is_causal: bool) -> tuple[Any, Any]:
-    """Return where a query may attend to a key, and what is added to the scores; None for everywhere and nothing."""
-    import torch
-
-    queries, keys = int(query.shape[-2]), int(key.shape[-2])
-    allowed = added = None
-    if is_causal:
-        allowed = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril()
-    if mask is not None and mask.dtype == torch.bool:
-        allowed = mask if allowed is None else allowed & mask
-    elif mask is not None:
-        added = mask.float()
-        # The least number of a type stands for minus infinity.
-        own = mask > torch.finfo(mask.dtype).min
-        allowed = own if allowed is None else allowed & own
-    return allowed, added
-
-
-def first_keys_differ(rows: torch.Tensor, keys: int) -> torch.Tensor:
-    """Return whether queries of a sequence have different first keys: under a window, or in packed sequences.
-
-    `rows` [..., queries] are the first keys of the rows of a mask; those of queries without a key are `keys`.  The
-    result has no axes.
-    """
-    return ((rows > rows.amin(-1, keepdim=True)) & (rows < keys)).any()
-
-
 def _without_left_padding(
-    key: Any, value: Any, allowed: Any, added: Any, note_mask: NoteMask | None
-) -> tuple[Any, Any, Any, Any]:
+    query: Any, key: Any, value: Any, allowed: Any, added: Any, first_keys: Any
+) -> tuple[Any, Any, Any, Any, Any]:
     """Return operands whose first keys, which no query of a sequence attends to, are moved behind the last ones."""
     import torch
 
     keys = int(key.shape[-2])
-    if not keys or not _has_sequences(allowed, key):
-        return key, value, allowed, added
-    found = first_of_rows(allowed)
-    if note_mask is not None:
-        note_mask(allowed, found)
-    first = found.view(found.shape[0], -1).amin(-1).view(-1, *[1] * (allowed.dim() - 1))
-    place = (torch.arange(keys, device=key.device) + first) % keys  # [..., 1, keys]
+    if not keys:
+        return query, key, value, allowed, added
+    place = (torch.arange(keys, device=key.device) + first_keys.view(-1, 1, 1, 1)) % keys  # [sequences, 1, 1, keys]
     rows = place.transpose(-2, -1)
 
     def moved(x: Any) -> Any:
         return x.gather(-2, rows.expand(*x.shape[:-1], 1).expand(x.shape))
 
     def moved_columns(x: Any) -> Any:
-        shape = torch.broadcast_shapes(x.shape, (*place.shape[:-2], x.shape[-2], keys))
+        shape = torch.broadcast_shapes(x.shape, (len(place), 1, x.shape[-2], keys))
         return x.expand(shape).gather(-1, place.expand(shape))
 
-    return moved(key), moved(value), moved_columns(allowed), None if added is None else moved_columns(added)
+    return query, moved(key), moved(value), moved_columns(allowed), None if added is None else moved_columns(added)

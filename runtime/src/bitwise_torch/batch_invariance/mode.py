@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,8 +20,9 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention, first_keys_differ
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
+from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
@@ -38,7 +38,7 @@ from bitwise_torch.interception import (
     Intercepted,
     Operators,
     OtherThreads,
-    without_gradients,
+    WithoutGradients,
 )
 from bitwise_torch.kernel_replacement import kernel_names
 from bitwise_torch.ready_launches import ReadyLaunches
@@ -56,10 +56,15 @@ _ATTENDING = Operators(
 """Attention, above autograd: it consists of other operators, which have gradients."""
 
 
-_WINDOWS = "aten::scaled_dot_product_attention under a window or a mask of packed sequences"
-_OF_WINDOWS = (
-    f"the bytes of {_WINDOWS} have one order alone, in batches and beside padding; those of a prefill in chunks and of "
-    "decoding with a cache may differ from them"
+_UNKNOWN_RUNS = "aten::scaled_dot_product_attention under a mask with gaps"
+_OF_GAPS = (
+    "the bytes of aten::scaled_dot_product_attention under this mask have one order alone, in batches and beside "
+    "padding, and another in chunks or packed: its queries see different first keys, and keys with gaps between them"
+)
+_OF_CAPTURES = (
+    "a mask with several queries cannot be read in the capture of a CUDA graph: if queries see different first keys in "
+    "a replay, as under a window, their bytes in chunks or packed are others; a strict mode asserts on the device that "
+    "they do not"
 )
 
 
@@ -99,14 +104,13 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
-    _masks: Any = None
-    """A tensor without axes: whether a mask was seen whose queries have different first keys, None for no mask."""
-    _computed: Any = None
-    """The event after which `_masks` can be read without waiting; None for the CPU."""
-    _noted: weakref.ReferenceType[Any] | None = None
+    _masks: Masks = field(init=False)
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._masks = Masks(self.strict)
 
     def __enter__(self) -> BatchInvariance:
         with self._entering:
@@ -124,42 +128,22 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        if not any(exception):
-            self._warn_of_masks(stacklevel=4)
-        self._masks = self._computed = self._noted = None
 
-    def _warn_of_masks(self, stacklevel: int) -> None:
-        """Warn once of masks that were noted and whose queries have different first keys, or raise."""
-        found, self._masks, self._computed = self._masks, None, None
-        if found is None or _WINDOWS in self.warned or not bool(found):
-            return
-        if self.strict:
-            raise BatchVarianceError(_OF_WINDOWS)
-        self.warned.add(_WINDOWS)
-        warnings.warn(_OF_WINDOWS, BatchVarianceWarning, stacklevel=stacklevel)
+    def attention(self, *operands: Any, **options: Any) -> Any:
+        """Return attention in this mode; the arguments are those of `attention.attention`.  Raises NotServed."""
+        return attention(*operands, **options, masks=self._masks, note_mask=self._note_mask)
 
-    def _note_mask(self, allowed: Any, rows: Any) -> None:
-        """Note a mask of attention, with the first keys of its rows.
-
-        So that no call waits for the device, its values are read when a later one is noted or the mode ends; a strict
-        mode waits.
-        """
+    def _note_mask(self) -> None:
+        """Warn once of a mask whose runs are unknown.  Raises BatchVarianceError."""
         import torch
 
-        if allowed.shape[-2] == 1 or (self._noted is not None and self._noted() is allowed):
-            return
-        if allowed.is_cuda and torch.cuda.is_current_stream_capturing():
-            return
-        if self._computed is None or self._computed.query():
-            self._warn_of_masks(stacklevel=6)
-        self._noted = weakref.ref(allowed)  # the layers of a model have one mask
-        found = first_keys_differ(rows, int(allowed.shape[-1]))
-        self._masks = found if self._masks is None else self._masks.to(found.device) | found
+        capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        sentence = _OF_CAPTURES if capturing else _OF_GAPS
         if self.strict:
-            self._warn_of_masks(stacklevel=6)
-        elif allowed.is_cuda:
-            self._computed = torch.cuda.Event()
-            self._computed.record()
+            raise BatchVarianceError(sentence)
+        if _UNKNOWN_RUNS not in self.warned:
+            self.warned.add(_UNKNOWN_RUNS)
+            warnings.warn(f"{sentence}; later calls cause no warning", BatchVarianceWarning, stacklevel=4)
 
     def enable(self) -> BatchInvariance:
         """Enter the mode for this process: all threads, until `disable`."""
@@ -174,29 +158,26 @@ class BatchInvariance:
         """Run an operator in its pinned order, or warn of it.  Raises BatchVarianceError."""
         key: Hashable = None
         operands = 0 if options else READY_OPERANDS.get(name, 0)
-        if operands == len(arguments) == 2:
-            found, key = self._ready.run(name, arguments, setting_of_product(arguments[0]))
-            if found is not None:
-                return found
-        elif operands:
-            rest = arguments[operands:]
-            if rest:
-                rest = tuple(tuple(each) if type(each) is list else each for each in rest)
-            elif operands > 1:
-                rest = setting_of_product(arguments[0])
-            found, key = self._ready.run(name, arguments[:operands], rest)
+        rest: tuple[Any, ...]
+        if operands:
+            if operands == len(arguments) == 2:
+                given, rest = arguments, setting_of_product(arguments[0])
+            elif operands == 1:
+                given, rest = arguments[:1], arguments[1:]
+                if rest and type(rest[0]) is list:  # axes
+                    rest = (tuple(rest[0]), *rest[1:])
+            else:
+                given, rest = arguments[:operands], arguments[operands:] or setting_of_product(arguments[0])
+            found, key = self._ready.run(name, given, rest)
             if found is not None:
                 return found
         elif name == ATTENTION:
-            try:
-                return attention(*arguments, **options, note_mask=self._note_mask)
-            except NotServed as reason:
-                return self._uncovered(operation, name, arguments, options, str(reason))
+            return self._attended(operation, arguments, options)
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
         try:
-            with without_gradients():  # autograd recorded the operation already
+            with WithoutGradients():  # autograd recorded the operation already
                 found = _run(function, arguments, options)
                 launch = None if key is None else _launch_of(name, arguments, found)
                 if launch is not None:
@@ -206,6 +187,35 @@ class BatchInvariance:
             return operation(*arguments, **options)
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, options, str(reason))
+
+    def _attended(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Return attention; a repeated call is one look-up, also under a mask that another layer had."""
+        operands, rest = arguments[:3], (*arguments[4:], *options.items())
+        mask = arguments[3] if len(arguments) > 3 else None
+        repeated = len(operands) == 3 and not _is_recorded(*operands)
+        if mask is not None and repeated:
+            operands = self._with_mask(operands, mask, len(arguments) > 5 and arguments[5])
+            repeated = len(operands) > 3
+        key: Hashable = None
+        if repeated:
+            found, key = self._ready.run(ATTENTION, operands, rest)
+            if found is not None:
+                return found
+        try:
+            found = self.attention(*arguments, **options)
+        except NotServed as reason:
+            return self._uncovered(operation, ATTENTION, arguments, options, str(reason))
+        launch = None if key is None else launch_of_attention(operands, *arguments[3:], **options)
+        if launch is not None:
+            self._ready.keep(key, operands, found, launch)
+        return found
+
+    def _with_mask(self, operands: tuple[Any, ...], mask: Any, causal: bool) -> tuple[Any, ...]:
+        """Return operands with those of a mask of booleans that was read before and has no runs, else without."""
+        read = self._masks.known(mask, operands[0], operands[1], causal) if operands[0].dim() == 4 else None
+        if read is None or read.runs != () or read.added is not None:
+            return operands
+        return *operands, read.allowed, read.first_keys
 
     def _uncovered(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
@@ -222,6 +232,12 @@ class BatchInvariance:
         return operation(*arguments, **options)
 
 
+def active_mode() -> BatchInvariance | None:
+    """Return the mode that computes the attention of this thread."""
+    scopes = _ATTENDING.receiving()
+    return scopes[0] if scopes and isinstance(scopes[0], BatchInvariance) else None
+
+
 def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "error") -> BatchInvariance:
     """Return a mode in which the bytes of a row do not depend on the batch: a context manager, with `enable()`.
 
@@ -234,14 +250,24 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     return BatchInvariance(strict, other_threads)
 
 
-READY_OPERANDS = {"mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1}
+READY_OPERANDS = {
+    "mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
+    "_log_softmax_backward_data": 2,
+}  # fmt: skip
 """Operators whose launches are kept, with the numbers of their tensors, which come first."""
 
 
 def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
     """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
-    of_product = READY_OPERANDS[name] > 1
-    return (launch_of_product if of_product else launch_of_rows)(name, arguments, found)
+    return (launch_of_product if name in PRODUCT_OPERATORS else launch_of_rows)(name, arguments, found)
+
+
+def _is_recorded(query: Any, key: Any, value: Any) -> bool:
+    """Return whether a call may be recorded for gradients, or an operand is a lazily negated view."""
+    import torch
+
+    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    return bool(recorded or query.is_neg() or key.is_neg() or value.is_neg())
 
 
 @cache

@@ -243,17 +243,18 @@ def _launch(name: str, rows: int, length: int, arguments: tuple[Any, ...], first
     launch(name, (-(-rows // sizes["ROWS"]), 1, 1), arguments, (*first, *sizes.values()), warps)
 
 
-def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[int, int], None] | None:
+def launch_of_sum(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..., None] | None:
     """Return the launch of sums of rows that ran, a function of the addresses of x and out; None for several ones."""
     rows, length = _rows(x)
     if length > LONG or not _is_plain(x):
         return None
     sizes, _ = geometry(length)
     grid = (-(-rows // sizes["ROWS"]), 1, 1)
-    return _repetition("sum_of_rows", grid, x, out, (rows, length, length, float(length)), (mean, *sizes.values()))
+    numbers = rows, length, length, float(length)
+    return _repetition("sum_of_rows", grid, (x, out), numbers, (mean, *sizes.values()))
 
 
-def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[[int, int], None] | None:
+def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callable[..., None] | None:
     """Return the launch of sums of the columns of x[o, n, c] that ran in one or two kernels; see `launch_of_sum`."""
     import torch
 
@@ -281,14 +282,26 @@ def launch_of_columns(x: torch.Tensor, out: torch.Tensor, mean: bool) -> Callabl
     return launch
 
 
-def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[[int, int], None] | None:
+def launch_of_softmax(x: torch.Tensor, out: torch.Tensor, log: bool) -> Callable[..., None] | None:
     """Return the launch of a softmax that ran, or of its logarithm; see `launch_of_sum`."""
     if not _is_plain(x):
         return None
     rows, length = _rows(x)
     sizes, _ = geometry(length)
     grid = (-(-rows // sizes["ROWS"]), 1, 1)
-    return _repetition("softmax_of_rows", grid, x, out, (rows, length), (log, *sizes.values()))
+    return _repetition("softmax_of_rows", grid, (x, out), (rows, length), (log, *sizes.values()))
+
+
+def launch_of_softmax_gradient(
+    gradient: torch.Tensor, y: torch.Tensor, out: torch.Tensor, log: bool
+) -> Callable[..., None] | None:
+    """Return the launch of the gradient of a softmax that ran, by the addresses of all tensors; see `launch_of_sum`."""
+    if not _is_plain(gradient) or not _is_plain(y):
+        return None
+    rows, length = _rows(y)
+    sizes, _ = geometry(length)
+    grid = (-(-rows // sizes["ROWS"]), 1, 1)
+    return _repetition("softmax_gradient_of_rows", grid, (gradient, y, out), (rows, length), (log, *sizes.values()))
 
 
 def _is_plain(x: torch.Tensor) -> bool:
@@ -297,33 +310,49 @@ def _is_plain(x: torch.Tensor) -> bool:
 
 
 def _repetition(
-    name: str, grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, numbers: tuple[Any, ...],
+    name: str, grid: tuple[int, int, int], tensors: tuple[torch.Tensor, ...], numbers: tuple[Any, ...],
     constants: tuple[Any, ...],
-) -> Callable[[int, int], None] | None:  # fmt: skip
-    """Return the launch of a kernel that ran, a function of the addresses of x and out.
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of a kernel that ran, a function of the addresses of its tensors.
 
     It calls what Triton's own launch calls, without the current device and hooks, which take half of its time.
     """
     import torch
 
-    index = x.get_device()
-    compiled = _compiled.get((name, index, constants, *map(_specialisation, (x, out, *numbers))))
+    index = tensors[0].get_device()
+    compiled = _compiled.get((name, index, constants, *map(_specialisation, (*tensors, *numbers))))
     if compiled is None:
         return None
     current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
-    run, rest = compiled.run, (*numbers, *constants)
+    run, middle = _launcher_of(compiled)
+    before = compiled.function, *middle, compiled.packed_metadata, None, None, None
+    rest = *numbers, *constants
     x_blocks, y_blocks, z_blocks = grid
-    before = compiled.function, compiled.packed_metadata, None, None, None
 
-    def launch(at_x: int, at_out: int) -> None:
+    def launch(*addresses: int) -> None:
         if current() == index:
-            run(x_blocks, y_blocks, z_blocks, stream(index), *before, at_x, at_out, *rest)
+            run(x_blocks, y_blocks, z_blocks, stream(index), *before, *addresses, *rest)
         else:
             with torch.cuda.device(index):
-                run(x_blocks, y_blocks, z_blocks, stream(index), *before, at_x, at_out, *rest)
+                run(x_blocks, y_blocks, z_blocks, stream(index), *before, *addresses, *rest)
 
     return launch
+
+
+def _launcher_of(compiled: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """Return the function that launches a compiled kernel, and its arguments between the function and the metadata.
+
+    It is that in C of Triton 3.6 where the kernel needs no scratch memory, and else Triton's own launcher, which
+    allocates it and calls the former.
+    """
+    import triton
+
+    launcher = compiled.run
+    scratch = getattr(launcher, "global_scratch_size", 1) or getattr(launcher, "profile_scratch_size", 1)
+    if scratch or not triton.__version__.startswith("3.6."):
+        return launcher, ()
+    return launcher.launch, (launcher.launch_cooperative_grid, launcher.launch_pdl, None, None)
 
 
 def _current_stream(device: int) -> int:
@@ -334,16 +363,16 @@ def _current_stream(device: int) -> int:
 
 def _columns_call(
     x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int
-) -> tuple[tuple[int, int, int], torch.Tensor, torch.Tensor, tuple[Any, ...], tuple[Any, ...]]:
+) -> tuple[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor], tuple[Any, ...], tuple[Any, ...]]:
     """Return the grid of `sum_of_columns`, its tensors, numbers and constants."""
     count, rows, columns = (int(each) for each in x.shape)
     grid = (-(-columns // _COLUMNS), lanes // _COLUMN_LANES, count)
-    return grid, x, out, (rows, columns, divisor), (mean, *column_geometry(lanes).values())
+    return grid, (x, out), (rows, columns, divisor), (mean, *column_geometry(lanes).values())
 
 
 def _launch_columns(x: torch.Tensor, out: torch.Tensor, divisor: float, mean: bool, lanes: int) -> None:
-    grid, x, out, numbers, constants = _columns_call(x, out, divisor, mean, lanes)
-    launch("sum_of_columns", grid, (x, out, *numbers), constants, 4)
+    grid, tensors, numbers, constants = _columns_call(x, out, divisor, mean, lanes)
+    launch("sum_of_columns", grid, (*tensors, *numbers), constants, 4)
 
 
 def launch(

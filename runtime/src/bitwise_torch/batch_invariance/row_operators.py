@@ -15,6 +15,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     add_entries,
     launch_of_columns,
     launch_of_softmax,
+    launch_of_softmax_gradient,
     launch_of_sum,
     normalisation_gradient_rows,
     normalised_rows,
@@ -320,10 +321,13 @@ ROW_OPERATORS: dict[str, _Function] = {
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 
 
-def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
-    """Return the launch of a sum or mean, or of a softmax of the last axis, that ran and left its result in `out`.
+_SOFTMAX_GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")
 
-    It is a function of the addresses of the tensor and of the result.  It is None where a tensor was copied.
+
+def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
+    """Return the launch of a sum, a mean, or a softmax of the last axis or its gradient, that left its result in `out`.
+
+    It is a function of the addresses of the tensors and of the result.  It is None where a tensor was copied.
     """
     x = arguments[0]
     if name in ("sum", "mean"):
@@ -336,4 +340,6 @@ def launch_of_rows(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[
         return None if columns is None else launch_of_columns(columns, out, name == "mean")
     if name in ("_softmax", "_log_softmax") and x.dim() and arguments[1] % x.dim() == x.dim() - 1:
         return launch_of_softmax(x, out, name == "_log_softmax")
+    if name in _SOFTMAX_GRADIENTS and x.dim() and arguments[2] % x.dim() == x.dim() - 1:
+        return launch_of_softmax_gradient(x, arguments[1], out, name == _SOFTMAX_GRADIENTS[1])
     return None

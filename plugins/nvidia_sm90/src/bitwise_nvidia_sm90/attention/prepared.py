@@ -94,13 +94,40 @@ def _prepare(calls: Callable[[Workspace], list[Call]], given: Sequence[Any]) -> 
     return product_launch(kernels, sizes, int(device.index), len(given))
 
 
+_compiled: dict[tuple[Any, ...], Any] = {}
+"""What Triton compiled, by all that it specialises on: its own look-up takes most of the time of a new launch."""
+
+
+def _compiled_kernel(call: Call, kernel: Any) -> Any:
+    options = {"num_warps": call.warps, "num_stages": call.stages, "launch_pdl": call.dependent}
+    key = call.module, call.kernel, *options.values(), *call.constants.items(), *map(_specialisation, call.arguments)
+    found = _compiled.get(key)
+    if found is None:
+        found = _compiled[key] = kernel.warmup(
+            *call.arguments, grid=call.grid, **call.constants, **options, enable_fp_fusion=False
+        )
+    return found
+
+
+def _specialisation(argument: Any) -> Any:
+    """Return what of an argument decides the compiled kernel: a type, a tensor's alignment, a class of numbers."""
+    if argument is None or isinstance(argument, bool):
+        return argument
+    if isinstance(argument, float):
+        return float
+    if isinstance(argument, int):
+        return argument == 1, argument % 16 == 0, (argument + (1 << 31)) >> 32
+    if hasattr(argument, "block_shape"):  # a tensor map
+        layout = getattr(argument, "layout", None)
+        box = tuple(argument.block_shape), layout, argument.padding
+        return type(argument), argument.base.dtype, getattr(argument.base, "device", None), box
+    return argument.dtype, getattr(argument, "device", None), argument.data_ptr() % 16 == 0
+
+
 def launch_of(call: Call, places: dict[int, int]) -> Kernel:
     """Return the launch of a call, whose tensors have these places among the addresses, by their own addresses."""
     kernel = kernel_of(call)
-    options = {"num_warps": call.warps, "num_stages": call.stages, "launch_pdl": call.dependent}
-    compiled = kernel.warmup(
-        *call.arguments, grid=call.grid, **call.constants, **options, enable_fp_fusion=False
-    )  # fmt: skip
+    compiled = _compiled_kernel(call, kernel)
     maps = iter(compiled.metadata.tensordesc_meta or ())
     values = dict(zip(kernel.arg_names, call.arguments, strict=False))
     parameters: list[Parameter] = []

@@ -1,0 +1,57 @@
+"""Digests of two GPUs' records are compared by name, where the runs have one shape and equal weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_bench.train_equals_serve import differing_digests, holds, other_record
+from bitwise_core.errors import BitwiseError
+
+SHAPE = {"tokens": 96, "batches": [1, 3]}
+DIGESTS = {"weights": "a", "logits": "b", "gradients": "c"}
+
+
+def record(**changed: str) -> dict[str, Any]:
+    return {"digests": {**DIGESTS, **changed}}
+
+
+def test_equal_digests_do_not_differ() -> None:
+    assert differing_digests(record(), record()) == []
+
+
+def test_each_other_digest_is_named() -> None:
+    assert differing_digests(record(), record(logits="x", gradients="y")) == ["logits", "gradients"]
+
+
+def test_with_other_weights_nothing_else_is_compared() -> None:
+    assert differing_digests(record(), record(weights="x", logits="y")) == ["weights"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ({"shape": {"tokens": 95}, "models": {}}, "has the shape"),
+        ({"shape": SHAPE, "models": {"llama": {}}}, "has no digests"),
+    ],
+)
+def test_a_record_that_cannot_be_compared_is_refused(tmp_path: Path, content: Any, message: str) -> None:
+    path = tmp_path / "other.json"
+    if content is not None:
+        path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(BitwiseError, match=message):
+        other_record(path, SHAPE)
+
+
+@pytest.mark.parametrize(("differing", "held"), [([], True), (["logits"], False)])
+def test_a_model_whose_bytes_differ_on_another_gpu_does_not_hold(differing: list[str], held: bool) -> None:
+    found = {
+        "mode": {"prefill by 1": True, "greatest divergence": 0.0},
+        "without the mode, differing": ["prefill by 1"],
+        "digests that differ": differing,
+    }
+    assert holds(found) is held

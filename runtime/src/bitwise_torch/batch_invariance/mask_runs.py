@@ -1,0 +1,283 @@
+"""The rows of a mask that see other first keys than their sequence: of a sliding window, and of packed sequences.
+
+Sums over keys start at the first key that a query sees.  Rows of one first key run together.  The others are found as
+runs, each of which is a call of its own on the run's keys: of sequences that are packed into one, or of a window.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_torch.batch_invariance.row_functions import first_of_rows
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_RUNS = 4096
+"""The greatest number of runs of a mask."""
+
+_Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Queries from `begin` to `end` of a sequence, each of which sees the keys up to one key more than the one before.
+
+    The keys of all are those from `first` to `last`.  They begin at `first` for each query, or with `sliding` at one
+    key more than those of the query before.  `sequence` is None for a mask that all sequences have.
+    """
+
+    sequence: int | None
+    begin: int
+    end: int
+    first: int
+    last: int
+    sliding: bool
+
+    @property
+    def seen(self) -> int:
+        """The number of keys that each query sees, of a sliding run."""
+        return self.last - self.first - (self.end - self.begin - 1)
+
+
+def first_keys_differ(rows: torch.Tensor, keys: int) -> torch.Tensor:
+    """Return whether queries of a sequence have different first keys: under a window, or in packed sequences.
+
+    `rows` [..., queries] are the first keys of the rows of a mask; those of queries without a key are `keys`.  The
+    result has no axes.
+    """
+    return ((rows > rows.amin(-1, keepdim=True)) & (rows < keys)).any()
+
+
+def runs_of_mask(allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
+    """Return the runs of a boolean mask [..., queries, keys] whose queries see other first keys than their sequence.
+
+    `rows` are its first keys.  The values are read, which waits for the device.  Return None where a query sees keys
+    with a gap between them, or another last key than the one after that of the query before, or heads differ.
+    """
+    keys = int(allowed.shape[-1])
+    if not bool(first_keys_differ(rows, keys)):
+        return ()
+    behind = keys - first_of_rows(allowed.flip(-1))
+    gaps = (behind - rows - allowed.sum(-1, dtype=rows.dtype))[rows < keys].any()
+    if bool(gaps):
+        return None
+    first, last = (each.cpu().numpy().astype(np.int64) for each in (rows, behind))
+    if first.ndim > 1:  # [sequences, heads, queries] or [heads, queries]
+        if (first != first[..., :1, :]).any() or (last != last[..., :1, :]).any():
+            return None
+        first, last = first[..., 0, :], last[..., 0, :]
+    first, last = (each.reshape(-1, each.shape[-1]) for each in (first, last))
+    several = len(first) > 1
+    found: list[Run] = []
+    for place, (own, behind_own) in enumerate(zip(first, last, strict=True)):
+        for each in _runs_of_sequence(place if several else None, own, behind_own, keys):
+            found.append(each)
+            if len(found) > MOST_RUNS:
+                return None
+    return tuple(found)
+
+
+def segments_of_mask(allowed: torch.Tensor, sequences: int) -> Segments | None:
+    """Return the causal sequences under a mask[s, 1, tokens, tokens], whose values are read; None for heads of one."""
+    import torch
+
+    tokens = int(allowed.shape[-1])
+    if allowed.shape[1] != 1 or allowed.shape[2] != tokens or not tokens:
+        return None
+    rows = first_of_rows(allowed)
+    behind = tokens - first_of_rows(allowed.flip(-1))
+    dense = behind - rows == allowed.sum(-1, dtype=rows.dtype)
+    first, last, whole = (each.cpu().numpy().reshape(-1, tokens) for each in (rows, behind, dense))
+    place = np.arange(tokens)
+    causal = whole & (last == place + 1)
+    begins = causal & (first == place)
+    same = np.diff(first, prepend=-1, axis=1) == 0
+    # A token goes on with a sequence if all since its first one do.
+    started, ended = (
+        np.maximum.accumulate(np.where(each, place, -1), axis=1) for each in (begins, ~begins & ~(causal & same))
+    )
+    inside = started > ended
+    before = np.pad(inside, ((0, 0), (1, 0)))[:, :-1]
+    changes = begins | (inside != before) | (place == 0)
+    if len(first) == 1:
+        inside, changes = (np.repeat(each, sequences, axis=0) for each in (inside, changes))
+    starts = np.append(np.flatnonzero(changes), inside.size).astype(np.int32)
+    others = None if inside.all() else torch.from_numpy(~inside.reshape(-1)).to(allowed.device)
+    return Segments(torch.from_numpy(starts).to(allowed.device), int(np.diff(starts).max()), others)
+
+
+def _runs_of_sequence(sequence: int | None, first: _Rows, last: _Rows, keys: int) -> Iterator[Run]:
+    """Yield the runs of a sequence, but for the queries that see its first key, and those that see none."""
+    queries, least = len(first), int(first.min())
+    step = np.diff(first, prepend=first[:1])
+    # What leads from the query before to this one: 0 and 1 to the same run and to one that slides, 2 to neither.
+    kind = np.where((np.diff(last, prepend=last[:1]) == 1) & ((step == 0) | (step == 1)), step, 2)
+    changes = np.flatnonzero(np.diff(kind)) + 1
+    row = 0
+    while row < queries:
+        if first[row] == least or first[row] == keys:
+            row += 1
+            continue
+        after = int(kind[row + 1]) if row + 1 < queries else 2
+        end = row + 1
+        if after != 2:
+            place = int(np.searchsorted(changes, row + 1, side="right"))
+            end = int(changes[place]) if place < len(changes) else queries
+        yield Run(sequence, row, end, int(first[row]), int(last[end - 1]), after == 1)
+        row = end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadMask:
+    """What attention needs of a mask.
+
+    `allowed` [sequences, heads, queries, keys] says where a query may attend to a key, and `added` is added to the
+    scores, None for nothing.  `first_keys` are those of each sequence, in int32, and `runs` those of `runs_of_mask`.
+    """
+
+    allowed: torch.Tensor
+    added: torch.Tensor | None
+    first_keys: torch.Tensor
+    runs: tuple[Run, ...] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments:
+    """Causal sequences among the tokens of a batch, which lie one after the other.
+
+    Sequence i has the tokens from `starts[i]` to `starts[i + 1]`, in int32; `longest` is the greatest number of them.
+    `others` says which tokens are queries that see other keys than those of a causal sequence up to themselves, such as
+    padding; None for none.  They are sequences, too.
+    """
+
+    starts: torch.Tensor
+    longest: int
+    others: torch.Tensor | None
+
+
+@dataclass
+class Masks:
+    """Reads masks, and keeps the last one, which the layers of a model have in common.
+
+    A mask is read again once it was written to.  PyTorch does not count the writes to tensors of an inference mode, so
+    that such a mask is read in each call; only that it has no runs is kept, unless the mode is `strict`.
+
+    In a capture of a CUDA graph no values can be read.  With `strict`, it is asserted on the device, in each replay,
+    that a mask has no runs.  Else it has none if it had none before, and unknown ones if it did not run.
+    """
+
+    strict: bool = True
+    _last: tuple[_Mask, ReadMask] | None = None
+    """The last mask and what was read of it; threads replace both at once."""
+    _last_segments: tuple[ReadMask, int, Segments | None] | None = None
+
+    def known(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask | None:
+        """Return what was read of the last mask, if this is it, and nothing wrote to it; None in a capture."""
+        last = self._last
+        if last is None or mask.is_inference() or last[0] != _mask_of(mask, query, key, causal) or _captures(mask):
+            return None
+        return last[1]
+
+    def of(self, mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> ReadMask:
+        """Return what attention of query[s, h, q, d] to key[s, h, k, d] needs of a mask of four axes."""
+        found = self.known(mask, query, key, causal)
+        if found is not None:
+            return found
+        allowed, added = _allowed_and_added(mask, query, key, causal)
+        rows = first_of_rows(allowed)
+        sequences = int(query.shape[0])
+        if rows.numel() == sequences == len(rows):
+            first_keys = rows.view(-1)
+        else:
+            first_keys = rows.view(len(rows), -1).amin(-1).expand(sequences).contiguous()
+        own = _mask_of(mask, query, key, causal)
+        found = ReadMask(allowed, added, first_keys, self._runs_of(own, allowed, rows))
+        if not _captures(mask):
+            self._last = own, found
+        return found
+
+    def segments(self, read: ReadMask, sequences: int) -> Segments | None:
+        """Return the causal sequences of a batch under a mask without what is added; None where they are unknown."""
+        last = self._last_segments
+        if last is not None and last[0] is read and last[1] == sequences:
+            return last[2]
+        known = read.added is None and not _captures(read.allowed)
+        found = segments_of_mask(read.allowed, sequences) if known else None
+        self._last_segments = read, sequences, found
+        return found
+
+    def _runs_of(self, own: _Mask, allowed: torch.Tensor, rows: torch.Tensor) -> tuple[Run, ...] | None:
+        """Return the runs of a mask, or what is known of them."""
+        import torch
+
+        if allowed.shape[-2] == 1:
+            return ()
+        last = self._last
+        before = last[1].runs if last is not None and last[0] == own else None
+        if not _captures(allowed):
+            # Here a mask is known only if its writes are not counted.
+            return () if before == () and not self.strict else runs_of_mask(allowed, rows)
+        if before:
+            return None  # they would be those of the capture
+        if self.strict:
+            torch._assert_async(~first_keys_differ(rows, int(allowed.shape[-1])), _ASSERTION)
+        return () if self.strict or before == () else None
+
+
+_ASSERTION = "a mask of attention hides other first keys than in the capture of this CUDA graph: run it without a graph"
+
+
+def _captures(tensor: torch.Tensor) -> bool:
+    import torch
+
+    return tensor.is_cuda and bool(torch.cuda.is_current_stream_capturing())
+
+
+def _mask_of(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, causal: bool) -> _Mask:
+    version = None if mask.is_inference() else mask._version
+    return _Mask(weakref.ref(mask), (version, causal, query.shape[0], query.shape[2], key.shape[2]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Mask:
+    """A mask as it was at a time; two are equal if they are one living tensor that was not written to in between."""
+
+    tensor: weakref.ReferenceType[Any]
+    rest: tuple[Any, ...]
+
+    def __eq__(self, other: object) -> bool:
+        mine = self.tensor()
+        return (
+            isinstance(other, _Mask) and mine is not None and mine is other.tensor() and self.rest == other.rest
+        )  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _allowed_and_added(mask: Any, query: Any, key: Any, causal: bool) -> tuple[Any, Any]:
+    """Return where a query may attend to a key, and what a mask adds to the scores, None for nothing."""
+    import torch
+
+    queries, keys = int(query.shape[-2]), int(key.shape[-2])
+    if mask.shape[-2:] != (queries, keys) or mask.dim() < 4:
+        mask = mask.expand(*([1] * (4 - max(2, mask.dim()))), *mask.shape[:-2], queries, keys)
+    added = None
+    if mask.dtype != torch.bool:
+        added = mask.float()
+        # The least number of a type stands for minus infinity.
+        mask = mask > torch.finfo(mask.dtype).min
+    return (mask & causal_mask(query, key) if causal else mask), added
+
+
+def causal_mask(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Return the mask [q, k] in which query i sees the keys up to the one of its number."""
+    import torch
+
+    return torch.ones(int(query.shape[-2]), int(key.shape[-2]), dtype=torch.bool, device=query.device).tril()
