@@ -186,10 +186,15 @@ PROBLEMS = {
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
     "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, TURNS)),
     "variable lengths": (
-        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT)
+        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, TURN)
     ),
-    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT)),
-    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT)),
+    "variable lengths over two chunks": (
+        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), heads=2, layout="varlen", special=True), (TURNS,)
+    ),
+    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, TURN)),
+    "pages of 64 over two chunks": (Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURNS,)),
+    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
+    "pages of 32 and heads of 128": (Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN,)),
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN)),
     "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, TURN)),
@@ -234,6 +239,41 @@ def test_every_schedule_has_the_bytes_of_the_descriptor(name: str) -> None:
         assert logarithms.tobytes() == expected[1].tobytes()
 
 
+def test_states_of_many_chunks_are_merged_in_their_order() -> None:
+    """More chunks than factors are computed at a time; some have hidden keys only."""
+    from attention_sources import dense, source_of
+
+    rng, chunks = np.random.default_rng(3), 300
+    desc = attention_descriptor(form(causal=False))
+    shapes = dense("query", "bf16", 1, 1, 1, 64), *[dense(each, "bf16", 1, chunks * 512 - 9, 1, 64) for each in "kv"]
+    logarithms = dense("logarithms", "fp32", 1, 1, 1)
+    operands = AttentionOperands(*shapes, dense("out", "bf16", 1, 1, 1, 64), 1, chunks * 512 - 9, logarithms=logarithms)
+    names = iter(("tops", "totals", "outs"))
+    calls = calls_of(desc, operands, TURNS, 1, lambda shape: dense(next(names), "fp32", *shape))
+    tops = np.asarray(rng.integers(-2000, 2000, chunks) / 256, np.float32)
+    totals, outs = (np.asarray(rng.standard_normal((chunks, width)), np.float32) for width in (1, 64))
+    empty = rng.random(chunks) < 0.1
+    tops[empty], totals[empty], outs[empty] = -np.inf, 0, 0
+    source = source_of(calls[1])
+    given = {"tops": tops, "totals": np.abs(totals), "outs": outs}
+    buffers = {name: each.view(np.uint32).reshape(-1) for name, each in given.items()}
+    buffers |= {"out": np.zeros(64, np.uint16), "logarithms": np.zeros(1, np.uint32)}
+    found = api.run(source, buffers, target="sm_90", audit_contraction=False)["out"].view(np.uint16)
+
+    multiply, fused = (operation(each) for each in ("mul.rn.fp32", "fma.rn.fp32"))
+    power = HARDWARE.functions[desc.exponential]
+    top, state = np.float32(-np.inf), np.zeros(65, np.uint32)
+    parts = np.concatenate([np.abs(totals), outs], axis=1).view(np.uint32)
+    for high, part in zip(tops, parts, strict=True):
+        highest = max(top, high)
+        shift = max(highest, np.finfo(np.float32).min)
+        old, fresh = (power(np.asarray([each - shift], np.float32).view(np.uint32)) for each in (top, high))
+        state, top = fused.evaluate(part, fresh, multiply.evaluate(state, old)), highest
+    inverse = (np.float32(1) / state[:1].view(np.float32)).view(np.uint32)
+    out = multiply.evaluate(state[1:], inverse)
+    assert found.tobytes() == operation("convert.rn.bf16.fp32").evaluate(out).tobytes()
+
+
 SPECIALISED = {
     "heads of 96 and two chunks": Problem(form("fp16", 96, causal=False), ((70, 530),), heads=1, special=True),
     "heads of 128 in groups": Problem(form(depth=128), ((70, 150),), heads=4, groups=2),
@@ -276,8 +316,8 @@ PROVED = {
     "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, specialised_schedule((96, 96)))),
     "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
-    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED)),
-    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED)),
+    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN)),
+    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN)),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
 

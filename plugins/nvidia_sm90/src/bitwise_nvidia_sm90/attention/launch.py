@@ -50,7 +50,8 @@ def schedule_of(
 ) -> Schedule:  # fmt: skip
     """Return the schedule of a call with at most these lengths, on a GPU with this number of multiprocessors.
 
-    `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.
+    `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.  They then
+    share the chunks that there are.
     """
     assert desc.chunk is not None
     share = heads // groups
@@ -62,7 +63,7 @@ def schedule_of(
     few = queries * share <= 512 and chunks > 1
     if turns and few and parts > processors:
         resident = processors if wide else 4 * processors
-        uneven = 8 * programs < 7 * resident * -(-programs // resident)
+        uneven = ragged or 8 * programs < 7 * resident * -(-programs // resident)
         if uneven and (chunks > 2 or programs < processors):
             # Fewer copies at a time would leave memory idle, and more of them slow it down.
             return Schedule(64, True, True, 4 if wide else 3, programs=processors * (1 if wide else 3))
@@ -133,13 +134,13 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: dense keys through tensor maps, heads of 64 or 128."""
-    given = operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64 or 128."""
     return (
-        all(each is None for each in given)
+        operands.visible is None
         and desc.scores.k in (64, 128)
         and operands.value.shape[-1] == desc.scores.k
         and operands.longest_keys > 0
+        and 0 not in operands.key.shape
         and has_map(operands.key)
         and has_map(operands.value)
     )
@@ -216,28 +217,33 @@ def _turns_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
-    query, key, value, out, logarithms = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
+    heads, depth = (int(each) for each in query.shape[-2:])
+    groups, sequences, queries, keys = (
+        int(operands.key.shape[-2]), _sequences(operands), operands.longest_queries, operands.longest_keys
     )  # fmt: skip
-    sequences, queries, heads, depth = (int(each) for each in query.shape)
-    keys, groups = int(key.shape[1]), int(key.shape[2])
     share = heads // groups
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
     parts = sequences * groups * tiles * chunks
-    states = _states(parts * schedule.rows, depth, workspace) if schedule.split else (None, None, None)
-    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+    stored = _stored_rows(operands, schedule)
+    states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
+    dense = operands.query_starts is None
+    page = 0 if pages is None else int(operands.key.shape[1])
+    height, width = (desc.key_block, depth) if not 0 < page < desc.key_block else (page, 64)
+    key, value = (each if operands.key_starts is None else each[None] for each in (operands.key, operands.value))
     forward = Call(
         "chunk_turns",
         "visit_parts",
         (min(schedule.programs, parts), 1, 1),
         (
-            query, tensor_map(key, desc.key_block), tensor_map(value, desc.key_block), out, logarithms, *states,
-            operands.sinks, *query.stride()[:-1], *out.stride()[:-1], *logarithm_steps, queries, keys,
-            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
-            chunks, parts,
+            query, tensor_map(key, height, width), tensor_map(value, height, width), out, logarithms, *states,
+            operands.query_starts, operands.key_starts, operands.key_lengths, pages, operands.sinks,
+            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
+            0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
+            desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
+            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": page,
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
@@ -247,6 +253,21 @@ def _turns_calls(
         dependent=True,
     )  # fmt: skip
     return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
+
+
+def _steps(tensor: Any, dense: bool, inner: int = 1) -> tuple[int, int, int]:
+    """Return the strides of a sequence, a row and a head, without `inner` last axes; 0 for an axis that is missing."""
+    if tensor is None:
+        return 0, 0, 0
+    strides = tensor.stride()
+    strides = strides[: len(strides) - inner]
+    return tuple(strides) if dense else (0, *strides)
+
+
+def _stored_rows(operands: AttentionOperands, schedule: Schedule) -> int:
+    """Return the rows of a part's state: those of a tile, or the packed rows of a sequence where they are fewer."""
+    share = int(operands.query.shape[-2]) // int(operands.value.shape[-2]) if schedule.packed else 1
+    return min(schedule.rows, operands.longest_queries * share)
 
 
 def _states(rows: int, width: int, workspace: Workspace) -> tuple[Any, Any, Any]:
@@ -262,29 +283,30 @@ def _merge_call(
     out, logarithms = operands.out, operands.logarithms
     heads, groups, width = int(out.shape[-2]), int(operands.value.shape[-2]), int(out.shape[-1])
     share, dense = heads // groups, operands.query_starts is None
-    out_steps = out.stride()[:-1] if dense else (0, *out.stride()[:-1])
-    logarithm_steps = (0, 0, 0)
-    if logarithms is not None:
-        logarithm_steps = logarithms.stride() if dense else (0, *logarithms.stride())
     return Call(
         "merges",
         "merge_parts",
         (operands.longest_queries * share * (power_above(width) // 32), groups, _sequences(operands)),
         (
             *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
-            operands.first_keys, operands.sinks, *out_steps, *logarithm_steps, operands.longest_queries,
-            operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles, chunks,
+            operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
+            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles, chunks,
+            _stored_rows(operands, schedule),
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8,
+            "GROUPED": min(32, _merged_at_a_time(chunks)), "FACTORS": _merged_at_a_time(chunks),
         },
         1,
         1,
         dependent=True,
     )  # fmt: skip
+
+
+def _merged_at_a_time(chunks: int) -> int:
+    return min(256, max(8, power_above(chunks)))
 
 
 def _power_below(number: int) -> int:
@@ -347,21 +369,15 @@ def _tile_calls(
     units = groups if packed else heads
     tiles = -(-queries * (share if packed else 1) // schedule.rows)
     chunks = max(1, -(-keys // desc.chunk))
+    stored = _stored_rows(operands, schedule)
     states: tuple[Any, Any, Any] = None, None, None
     if schedule.split:
-        states = _states(sequences * units * tiles * chunks * schedule.rows, width, workspace)
-
-    def steps(tensor: Any, batched: bool) -> tuple[int, int, int]:
-        """Return the strides of a sequence, a row and a head, 0 for an axis that the tensor has not."""
-        if tensor is None:
-            return 0, 0, 0
-        strides = tensor.stride() if tensor is logarithms else tensor.stride()[:-1]
-        return tuple(strides) if batched else (0, *strides)
+        states = _states(sequences * units * tiles * chunks * stored, width, workspace)
 
     dense = operands.query_starts is None
-    query_steps, out_steps, logarithm_steps = steps(query, dense), steps(out, dense), steps(logarithms, dense)
+    query_steps, out_steps, logarithm_steps = _steps(query, dense), _steps(out, dense), _steps(logarithms, dense, 0)
     dense = operands.key_starts is None
-    key_steps, value_steps = steps(key, dense), steps(value, dense)
+    key_steps, value_steps = _steps(key, dense), _steps(value, dense)
     page_steps = (key_steps[0], value_steps[0], operands.page_table.stride(0)) if paged else (0, 0, 0)
     if paged:
         key_steps, value_steps = (0, *key_steps[1:]), (0, *value_steps[1:])
@@ -380,7 +396,7 @@ def _tile_calls(
             query, key, value, out, logarithms, *states, *lengths, operands.page_table,
             operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
-            desc.window or 0, tiles, chunks, schedule.span,
+            desc.window or 0, tiles, chunks, schedule.span, stored,
         ),
         {
             "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "DV": width,
