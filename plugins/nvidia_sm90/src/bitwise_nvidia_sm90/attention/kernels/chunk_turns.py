@@ -12,37 +12,21 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
+from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
+    clear_rows,
+    copy_tile,
+    lengths_of,
+    parts_of_ring,
+    ring_of_parts,
+)
 
 NOTHING = gl.constexpr(float("-inf"))
-
-
-@gluon.jit
-def lengths_of(
-    sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED: gl.constexpr
-):
-    """Return the numbers of queries and keys of a sequence, and the position of its first query among its keys.
-
-    A sequence behind the last one has none.
-    """
-    real = sequence < sequences
-    if query_starts is not None:
-        queries = gl.load(query_starts + sequence + 1, mask=real, other=0)
-        queries -= gl.load(query_starts + sequence, mask=real, other=0)
-    if key_starts is not None:
-        keys = gl.load(key_starts + sequence + 1, mask=real, other=0)
-        keys -= gl.load(key_starts + sequence, mask=real, other=0)
-    if key_lengths is not None:
-        keys = gl.load(key_lengths + sequence, mask=real, other=0)
-    if ALIGNED:
-        first_position = keys - queries
-    return queries, keys, first_position
 
 
 @gluon.jit
@@ -99,41 +83,28 @@ def next_part(
 
 
 @gluon.jit
-def copy_tile(
-    key_map, value_map, tiles, full, count, place, sequence, group, start, end, pages, page_batch,
+def copy_next(
+    key_map, value_map, parts, full, count, place, sequence, group, start, end, pages, page_batch,
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, RAGGED: gl.constexpr,
     STAGES: gl.constexpr, VALUES: gl.constexpr,
 ):  # fmt: skip
-    """Copy the tile of number `count` of the ring, if there is one, and return the place of the next one.
+    """Copy the tile of number `count` of the ring, if there is one, and return the number and the place of the next.
 
     Tiles of keys have even numbers, and those of their values follow them.
     """
     source = value_map if VALUES else key_map
     if sequence < sequences:
-        stage = count % STAGES
-        bar = full.index(stage)
+        bar = full.index(count % STAGES)
         mbarrier.expect(bar, N * D * 2)
+        batch, first, own_pages, own_keys = sequence, 0, pages, keys
+        if key_starts is not None:
+            batch, first = 0, gl.load(key_starts + sequence)
         if PAGE:
-            HEIGHT: gl.constexpr = source.block_type.shape[2]
-            WIDTH: gl.constexpr = source.block_type.shape[3]
-            _, own_keys, _ = lengths_of(
-                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-            )
-            for part in gl.static_range(N // HEIGHT):
-                row = start + part * HEIGHT
-                page = gl.load(
-                    pages + sequence.to(gl.int64) * page_batch + row // PAGE, mask=row < own_keys, other=0
-                )
-                for column in gl.static_range(D // WIDTH):
-                    target = tiles.index((stage * (D // WIDTH) + column) * (N // HEIGHT) + part)
-                    tma.async_copy_global_to_shared(source, [page, group, row % PAGE, column * WIDTH], bar, target)
-        else:
-            batch, row = sequence, start
-            if key_starts is not None:
-                batch, row = sequence * 0, start + gl.load(key_starts + sequence)
-            tma.async_copy_global_to_shared(source, [batch, group, row, 0], bar, tiles.index(stage))
+            own_pages = pages + sequence.to(gl.int64) * page_batch
+            own_keys = gl.load(key_lengths + sequence)
+        copy_tile(source, parts, count % STAGES, bar, own_pages, own_keys, batch, group, first, start, 0, N, D, PAGE)
         if VALUES:
             start += N
             if start >= end:
@@ -149,21 +120,6 @@ def copy_tile(
 def of_keys(ring, stage, N: gl.constexpr, D: gl.constexpr):
     """Return a tile of keys of the ring as the right operand of scores."""
     return ring.index(stage).reshape([N, D]).permute((1, 0))
-
-
-@gluon.jit
-def of_values(ring, stage, start, keys, N: gl.constexpr, D: gl.constexpr, RAGGED: gl.constexpr):
-    """Return a tile of values of the ring, with zeros behind the last key of a sequence."""
-    found = ring.index(stage).reshape([N, D])
-    if RAGGED:
-        if start + N > keys:
-            ROWS: gl.constexpr = gl.BlockedLayout([1, 8], [256 // D, D // 8], [4, 1], [1, 0])
-            row = gl.expand_dims(start + gl.arange(0, N, gl.SliceLayout(1, ROWS)), 1)
-            values = found.load(ROWS)
-            found.store(gl.where(row < keys, values, gl.zeros([N, D], values.dtype, ROWS)))
-            fence_async_shared()
-            gl.thread_barrier()
-    return found
 
 
 @gluon.jit
@@ -204,15 +160,8 @@ def visit_parts(
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    HEIGHT: gl.constexpr = key_map.block_type.shape[2]
-    WIDTH: gl.constexpr = key_map.block_type.shape[3]
-    # The tiles of maps follow each other in memory as the columns and the rows of a tile of the ring.
-    parts = gl.allocate_shared_memory(
-        key_map.dtype, [STAGES * (N // HEIGHT) * (D // WIDTH), 1, 1, HEIGHT, WIDTH], key_map.layout
-    )
-    ring = parts
-    if HEIGHT < N:
-        ring = parts._reinterpret(key_map.dtype, [STAGES, 1, 1, N, D], key_map.layout)
+    parts = parts_of_ring(key_map, STAGES, N, D)
+    ring = ring_of_parts(key_map, parts, STAGES, N, D)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
@@ -226,7 +175,7 @@ def visit_parts(
     )  # fmt: skip
     issued, c_place, c_sequence, c_group, c_start, c_end = 0, place, sequence, group, begin, end
     for stage in gl.static_range(STAGES):
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_tile(
+        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
             key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
             query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
             M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, stage % 2,
@@ -261,7 +210,7 @@ def visit_parts(
         s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=[s])
         gl.thread_barrier()  # the tile has been read
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_tile(
+        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
             key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
             query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
             M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, STAGES % 2,
@@ -283,7 +232,7 @@ def visit_parts(
             out, s = warpgroup_mma_wait(0, deps=[out, s])
             gl.thread_barrier()
             for kind in gl.static_range(2):
-                issued, c_place, c_sequence, c_group, c_start, c_end = copy_tile(
+                issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
                     key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages,
                     page_batch, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
                     sequences, M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES,
@@ -297,10 +246,14 @@ def visit_parts(
         weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
         tile_of_ring = (count + 1) % STAGES
         mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
-        out = warpgroup_mma(weights, of_values(ring, tile_of_ring, last, own_keys, N, D, RAGGED), out, is_async=True)
+        values = ring.index(tile_of_ring).reshape([N, D])
+        if RAGGED:  # what is behind the last key belongs to others
+            if last + N > own_keys:
+                clear_rows(values, own_keys - last, N, D)
+        out = warpgroup_mma(weights, values, out, is_async=True)
         out = warpgroup_mma_wait(0, deps=[out])
         gl.thread_barrier()
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_tile(
+        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
             key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
             query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
             M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, (STAGES + 1) % 2,
