@@ -161,7 +161,7 @@ def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
             key, value = (each[table].reshape(-1, *each.shape[2:])[:keys] for each in (key, value))
         else:
             key, value = (each[place, first:] for each in (key, value))
-        for head in range(problem.heads):
+        for head in range(problem.heads if queries else 0):
             found = attention_result(
                 problem.desc, buffers["query"][rows][:, head], key[:, head // share], value[:, head // share],
                 first_position=problem.first_position, hardware=HARDWARE,
@@ -281,6 +281,14 @@ SPECIALISED = {
         form(depth=192, width=128, window=50, sink=True), ((70, 90),), heads=1
     ),
     "heads of 256 with a soft cap": Problem(form(depth=256, soft_cap=5.0), ((3, 70),), heads=2),
+    "variable lengths of heads of 128": Problem(
+        form(depth=128), ((3, 150), (0, 5), (70, 128), (1, 1)), heads=2, layout="varlen", special=True
+    ),
+    "variable lengths of heads of 256": Problem(form(depth=256, causal=False), ((2, 70), (3, 5)), layout="varlen"),
+    "pages of 16 and heads of 192 and 128": Problem(
+        form(depth=192, width=128), ((2, 97), (2, 5)), heads=1, layout="paged"
+    ),
+    "pages of 64 and heads of 128": Problem(form("fp16", depth=128), ((5, 200),), layout="paged", page=64),
 }  # fmt: skip
 
 

@@ -120,15 +120,13 @@ def specialised_schedule(widths: tuple[int, int]) -> Schedule:
 
 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: dense keys of some widths of heads, through tensor maps."""
-    given = (
-        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
-    )  # fmt: skip
+    """Return whether a schedule may be specialised: no mask, some widths of heads, and tensors with tensor maps."""
     query, key, value = operands.query, operands.key, operands.value
     return (
-        all(each is None for each in given)
+        operands.visible is None
         and (desc.scores.k, value.shape[-1]) in _SPECIALISED_STAGES
         and operands.longest_keys > 0
+        and not any(0 in each.shape for each in (query, key))
         and all(has_map(each) for each in (query, key, value))
     )
 
@@ -174,42 +172,69 @@ def _specialised_call(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int
 ) -> Call:  # fmt: skip
     """Return the launch of a specialised schedule."""
-    query, key, value, out, logarithms = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    query, value, out, logarithms, pages = (
+        operands.query, operands.value, operands.out, operands.logarithms, operands.page_table
     )  # fmt: skip
-    sequences, queries, heads, depth = (int(each) for each in query.shape)
-    keys, groups, width = (int(each) for each in value.shape[1:])
-    tiles = -(-queries // schedule.rows)
+    heads, depth = (int(each) for each in query.shape[-2:])
+    groups, width = (int(each) for each in value.shape[-2:])
+    sequences = _sequences(operands)
+    tiles = -(-operands.longest_queries // schedule.rows)
+    dense = operands.query_starts is None
 
     columns = width > 128  # a warpgroup has half of the components of the values
     first, rest = _power_below(depth), depth - _power_below(depth)
     part = 128 if columns else power_above(width)
-    pairs = (query, 64), (key, desc.key_block)
     maps = [
-        each
-        for tensor, rows in pairs
-        for each in (tensor_map(tensor, rows, first), tensor_map(tensor, rows, rest) if rest else None)
-    ]
-    maps.append(tensor_map(value, desc.key_block, part))
-    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+        *_query_maps(operands, first, rest),
+        *(_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)),
+        _key_map(operands, value, desc.key_block, part),
+    ]  # fmt: skip
     return Call(
         "specialised",
         "forward_specialised",
         (min(processors, tiles * heads * sequences), 1, 1),
         (
-            *maps, out, logarithms, operands.sinks, *out.stride()[:-1], *logarithm_steps, queries, keys,
-            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, heads,
-            sequences,
+            *maps, out, logarithms, *_lengths(operands), pages, operands.sinks, *_steps(out, dense),
+            *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), operands.longest_queries,
+            operands.longest_keys, operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0,
+            desc.window or 0, tiles, heads, sequences,
         ),
         {
             "D1": first, "D2": rest, "W": width, "DV": part, "GROUP": heads // groups, "M": schedule.rows,
-            "N": desc.key_block, "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
-            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
+            "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         schedule.stages,
     )  # fmt: skip
+
+
+def _query_maps(operands: AttentionOperands, first: int, rest: int) -> list[Any]:
+    """Return the maps of 64 queries by their first components and the rest; None where there is no rest."""
+    query = operands.query if operands.query_starts is None else operands.query[None]
+    return [tensor_map(query, 64, width) if width else None for width in (first, rest)]
+
+
+def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) -> Any:
+    """Return a map of keys or values by tiles of rows; of pages with fewer rows, and 64 components.  None for none."""
+    if not width:
+        return None
+    page = _page_size(operands)
+    if 0 < page < rows:
+        rows, width = page, min(width, 64)
+    return tensor_map(tensor if operands.key_starts is None else tensor[None], rows, width)
+
+
+def _page_size(operands: AttentionOperands) -> int:
+    """Return the number of keys of a page, 0 without pages."""
+    return 0 if operands.page_table is None else int(operands.key.shape[1])
+
+
+def _lengths(operands: AttentionOperands) -> tuple[Any, Any, Any]:
+    """Return the tensors that give the lengths of sequences."""
+    return operands.query_starts, operands.key_starts, operands.key_lengths
 
 
 def _turns_calls(
@@ -228,23 +253,20 @@ def _turns_calls(
     stored = _stored_rows(operands, schedule)
     states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
-    page = 0 if pages is None else int(operands.key.shape[1])
-    height, width = (desc.key_block, depth) if not 0 < page < desc.key_block else (page, 64)
-    key, value = (each if operands.key_starts is None else each[None] for each in (operands.key, operands.value))
+    maps = [_key_map(operands, each, desc.key_block, depth) for each in (operands.key, operands.value)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
         (min(schedule.programs, parts), 1, 1),
         (
-            query, tensor_map(key, height, width), tensor_map(value, height, width), out, logarithms, *states,
-            operands.query_starts, operands.key_starts, operands.key_lengths, pages, operands.sinks,
-            *_steps(query, dense), *_steps(out, dense), *_steps(logarithms, dense, 0),
+            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            *_steps(out, dense), *_steps(logarithms, dense, 0),
             0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": page,
-            "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
+            "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
         },
