@@ -326,6 +326,12 @@ PROVED = {
     "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
     "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN)),
     "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN)),
+    "variable lengths of heads of 128": (
+        Problem(form(depth=128), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, specialised_schedule((128, 128)))
+    ),
+    "pages of heads of 128": (
+        Problem(form(depth=128), ((2, 97), (2, 5)), layout="paged", page=32), (SERIAL, specialised_schedule((128, 128)))
+    ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
 
