@@ -49,6 +49,8 @@ class Problem:
     special: bool = False
     first_keys: tuple[int, ...] | None = None
     seen: str = "at random"
+    only: int | None = None
+    """The one of several sequences that a call of gradients has; what belongs to others is NaN."""
 
     @property
     def desc(self) -> AttentionDesc:
@@ -449,6 +451,13 @@ GRADIENTS = {
 SPECIALISED_GRADIENTS = {
     "specialised, heads of 64": Problem(form(), ((70, 90),), heads=4, groups=2),
     "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),)),
+    "specialised, a window": Problem(form(window=30), ((140, 120),), heads=1),
+    "specialised, a sequence among others": Problem(
+        form(), ((3, 7), (130, 121), (5, 4)), heads=1, layout="varlen", only=1
+    ),
+    "specialised, a sequence among others without a mask": Problem(
+        form("fp16", depth=128, causal=False), ((7, 9), (70, 90), (5, 4)), heads=1, layout="varlen", only=1
+    ),
 }
 
 
@@ -465,6 +474,15 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     operands, buffers = operands_of(problem, rng)
     buffers["out"], buffers["logarithms"] = evaluated(problem, buffers)
     buffers["slope"] = patterns(rng, problem.form.dtype, buffers["out"].shape, False)
+    called = range(len(problem.lengths)) if problem.only is None else range(problem.only, problem.only + 1)
+    if problem.only is not None:
+        of_rows, of_keys = (buffers[each][[called.start, called.stop]] for each in ("query_starts", "key_starts"))
+        ends = {"query": of_rows, "out": of_rows, "slope": of_rows, "key": of_keys, "value": of_keys}
+        for each, (low, high) in ends.items():
+            buffers[each][:low], buffers[each][high:] = 0x7FFF, 0x7FFF
+        for each in ("query_starts", "key_starts"):
+            buffers[each] = buffers[each][called.start : called.stop + 1].copy()
+            operands = replace(operands, **{each: dense(each, "i32", len(called) + 1)})
     results = {"query": "of_query", "key": "of_key", "value": "of_value"}
     for source_name, target in results.items():
         buffers[target] = np.zeros_like(buffers[source_name])
@@ -484,7 +502,7 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
         found = api.run(source, used, target="sm_90", audit_contraction=False)
         state |= {each: found[each].view(state[each].dtype) for each in used}
     share = problem.heads // problem.groups
-    for place in range(len(problem.lengths)):
+    for place in range(len(called)):
         rows: Any = (place,)
         places: Any = (place,)
         if problem.layout == "varlen":
