@@ -60,7 +60,10 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
     teraflops, gigabytes = ("TFLOP/s", "operations", 1e12), ("GB/s", "bytes", 1e9)
     for step, title, unit, columns in (
         ("prefill", "Prefill, bf16", teraflops, ("batch x queries", "heads / groups", "width", "mask")),
-        ("decode", "Decoding: one query for each sequence, bf16", gigabytes, ("batch x keys", "heads / groups", "width")),
+        (
+            "decode", "Decoding: one query for each sequence, bf16", gigabytes,
+            ("batch x keys", "heads / groups", "width"),
+        ),
         (
             "pages", "Decoding from pages, bf16; backends have contiguous keys", gigabytes,
             ("batch x keys", "heads / groups", "width", "page"),
@@ -80,7 +83,9 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
             ]
             parts += ["#### Gradients of variable lengths, bf16\n", _table(results, columns, unit)]
     if "gradients" in record and not record["gradients"]["results"][0].get("graphs"):
-        parts.append("Gradients are timed between two events, with the time of the host until the first kernel starts.\n")
+        parts.append(
+            "Gradients are timed between two events, with the time of the host until the first kernel starts.\n"
+        )
     if "host" in record:
         parts += ["#### Host time\n", _host(record["host"]["results"])]
     return parts
@@ -104,10 +109,11 @@ def _comparison(records: Sequence[Mapping[str, Any]]) -> str:
         return ""
     digests = [each["digests"] for each in records]
     different = [name for name in digests[0] if len({each[name] for each in digests}) > 1]
+    gpus = ", ".join(each["environment"]["gpu"] for each in records)
     found = f"{len(different)} have other bytes: {', '.join(different)}" if different else "None has other bytes"
     return (
-        f"{len(digests[0])} calls were computed on each of {', '.join(each['environment']['gpu'] for each in records)}: "
-        f"prefill, decoding, pages, variable lengths and gradients of heads of five widths. {found}.\n"
+        f"{len(digests[0])} calls were computed on each of {gpus}: prefill, decoding, pages, variable "
+        f"lengths and gradients of heads of five widths. {found}.\n"
     )
 
 
