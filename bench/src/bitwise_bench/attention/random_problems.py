@@ -81,6 +81,10 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
+
+    def chosen(function: Any) -> Any:
+        return partial(_in_turn, function, turns) if in_turn else function
+
     generator = torch.Generator().manual_seed(draw.getrandbits(32))
     special = draw.random() < 0.2 and not layout.startswith("gradients")
 
@@ -106,8 +110,7 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         longest = [max(one[part] for one in lengths) for part in (0, 1)]
         arguments = (*tensors, *starts, *longest)
         if layout == "varlen":
-            function = partial(_in_turn, attention_varlen, turns) if in_turn else attention_varlen
-            return _differences(function, arguments, options)
+            return _differences(chosen(attention_varlen), arguments, options)
         return _differences_of_gradients(attention_varlen, arguments, tensor(rows, heads, width), options)
     if layout == "paged":
         size = fixed["page"]
@@ -116,8 +119,9 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         pools = [tensor(pool, size, groups, each) for each in (depth, width)]
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
         counts = torch.tensor([one[1] for one in lengths]).int()
-        function = partial(_in_turn, attention_paged, turns) if in_turn else attention_paged
-        return _differences(function, (tensor(count, queries, heads, depth), *pools, table, counts), options)
+        return _differences(
+            chosen(attention_paged), (tensor(count, queries, heads, depth), *pools, table, counts), options
+        )
     operands = [
         tensor(count, *shape) for shape in ((heads, queries, depth), (groups, keys, depth), (groups, keys, width))
     ]
@@ -125,11 +129,9 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False
         options["attn_mask"] = torch.rand(count, 1, queries, keys, generator=generator) < 0.6
-    if in_turn:
-        return _differences(partial(_in_turn, attention, turns), operands, options)
     if layout == "gradients":
         return _differences_of_gradients(attention, operands, tensor(count, heads, queries, width), options)
-    return _differences(attention, operands, options)
+    return _differences(chosen(attention), operands, options)
 
 
 def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: Any) -> Any:
@@ -149,19 +151,20 @@ def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: A
     extra: dict[str, Any] = {}
     if function is attention:
         query, key, value = (each.transpose(1, 2) for each in (query, key, value))
-        lengths, extra["first_position"] = (query.shape[1], key.shape[1]), 0
+        lengths, extra["first_position"] = [query.shape[1], key.shape[1]], 0
     elif function is attention_varlen:
         extra["query_starts"], extra["key_starts"], *lengths = rest
     else:
         extra["page_table"], extra["key_lengths"] = rest
-        lengths = query.shape[1], key.shape[1] * rest[0].shape[1]
+        lengths = [query.shape[1], key.shape[1] * rest[0].shape[1]]
     out = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device)
     found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
+    queries, keys = lengths
     operands = AttentionOperands(
-        query, key, value, out, *lengths, logarithms=found if logarithms else None, sinks=sinks, **extra
+        query, key, value, out, queries, keys, logarithms=found if logarithms else None, sinks=sinks, **extra
     )
     assert desc.chunk is not None
-    attend(desc, operands, Schedule(64, True, lengths[1] > desc.chunk, turns["stages"], programs=turns["programs"]))
+    attend(desc, operands, Schedule(64, True, keys > desc.chunk, turns["stages"], programs=turns["programs"]))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

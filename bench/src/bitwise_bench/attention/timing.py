@@ -161,7 +161,7 @@ def _flexible(tensors: list[Any], causal: bool) -> Callable[[], Any]:
     return lambda: compiled(query, key, value, block_mask=mask, enable_gqa=True)
 
 
-def _of_lengths(query: Any, key: Any, value: Any, starts: Any, longest: int) -> dict[str, Callable[[], Any]]:
+def _of_lengths(tensors: list[Any], starts: Any, longest: int) -> dict[str, Callable[[], Any]]:
     """Return causal attention of sequences that lie one after the other, by implementation."""
     import inspect
 
@@ -169,6 +169,7 @@ def _of_lengths(query: Any, key: Any, value: Any, starts: Any, longest: int) -> 
 
     from bitwise_torch import attention_varlen
 
+    query, key, value = tensors
     names = inspect.signature(varlen_attn).parameters
     causal: dict[str, Any] = {"is_causal": True} if "is_causal" in names else {"window_size": (-1, 0)}
     arguments = query, key, value, starts, starts, longest, longest
@@ -261,7 +262,8 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
     rows = query.transpose(1, 2)
     functions = _functions([query, key, value], False)
     del functions["bitwise"]
-    functions = {"bitwise": lambda: attention_paged(rows, *pools, table, lengths), **functions}
+    keys, values = pools
+    functions = {"bitwise": lambda: attention_paged(rows, keys, values, table, lengths), **functions}
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
     exact = _exact([query, key, value], False)
     found = functions["bitwise"]().transpose(1, 2)[:1, :1]
@@ -284,14 +286,14 @@ def lengths(case: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     tensors, starts, longest = _packed(case)
-    functions = _of_lengths(*tensors, starts, longest)
+    functions = _of_lengths(tensors, starts, longest)
     seconds = _measured(functions, lambda function: graph_seconds(function, 3))
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         leaves = [each.requires_grad_() for each in tensors]
         slope = torch.ones_like(leaves[0])
         backward: dict[str, Callable[[], Any]] = {}
-        for name, function in _of_lengths(*leaves, starts, longest).items():
+        for name, function in _of_lengths(leaves, starts, longest).items():
             try:
                 backward[name] = partial(torch.autograd.grad, function(), leaves, slope, retain_graph=True)
             except RuntimeError:  # not served
@@ -400,7 +402,7 @@ def _compile_ragged(step: str, case: dict[str, Any]) -> None:
         attention_paged(query, pool, pool, table, torch.full_like(table[:, 0], case["keys"]))
     else:
         tensors, starts, longest = _packed(case)
-        out = _of_lengths(*(each.requires_grad_() for each in tensors), starts, longest)["bitwise"]()
+        out = _of_lengths([each.requires_grad_() for each in tensors], starts, longest)["bitwise"]()
         out.sum().backward()
     torch.cuda.synchronize()
 
