@@ -24,6 +24,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "Ratios are the time of the faster of cuDNN and flash divided by ours: above 1, ours is faster. Shapes in "
         "italics were not used while the kernels were tuned. Errors are root mean squares of the differences of one "
         "head from double precision; those of gradients are of the query, the key and the value.\n",
+        "![The ratios of all cases of the tables](pictures/attention.svg)\n",
     ]
     for each in records:
         parts += _speed(each, each["environment"].get("kernels") == records[0]["environment"].get("kernels"))
@@ -91,6 +92,30 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
     return parts
 
 
+STEPS: Mapping[str, str] = {
+    "prefill": "prefill", "decode": "decoding", "pages": "decoding from pages", "lengths": "variable lengths",
+    "gradients": "gradients",
+}  # fmt: skip
+"""The steps of a record whose results have a ratio, and what they are called."""
+
+
+def ratios(record: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return the ratios of the cases of each step of a record, rounded to two digits."""
+    found = {
+        name: [round(each, 2) for each in map(_ratio, record[step]["results"]) if each is not None]
+        for step, name in STEPS.items()
+        if step in record
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def _ratio(result: Mapping[str, Any]) -> float | None:
+    """Return the time of the fastest backend divided by ours, None where one of them is missing."""
+    seconds = result["seconds"]
+    best = min((seconds[name] for name in _BACKENDS if seconds.get(name)), default=None)
+    return best / seconds["bitwise"] if best and seconds.get("bitwise") else None
+
+
 _CELLS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "batch x queries": lambda case: f"{case['batch']} x {case['queries']}",
     "batch x keys": lambda case: f"{case['batch']} x {case['keys']}",
@@ -127,12 +152,12 @@ def _table(results: Sequence[Mapping[str, Any]], head: Sequence[str], unit: tupl
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
     for each in results:
         seconds = each["seconds"]
-        best = min((seconds[name] for name in _BACKENDS if seconds.get(name)), default=None)
         speeds = [f"{each[amount] / size / seconds[name]:.0f}" if seconds.get(name) else "-" for name in names]
         found = [str(_CELLS[column](each["case"])) for column in head]
         if each["case"].get("held_out"):
             found[0] = f"*{found[0]}*"
-        ratio = f"{best / seconds['bitwise']:.2f}" if best and seconds["bitwise"] else "-"
+        found_ratio = _ratio(each)
+        ratio = "-" if found_ratio is None else f"{found_ratio:.2f}"
         errors = [_error(each["errors"].get(name)) for name in ("bitwise", "flash")] if with_errors else []
         lines.append([*found, *speeds, ratio, *errors])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
