@@ -372,7 +372,7 @@ STEPS = tuple(_MEASURES)
 
 
 def compile_case(step: str, place: int) -> None:
-    """Run our part of a case once, so that its kernels are in Triton's cache."""
+    """Run our part of a case once, and what PyTorch compiles, so that the kernels are cached."""
     import torch
 
     case = _MEASURES[step][1][place]
@@ -383,6 +383,8 @@ def compile_case(step: str, place: int) -> None:
     tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
     out = _functions(tensors, causal)["bitwise"]()
+    if case.get("flexible"):
+        _flexible(tensors, causal)()
     if step == "gradients":
         out.sum().backward()
     torch.cuda.synchronize()
