@@ -191,7 +191,7 @@ PROBLEMS = {
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, TURN)
     ),
     "variable lengths over two chunks": (
-        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), heads=2, layout="varlen", special=True), (TURNS,)
+        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS,)
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, TURN)),
     "pages of 64 over two chunks": (Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURNS,)),
@@ -329,10 +329,12 @@ PROVED = {
     "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN)),
     "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN)),
     "variable lengths of heads of 128": (
-        Problem(form(depth=128), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, specialised_schedule((128, 128)))
+        Problem(form(depth=128), ((3, 70), (1, 1)), layout="varlen"),
+        (SERIAL, specialised_schedule((128, 128))),
     ),
     "pages of heads of 128": (
-        Problem(form(depth=128), ((2, 97), (2, 5)), layout="paged", page=32), (SERIAL, specialised_schedule((128, 128)))
+        Problem(form(depth=128), ((2, 97), (2, 5)), layout="paged", page=32),
+        (SERIAL, specialised_schedule((128, 128))),
     ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
@@ -421,9 +423,13 @@ def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None
     assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
     assert schedule_of(desc, 20, 1, 4096, 32, 8, False, 132, True).programs
-    for sequences, keys in ((1, 8192), (16, 4096), (64, 2048), (20, 512)):
+    for sequences, keys in ((16, 4096), (64, 2048), (20, 512)):
         assert not schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True).programs
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
+    # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
+    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
+    assert schedule_of(desc, 1, 1, 3000, 24, 2, False, 132, True) == Schedule(64, True, True, 4, programs=132)
+    assert schedule_of(narrow, 1, 1, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
 
 
 def test_other_descriptors_are_refused() -> None:

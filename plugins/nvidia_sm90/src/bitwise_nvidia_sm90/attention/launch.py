@@ -65,8 +65,13 @@ def schedule_of(
         resident = processors if wide else 4 * processors
         uneven = ragged or 8 * programs < 7 * resident * -(-programs // resident)
         if uneven and (chunks > 2 or programs < processors):
-            # Fewer copies at a time would leave memory idle, and more of them slow it down.
+            # Fewer copies at a time would leave memory idle, and more of them slow it down.  With pages, several
+            # programs on a multiprocessor hide the time that it takes to start the copies.
+            if wide and ragged and parts > 2 * processors:
+                return Schedule(64, True, True, 3, programs=2 * processors)
             return Schedule(64, True, True, 4 if wide else 3, programs=processors * (1 if wide else 3))
+    elif turns and few:
+        return Schedule(64, True, True, 4 if wide else 8, programs=processors)
     short = 8 * programs < 7 * processors
     if not (few and (short or (ragged and keys > 16 * desc.chunk))):
         many = wide and not packed and queries > 64
@@ -305,30 +310,28 @@ def _merge_call(
     out, logarithms = operands.out, operands.logarithms
     heads, groups, width = int(out.shape[-2]), int(operands.value.shape[-2]), int(out.shape[-1])
     share, dense = heads // groups, operands.query_starts is None
+    factors = min(256, max(8, power_above(chunks)))
+    warps = power_above(width) // 32 if factors <= 32 else 1  # few rows of many chunks need many programs
     return Call(
         "merges",
         "merge_parts",
-        (operands.longest_queries * share * (power_above(width) // 32), groups, _sequences(operands)),
+        (operands.longest_queries * share * (power_above(width) // (32 * warps)), groups, _sequences(operands)),
         (
             *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
             operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
-            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles, chunks,
-            _stored_rows(operands, schedule),
+            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles,
+            chunks, _stored_rows(operands, schedule),
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "GROUPED": min(32, _merged_at_a_time(chunks)), "FACTORS": _merged_at_a_time(chunks),
+            "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
         },
-        1,
+        warps,
         1,
         dependent=True,
     )  # fmt: skip
-
-
-def _merged_at_a_time(chunks: int) -> int:
-    return min(256, max(8, power_above(chunks)))
 
 
 def _power_below(number: int) -> int:
@@ -344,9 +347,11 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     """Return the schedule of operands on a GPU with this number of multiprocessors."""
     ragged = operands.key_starts is not None or operands.key_lengths is not None
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
+    # The copies of many small pages take longer than the computation with narrow heads.
+    turns = can_take_turns(desc, operands) and not (desc.scores.k == 64 and 0 < _page_size(operands) < 64)
     found = schedule_of(
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
-        can_take_turns(desc, operands),
+        turns,
     )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
     if many and can_specialise(desc, operands):

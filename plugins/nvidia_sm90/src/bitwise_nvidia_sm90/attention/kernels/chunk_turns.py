@@ -136,8 +136,10 @@ def weights_of(
 
 
 @gluon.jit(
-    do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
-                       "logarithm_batch", "logarithm_step", "logarithm_head", "page_batch"]
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
+        "logarithm_batch", "logarithm_step", "logarithm_head", "page_batch",
+    ]
 )  # fmt: skip
 def visit_parts(
     query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
@@ -247,9 +249,8 @@ def visit_parts(
         tile_of_ring = (count + 1) % STAGES
         mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
         values = ring.index(tile_of_ring).reshape([N, D])
-        if RAGGED:  # what is behind the last key belongs to others
-            if last + N > own_keys:
-                clear_rows(values, own_keys - last, N, D)
+        if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
+            clear_rows(values, own_keys - last, N, D)
         out = warpgroup_mma(weights, values, out, is_async=True)
         out = warpgroup_mma_wait(0, deps=[out])
         gl.thread_barrier()
@@ -263,8 +264,8 @@ def visit_parts(
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         if SPLIT:
-            slot = ((sequence * groups + group) * tiles + tile).to(gl.int64) * chunks + begin // CHUNK
-            slot = slot * stored + gl.arange(0, M, OUT_ROWS)
+            slot = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+            slot = (slot + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
             top_row = gl.convert_layout(top, OUT_ROWS, assert_trivial=True)
             total_row = gl.convert_layout(total, OUT_ROWS, assert_trivial=True)
             # The states are read soon, and the keys that pass through the cache meanwhile are not.

@@ -103,9 +103,14 @@ def tile_of_keys(
 
 
 @triton.jit
-def store_part(part_top, part_total, part_out, slot, inside, top, total, out, DVP: tl.constexpr, M: tl.constexpr):
-    """Store the state of one chunk: maxima, denominators and rows of the output from row `slot` on, where `inside`."""
-    row = slot.to(tl.int64) + tl.arange(0, M)
+def store_part(
+    part_top, part_total, part_out, slot, chunks, inside, top, total, out, DVP: tl.constexpr, M: tl.constexpr
+):
+    """Store the state of one chunk, whose first row has the place `slot`: maxima, denominators, outputs where `inside`.
+
+    The `chunks` of a row follow each other.
+    """
+    row = slot.to(tl.int64) + tl.arange(0, M).to(tl.int64) * chunks
     # The states are read soon, and the keys that pass through the cache meanwhile are not.
     tl.store(part_top + row, top, mask=inside, eviction_policy="evict_last")
     tl.store(part_total + row, total, mask=inside, eviction_policy="evict_last")
@@ -130,7 +135,7 @@ def tile_of_maps(
 def visit(
     first, last, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2, state_top, state_total,
     state_out, top, total, out, key, value, pages, positions, length, key_step, value_step, key_page, value_page,
-    scale, cap_factor, window, seen_rows, part_top, part_total, part_out, slot, stored, begin, inside,
+    scale, cap_factor, window, seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside,
     N: tl.constexpr, CHUNK: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
     PAGE: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr,
     SPLIT: tl.constexpr, SPANS: tl.constexpr, M: tl.constexpr,
@@ -173,8 +178,8 @@ def visit(
         if start % CHUNK == 0:
             if SPLIT:
                 if SPANS and start > begin:
-                    past = slot + (start // CHUNK - 1) * stored
-                    store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
+                    past = slot + start // CHUNK - 1
+                    store_part(part_top, part_total, part_out, past, chunks, inside, top, total, out, DVP, M)
             else:
                 state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
             top = tl.full(top.shape, NOTHING, tl.float32)
@@ -314,7 +319,7 @@ def forward(
             key += kv_head.to(tl.int64) * key_head
             value += kv_head.to(tl.int64) * value_head
             inside = at < queries
-            slot = ((wide * tl.num_programs(1) + tl.program_id(1)) * chunks) * stored
+            slot = (wide * tl.num_programs(1) + tl.program_id(1)) * stored * chunks
             state_top = tl.full((M,), NOTHING, tl.float32)
             state_total = tl.zeros((M,), tl.float32)
             state_out = tl.zeros((M, DVP), tl.float32)
@@ -324,26 +329,26 @@ def forward(
                     begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,
                     q2, state_top, state_total, state_out, top, total, out, key, value, pages,
                     positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                    seen_rows, part_top, part_total, part_out, slot, stored, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
-                    True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
+                    seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside, N, CHUNK, D1, D2, DV, DVP,
+                    PAGE, True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
                 )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_begin, plain_end, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, part_top, part_total, part_out, slot, stored, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
                 False, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
             )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_end, end, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, part_top, part_total, part_out, slot, stored, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
                 True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
             )  # fmt: skip
             if SPLIT:
-                past = slot + (end - 1) // CHUNK * stored
-                store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
+                past = slot + (end - 1) // CHUNK
+                store_part(part_top, part_total, part_out, past, chunks, inside, top, total, out, DVP, M)
             else:
                 top, total, out = merged(state_top, state_total, state_out, top, total, out)
                 if SINKS:

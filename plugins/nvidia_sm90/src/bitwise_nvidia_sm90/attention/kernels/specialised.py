@@ -34,36 +34,47 @@ NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
-def tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M: gl.constexpr):
-    """Return the tile of rows, the head and the sequence of a program's turn, and the tiles of sequences before it.
+def tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M: gl.constexpr, WARPS: gl.constexpr):
+    """Return the tile of rows, the head and the sequence of a program's turn, and the tiles before those of its number.
 
-    The tile is negative behind the last one.  Long rows come first, back and forth: of all dense sequences, or of one
-    sequence after the other from `sequence` on, before which there are `behind` tiles.
+    The tile is negative behind the last one.  Tiles of a higher number, whose rows are longer, come first, back and
+    forth.  Sequences of variable lengths are searched from `tile` on, before which there are `behind` tiles.
     """
     program, programs = gl.program_id(0), gl.num_programs(0)
     place = gl.where(turn % 2 == 0, program, programs - 1 - program) + turn * programs
     if query_starts is None:
         width = units * sequences
-        tile, head, sequence = tiles - 1 - place // width, place % units, place % width // units
+        tile, sequence = tiles - 1 - place // width, place % width // units
     else:
-        count = tiles_of(sequence, query_starts, sequences, M) * units
-        while (place >= behind + count) & (sequence < sequences):
-            behind += count
-            sequence += 1
-            count = tiles_of(sequence, query_starts, sequences, M) * units
-        tile = gl.where(sequence < sequences, count // units - 1 - (place - behind) // units, -1)
-        head = (place - behind) % units
-    return tile, head, sequence, behind
+        count, sequence = longer_sequences(tile, (place - behind) // units, query_starts, sequences, M, WARPS)
+        while (place >= behind + count * units) & (tile >= 0):
+            behind += count * units
+            tile -= 1
+            count, sequence = longer_sequences(tile, (place - behind) // units, query_starts, sequences, M, WARPS)
+        place -= behind
+    return tile, place % units, sequence, behind
 
 
 @gluon.jit
-def tiles_of(sequence, query_starts, sequences, M: gl.constexpr):
-    """Return the number of tiles of rows of a sequence, none behind the last one."""
-    real = sequence < sequences
-    rows = gl.load(query_starts + sequence + 1, mask=real, other=0) - gl.load(
-        query_starts + sequence, mask=real, other=0
-    )
-    return (rows + M - 1) // M
+def added(left, right):
+    """Return the sum of two numbers."""
+    return left + right
+
+
+@gluon.jit
+def longer_sequences(tile, place, query_starts, sequences, M: gl.constexpr, WARPS: gl.constexpr):
+    """Return the number of sequences that have a tile of rows of this number, and the one at a place among them."""
+    LANES: gl.constexpr = gl.BlockedLayout([1], [32], [WARPS], [0])
+    count, found = gl.to_tensor(0), gl.to_tensor(0)
+    for first in range(0, sequences, 32):
+        sequence = first + gl.arange(0, 32, LANES)
+        real = sequence < sequences
+        rows = gl.load(query_starts + sequence + 1, mask=real, other=0)
+        rows -= gl.load(query_starts + sequence, mask=real, other=0)
+        longer = (rows > tile * M).to(gl.int32)
+        found += gl.sum((count + gl.associative_scan(longer, 0, added) <= place).to(gl.int32), axis=0)
+        count += gl.sum(longer, axis=0)
+    return count, found
 
 
 @gluon.jit
@@ -89,17 +100,22 @@ def extent(
 
 @gluon.jit
 def copy_tiles(
-    query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v,
-    q_full, q_empty, k_full, k_empty, v_full, v_empty, query_starts, key_starts, key_lengths, pages, page_batch,
-    all_queries, all_keys, given_position, window, tiles, units, sequences,
+    given,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr,
     PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
     COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries of each tile, and the blocks of keys and values that it visits."""
+    (
+        query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v, q_full, q_empty,
+        k_full, k_empty, v_full, v_empty, query_starts, key_starts, key_lengths, pages, page_batch, all_queries,
+        all_keys, given_position, window, tiles, units, sequences,
+    ) = given  # fmt: skip
     count = 0
     turn = 0
-    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M)
+    tile, head, sequence, behind = tile_of(
+        turn, tiles - 1, gl.to_tensor(0), query_starts, tiles, units, sequences, M, 1
+    )
     while tile >= 0:
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
@@ -146,7 +162,7 @@ def copy_tiles(
                 )  # fmt: skip
             count += 1
         turn += 1
-        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
+        tile, head, sequence, behind = tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M, 1)
 
 
 @gluon.jit
@@ -265,14 +281,18 @@ def visit(
 
 @gluon.jit
 def compute_tiles(
-    half: gl.constexpr, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns,
-    output, logarithms, query_starts, key_starts, key_lengths, sinks,
-    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    all_queries, all_keys, given_position, scale, cap_factor, window, tiles, units, sequences,
+    half: gl.constexpr, given,
     M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
+    COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
+    (
+        q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns, output,
+        logarithms, query_starts, key_starts, key_lengths, sinks, output_batch, output_step, output_head,
+        logarithm_batch, logarithm_step, logarithm_head, all_queries, all_keys, given_position, scale, cap_factor,
+        window, tiles, units, sequences,
+    ) = given  # fmt: skip
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
     OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, DV, 16])
     PARTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
@@ -287,7 +307,9 @@ def compute_tiles(
     played = 0
     turn = 0
     cleared = 0
-    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M)
+    tile, head, sequence, behind = tile_of(
+        turn, tiles - 1, gl.to_tensor(0), query_starts, tiles, units, sequences, M, 4
+    )
     while tile >= 0:
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
@@ -378,7 +400,7 @@ def compute_tiles(
             inside = inside & (lane < W)
         gl.store(place + lane, rounded, mask=inside)
         turn += 1
-        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
+        tile, head, sequence, behind = tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M, 4)
 
 
 @gluon.jit(
@@ -425,38 +447,29 @@ def forward_specialised(
         mbarrier.init(v_full.index(stage), count=1)
         mbarrier.init(v_empty.index(stage), count=2)
     fence_async_shared()
+    computed = (
+        q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns, output,
+        logarithms, query_starts, key_starts, key_lengths, sinks, output_batch, output_step, output_head,
+        logarithm_batch, logarithm_step, logarithm_head, queries, keys, first_position, scale, cap_factor, window,
+        tiles, units, sequences,
+    )  # fmt: skip
+    copied = (
+        query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k_parts, k_rest_parts, v_parts,
+        q_full, q_empty, k_full, k_empty, v_full, v_empty, query_starts, key_starts, key_lengths, pages, page_batch,
+        queries, keys, first_position, window, tiles, units, sequences,
+    )  # fmt: skip
     gl.warp_specialize(
         [
             (
                 compute_tiles,
-                (
-                    0, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns,
-                    output, logarithms, query_starts, key_starts, key_lengths, sinks,
-                    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-                    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS,
-                ),
+                (0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS),
             ),
             (
                 compute_tiles,
-                (
-                    1, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns,
-                    output, logarithms, query_starts, key_starts, key_lengths, sinks,
-                    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-                    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS,
-                ),
+                (1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS),
             ),
-            (
-                copy_tiles,
-                (
-                    query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k_parts, k_rest_parts,
-                    v_parts, q_full, q_empty, k_full, k_empty, v_full, v_empty, query_starts, key_starts, key_lengths,
-                    pages, page_batch, queries, keys, first_position, window, tiles, units, sequences,
-                    M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS,
-                ),
-            ),
+            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS)),
         ],
         [4, 1],
         [240, 24],
-    )  # fmt: skip
+    )

@@ -39,9 +39,7 @@ def left_operand(x, KEPT: gl.constexpr, SCORES: gl.constexpr):
 
 
 @gluon.jit
-def bounds(
-    sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED: gl.constexpr
-):
+def bounds(sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED: gl.constexpr):
     """Return the batches and the first rows of a sequence's queries, their numbers and keys, and its `lengths_of`."""
     q_batch, q_row, n_row, k_batch, k_row = sequence, 0, 0, sequence, 0
     if query_starts is not None:
@@ -144,11 +142,10 @@ def add_queries(
         stage = count % STAGES
         mbarrier.wait(full.index(stage), count // STAGES & 1)
         rows, slopes = matrix(q.index(stage)), matrix(d.index(stage))
-        if RAGGED and MASK:  # what is behind the last query belongs to others
-            if start + BLOCK > queries:
-                if part == 0:
-                    clear_rows(rows, queries - start, BLOCK, D)
-                clear_once(slopes, queries - start, cleared, turn, W, part)
+        if RAGGED and MASK and start + BLOCK > queries:  # what is behind the last query belongs to others
+            if part == 0:
+                clear_rows(rows, queries - start, BLOCK, D)
+            clear_once(slopes, queries - start, cleared, turn, W, part)
         s = gl.zeros([64, BLOCK], gl.float32, SCORES)
         s = warpgroup_mma(k, rows.permute((1, 0)), s, use_acc=False, is_async=True)
         p = gl.zeros([64, BLOCK], gl.float32, SCORES)
@@ -373,9 +370,8 @@ def add_keys(
         stage = count % STAGES
         mbarrier.wait(full.index(stage), count // STAGES & 1)
         keys_of, values_of = matrix(k.index(stage)), matrix(v.index(stage))
-        if RAGGED and MASK:  # what is behind the last key belongs to others
-            if start + BLOCK > keys:
-                clear_once(keys_of, keys - start, cleared, 0, D, part)
+        if RAGGED and MASK and start + BLOCK > keys:  # what is behind the last key belongs to others
+            clear_once(keys_of, keys - start, cleared, 0, D, part)
         s = gl.zeros([64, BLOCK], gl.float32, SCORES)
         s = warpgroup_mma(q, keys_of.permute((1, 0)), s, use_acc=False, is_async=True)
         p = gl.zeros([64, BLOCK], gl.float32, SCORES)
