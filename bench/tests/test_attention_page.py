@@ -12,9 +12,7 @@ from bitwise_bench.attention.__main__ import main
 from bitwise_bench.attention.page import page
 
 ROOT = Path(__file__).parents[2]
-RECORDS = [
-    path for path in (ROOT / f"records/attention-sm90-{gpu}.json" for gpu in ("h200", "h100")) if path.exists()
-]
+RECORDS = [path for path in (ROOT / f"records/attention-sm90-{gpu}.json" for gpu in ("h200", "h100")) if path.exists()]
 """One of each GPU on which attention was measured."""
 
 
