@@ -284,13 +284,15 @@ SPECIALISED = {
     ),
     "heads of 256 with a soft cap": Problem(form(depth=256, soft_cap=5.0), ((3, 70),), heads=2),
     "variable lengths of heads of 128": Problem(
-        form(depth=128), ((3, 150), (0, 5), (70, 128), (1, 1)), heads=2, layout="varlen", special=True
+        form(depth=128), ((3, 150), (0, 5), (70, 128), (1, 1)), heads=1, layout="varlen", special=True
     ),
-    "variable lengths of heads of 256": Problem(form(depth=256, causal=False), ((2, 70), (3, 5)), layout="varlen"),
+    "variable lengths of heads of 256": Problem(
+        form(depth=256, causal=False), ((2, 70), (3, 5)), heads=1, layout="varlen"
+    ),
     "pages of 16 and heads of 192 and 128": Problem(
         form(depth=192, width=128), ((2, 97), (2, 5)), heads=1, layout="paged"
     ),
-    "pages of 64 and heads of 128": Problem(form("fp16", depth=128), ((5, 200),), layout="paged", page=64),
+    "pages of 64 and heads of 128": Problem(form("fp16", depth=128), ((2, 140),), heads=1, layout="paged", page=64),
 }  # fmt: skip
 
 
@@ -329,11 +331,11 @@ PROVED = {
     "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN)),
     "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN)),
     "variable lengths of heads of 128": (
-        Problem(form(depth=128), ((3, 70), (1, 1)), layout="varlen"),
+        Problem(form(depth=128), ((3, 70), (1, 1)), heads=1, layout="varlen"),
         (SERIAL, specialised_schedule((128, 128))),
     ),
     "pages of heads of 128": (
-        Problem(form(depth=128), ((2, 97), (2, 5)), layout="paged", page=32),
+        Problem(form(depth=128), ((1, 40),), heads=1, layout="paged", page=32),
         (SERIAL, specialised_schedule((128, 128))),
     ),
 }
