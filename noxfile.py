@@ -429,7 +429,7 @@ def bench_attention(session: nox.Session) -> None:
     """Compare the bytes of attention on a GPU and measure its times, with torch of the interpreter that runs nox."""
     need_gpu_packages(session)
     install_workspace(session)
-    arguments = session.posargs or ["--out", "records/attention-sm90-h100.json"]
+    arguments = session.posargs or ["--out", "attention.json"]
     session.run("python", "-m", "bitwise_bench.attention", *arguments)
 
 

@@ -42,6 +42,10 @@ class TensorShape:
         shape, strides = (tuple(each[axis] for axis in order) for each in (self.shape, self.strides))
         return replace(self, shape=shape, strides=strides)
 
+    def __getitem__(self, _: None) -> TensorShape:
+        """Return the tensor with a first axis of one element."""
+        return replace(self, shape=(1, *self.shape), strides=(self.shape[0] * self.strides[0], *self.strides))
+
     def flatten(self, first: int, last: int) -> TensorShape:
         """Return a contiguous tensor with adjacent axes joined."""
         joined = math.prod(self.shape[first : last + 1])

@@ -69,6 +69,12 @@ def arithmetic() -> Iterator[Case]:
             yield Case(f"max.{kind}", (bits, bits), bits, lambda a, b, of=of: max(of(a), of(b)))
             yield Case(f"sad.{kind}", (bits, bits, bits), bits, lambda a, b, c, of=of: abs(of(a) - of(b)) + c)
         yield Case(f"neg.s{bits}", (bits,), bits, lambda a: -a)
+        if bits == 32:
+            for verb, least in (("min", min), ("max", max)):
+                yield Case(
+                    f"{verb}.relu.s32", (32, 32), 32,
+                    lambda a, b, least=least: max(0, least(signed(a, 32), signed(b, 32))),
+                )  # fmt: skip
         yield Case(f"abs.s{bits}", (bits,), bits, lambda a, n=bits: abs(signed(a, n)))
     for letter in "su":
         of = reading(f"{letter}16")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,34 +12,45 @@ from bitwise_bench.attention.__main__ import main
 from bitwise_bench.attention.page import page
 
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "records/attention-sm90-h100.json"
-OTHER = ROOT / "records/attention-sm90-h200.json"
-"""The digests of another GPU, where they were recorded."""
+RECORDS = [path for path in (ROOT / f"records/attention-sm90-{gpu}.json" for gpu in ("h200", "h100")) if path.exists()]
+"""One of each GPU on which attention was measured."""
 
 
-def test_the_page_is_that_of_the_record() -> None:
-    other = json.loads(OTHER.read_text()) if OTHER.exists() else None
-    assert (ROOT / "docs/attention.md").read_text() == page(json.loads(RECORD.read_text()), other)
+def records() -> list[dict[str, Any]]:
+    return [json.loads(each.read_text()) for each in RECORDS]
+
+
+def test_the_page_is_that_of_the_records() -> None:
+    assert (ROOT / "docs/attention.md").read_text() == page(records())
 
 
 def test_calls_with_other_bytes_on_another_gpu_are_named() -> None:
-    record = json.loads(RECORD.read_text()) | {"digests": {"prefill 64/64": "a", "pages 96/96": "b"}}
-    other = {"environment": {"gpu": "NVIDIA H200"}, "digests": {"prefill 64/64": "a", "pages 96/96": "c"}}
-    assert "2 calls were computed on an NVIDIA H200 as well" in page(record, other)
-    assert "1 have other bytes: pages 96/96" in page(record, other)
-    assert "None has other bytes" in page(record, other | {"digests": record["digests"]})
+    first = records()[-1] | {"digests": {"prefill 64/64": "a", "pages 96/96": "b"}}
+    other = {"environment": first["environment"] | {"gpu": "NVIDIA H200"}, "digests": dict(first["digests"])}
+    assert f"2 calls were computed on each of {first['environment']['gpu']}, NVIDIA H200" in page([first, other])
+    assert "None has other bytes" in page([first, other])
+    other["digests"]["pages 96/96"] = "c"
+    assert "1 have other bytes: pages 96/96" in page([first, other])
 
 
-def test_no_problem_of_the_record_has_other_bytes() -> None:
-    found = json.loads(RECORD.read_text())["correctness"]
-    assert found["problems"]
-    assert not found["different"]
-    assert [each["patterns"]["all"] for each in found["invariance"]] == [1, 1, 1]
+def test_a_record_of_other_kernels_says_so() -> None:
+    record = records()[-1]
+    other = record | {"environment": record["environment"] | {"kernels": "other"}}
+    assert "Recorded with earlier kernels" not in page([record])
+    assert "Recorded with earlier kernels" in page([other, record])
 
 
-def test_another_gpu_has_the_same_bytes() -> None:
-    if OTHER.exists():
-        assert json.loads(OTHER.read_text())["digests"] == json.loads(RECORD.read_text())["digests"]
+def test_no_problem_of_a_record_has_other_bytes() -> None:
+    for each in records():
+        found = each["correctness"]
+        assert found["problems"]
+        assert not found["different"]
+        assert [one["patterns"]["all"] for one in found["invariance"]] == [1, 1, 1]
+
+
+def test_gpus_have_the_same_bytes() -> None:
+    digests = [each["digests"] for each in records() if "digests" in each]
+    assert all(each == digests[0] for each in digests)
 
 
 def test_a_step_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

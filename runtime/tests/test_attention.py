@@ -251,8 +251,8 @@ def test_a_repeated_call_is_launched_by_the_addresses_of_its_tensors(monkeypatch
         out = aligned((*call.query.shape[:-1], form.width), call.query.dtype)
         return out, None, lambda *addresses: launches.append(addresses)
 
-    monkeypatch.setattr(attention_calls, "_run", run)
-    monkeypatch.setattr(attention_calls, "_ready", ReadyLaunches())
+    monkeypatch.setattr(attention_calls, "run", run)
+    monkeypatch.setattr(attention_calls, "READY", ReadyLaunches())
     monkeypatch.setattr(
         ready_launches, "output_allocator",
         lambda out: lambda _: aligned(out.transpose(1, 2).shape, out.dtype).transpose(1, 2),

@@ -49,6 +49,8 @@ class Problem:
     special: bool = False
     first_keys: tuple[int, ...] | None = None
     seen: str = "at random"
+    only: int | None = None
+    """The one of several sequences that a call of gradients has; what belongs to others is NaN."""
 
     @property
     def desc(self) -> AttentionDesc:
@@ -161,7 +163,7 @@ def evaluated(problem: Problem, buffers: dict[str, Any]) -> Any:
             key, value = (each[table].reshape(-1, *each.shape[2:])[:keys] for each in (key, value))
         else:
             key, value = (each[place, first:] for each in (key, value))
-        for head in range(problem.heads):
+        for head in range(problem.heads if queries else 0):
             found = attention_result(
                 problem.desc, buffers["query"][rows][:, head], key[:, head // share], value[:, head // share],
                 first_position=problem.first_position, hardware=HARDWARE,
@@ -186,10 +188,15 @@ PROBLEMS = {
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
     "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, TURNS)),
     "variable lengths": (
-        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT)
+        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, TURN)
     ),
-    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT)),
-    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT)),
+    "variable lengths over two chunks": (
+        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS,)
+    ),
+    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, TURN)),
+    "pages of 64 over two chunks": (Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURNS,)),
+    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
+    "pages of 32 and heads of 128": (Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN,)),
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN)),
     "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, TURN)),
@@ -234,6 +241,41 @@ def test_every_schedule_has_the_bytes_of_the_descriptor(name: str) -> None:
         assert logarithms.tobytes() == expected[1].tobytes()
 
 
+def test_states_of_many_chunks_are_merged_in_their_order() -> None:
+    """More chunks than factors are computed at a time; some have hidden keys only."""
+    from attention_sources import dense, source_of
+
+    rng, chunks = np.random.default_rng(3), 300
+    desc = attention_descriptor(form(causal=False))
+    shapes = dense("query", "bf16", 1, 1, 1, 64), *[dense(each, "bf16", 1, chunks * 512 - 9, 1, 64) for each in "kv"]
+    logarithms = dense("logarithms", "fp32", 1, 1, 1)
+    operands = AttentionOperands(*shapes, dense("out", "bf16", 1, 1, 1, 64), 1, chunks * 512 - 9, logarithms=logarithms)
+    names = iter(("tops", "totals", "outs"))
+    calls = calls_of(desc, operands, TURNS, 1, lambda shape: dense(next(names), "fp32", *shape))
+    tops = np.asarray(rng.integers(-2000, 2000, chunks) / 256, np.float32)
+    totals, outs = (np.asarray(rng.standard_normal((chunks, width)), np.float32) for width in (1, 64))
+    empty = rng.random(chunks) < 0.1
+    tops[empty], totals[empty], outs[empty] = -np.inf, 0, 0
+    source = source_of(calls[1])
+    given = {"tops": tops, "totals": np.abs(totals), "outs": outs}
+    buffers = {name: each.view(np.uint32).reshape(-1) for name, each in given.items()}
+    buffers |= {"out": np.zeros(64, np.uint16), "logarithms": np.zeros(1, np.uint32)}
+    found = api.run(source, buffers, target="sm_90", audit_contraction=False)["out"].view(np.uint16)
+
+    multiply, fused = (operation(each) for each in ("mul.rn.fp32", "fma.rn.fp32"))
+    power = HARDWARE.functions[desc.exponential]
+    top, state = np.float32(-np.inf), np.zeros(65, np.uint32)
+    parts = np.concatenate([np.abs(totals), outs], axis=1).view(np.uint32)
+    for high, part in zip(tops, parts, strict=True):
+        highest = max(top, high)
+        shift = max(highest, np.finfo(np.float32).min)
+        old, fresh = (power(np.asarray([each - shift], np.float32).view(np.uint32)) for each in (top, high))
+        state, top = fused.evaluate(part, fresh, multiply.evaluate(state, old)), highest
+    inverse = (np.float32(1) / state[:1].view(np.float32)).view(np.uint32)
+    out = multiply.evaluate(state[1:], inverse)
+    assert found.tobytes() == operation("convert.rn.bf16.fp32").evaluate(out).tobytes()
+
+
 SPECIALISED = {
     "heads of 96 and two chunks": Problem(form("fp16", 96, causal=False), ((70, 530),), heads=1, special=True),
     "heads of 128 in groups": Problem(form(depth=128), ((70, 150),), heads=4, groups=2),
@@ -241,6 +283,16 @@ SPECIALISED = {
         form(depth=192, width=128, window=50, sink=True), ((70, 90),), heads=1
     ),
     "heads of 256 with a soft cap": Problem(form(depth=256, soft_cap=5.0), ((3, 70),), heads=2),
+    "variable lengths of heads of 128": Problem(
+        form(depth=128), ((3, 150), (0, 5), (70, 128), (1, 1)), heads=1, layout="varlen", special=True
+    ),
+    "variable lengths of heads of 256": Problem(
+        form(depth=256, causal=False), ((2, 70), (3, 5)), heads=1, layout="varlen"
+    ),
+    "pages of 16 and heads of 192 and 128": Problem(
+        form(depth=192, width=128), ((2, 97), (2, 5)), heads=1, layout="paged"
+    ),
+    "pages of 64 and heads of 128": Problem(form("fp16", depth=128), ((2, 140),), heads=1, layout="paged", page=64),
 }  # fmt: skip
 
 
@@ -276,8 +328,16 @@ PROVED = {
     "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, specialised_schedule((96, 96)))),
     "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
-    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED)),
-    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED)),
+    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN)),
+    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN)),
+    "variable lengths of heads of 128": (
+        Problem(form(depth=128), ((3, 70), (1, 1)), heads=1, layout="varlen"),
+        (SERIAL, specialised_schedule((128, 128))),
+    ),
+    "pages of heads of 128": (
+        Problem(form(depth=128), ((1, 40),), heads=1, layout="paged", page=32),
+        (SERIAL, specialised_schedule((128, 128))),
+    ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
 
@@ -365,9 +425,13 @@ def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None
     assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
     assert schedule_of(desc, 20, 1, 4096, 32, 8, False, 132, True).programs
-    for sequences, keys in ((1, 8192), (16, 4096), (64, 2048), (20, 512)):
+    for sequences, keys in ((16, 4096), (64, 2048), (20, 512)):
         assert not schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True).programs
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
+    # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
+    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
+    assert schedule_of(desc, 1, 1, 3000, 24, 2, False, 132, True) == Schedule(64, True, True, 4, programs=132)
+    assert schedule_of(narrow, 1, 1, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
 
 
 def test_other_descriptors_are_refused() -> None:
@@ -395,6 +459,13 @@ GRADIENTS = {
 SPECIALISED_GRADIENTS = {
     "specialised, heads of 64": Problem(form(), ((70, 90),), heads=4, groups=2),
     "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),)),
+    "specialised, a window": Problem(form(window=30), ((140, 120),), heads=1),
+    "specialised, a sequence among others": Problem(
+        form(), ((3, 7), (130, 121), (5, 4)), heads=1, layout="varlen", only=1
+    ),
+    "specialised, a sequence among others without a mask": Problem(
+        form("fp16", depth=128, causal=False), ((7, 9), (70, 90), (5, 4)), heads=1, layout="varlen", only=1
+    ),
 }
 
 
@@ -411,6 +482,15 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     operands, buffers = operands_of(problem, rng)
     buffers["out"], buffers["logarithms"] = evaluated(problem, buffers)
     buffers["slope"] = patterns(rng, problem.form.dtype, buffers["out"].shape, False)
+    called = range(len(problem.lengths)) if problem.only is None else range(problem.only, problem.only + 1)
+    if problem.only is not None:
+        of_rows, of_keys = (buffers[each][[called.start, called.stop]] for each in ("query_starts", "key_starts"))
+        ends = {"query": of_rows, "out": of_rows, "slope": of_rows, "key": of_keys, "value": of_keys}
+        for each, (low, high) in ends.items():
+            buffers[each][:low], buffers[each][high:] = 0x7FFF, 0x7FFF
+        for each in ("query_starts", "key_starts"):
+            buffers[each] = buffers[each][called.start : called.stop + 1].copy()
+            operands = replace(operands, **{each: dense(each, "i32", len(called) + 1)})
     results = {"query": "of_query", "key": "of_key", "value": "of_value"}
     for source_name, target in results.items():
         buffers[target] = np.zeros_like(buffers[source_name])
@@ -430,7 +510,7 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
         found = api.run(source, used, target="sm_90", audit_contraction=False)
         state |= {each: found[each].view(state[each].dtype) for each in used}
     share = problem.heads // problem.groups
-    for place in range(len(problem.lengths)):
+    for place in range(len(called)):
         rows: Any = (place,)
         places: Any = (place,)
         if problem.layout == "varlen":

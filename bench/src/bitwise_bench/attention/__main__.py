@@ -2,7 +2,7 @@
 
     python -m bitwise_bench.attention --out records/attention-sm90-h100.json
     python -m bitwise_bench.attention --out records/attention-sm90-h200.json --steps digests
-    python -m bitwise_bench.attention --page records/attention-sm90-h100.json --other records/attention-sm90-h200.json
+    python -m bitwise_bench.attention --page records/attention-sm90-h200.json records/attention-sm90-h100.json
 
 The record is written after each result.  A step that reaches its time ends, and the record says what is missing.  The
 command returns 1 where bytes differ.
@@ -10,6 +10,7 @@ command returns 1 where bytes differ.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -35,16 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write the record, and return whether bytes differ."""
     parser = command_parser("attention", __doc__)
     parser.add_argument("--out", type=Path, help="the record to write; results of other steps in it are kept")
-    parser.add_argument("--page", type=Path, help="print the page of a record, without measuring")
-    parser.add_argument("--other", type=Path, help="the digests of another GPU, which the page compares")
+    parser.add_argument("--page", type=Path, nargs="+", help="print the page of the records of GPUs, without measuring")
     parser.add_argument("--steps", default=",".join(STEPS), help=f"what to measure, of {', '.join(STEPS)}")
     parser.add_argument("--problems", type=int, default=1000, help="random problems that a CPU evaluates as well")
     parser.add_argument("--workers", type=int, default=12, help="processes that compare random problems")
     parser.add_argument("--seconds", type=float, default=900, help="the time of each step")
     given = parser.parse_args(arguments)
     if given.page is not None:
-        other = None if given.other is None else json.loads(given.other.read_text())
-        sys.stdout.write(page(json.loads(given.page.read_text()), other))
+        sys.stdout.write(page([json.loads(each.read_text()) for each in given.page]))
         return 0
     steps = given.steps.split(",")
     unknown = sorted(set(steps) - set(STEPS))
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     record["environment"] = {
         **environment(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-        "driver": timing.driver_version(),
+        "driver": timing.driver_version(), "kernels": _kernels(),
     }  # fmt: skip
 
     def keep(step: str, found: object) -> None:
@@ -82,6 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for found in timing.results(step, given.seconds):
                 keep(step, found)
     return 0 if _good(record.get("correctness", {})) else 1
+
+
+def _kernels() -> str:
+    """Return a digest of the sources of the kernels and of their launches, which tells records apart."""
+    from bitwise_nvidia_sm90 import attention
+
+    digest = hashlib.sha256()
+    for file in sorted(Path(attention.__path__[0]).rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _good(found: dict[str, Any]) -> bool:

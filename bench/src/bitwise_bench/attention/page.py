@@ -2,106 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_NAMES = ("bitwise", "cudnn", "flash")
+_NAMES = ("bitwise", "cudnn", "flash", "flex")
+_BACKENDS = ("cudnn", "flash")
+"""The backends that ratios and the errors beside ours are of."""
 
 
-def page(record: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> str:
-    """Return the page as Markdown; `other` has the digests of another GPU."""
-    environment = record["environment"]
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page of the records of several GPUs as Markdown, in their order; steps may be missing."""
+    parts = [
+        "# Attention on sm_90\n",
+        "Measured against PyTorch's backends of scaled_dot_product_attention, and in some cases against its "
+        "FlexAttention (`flex`, compiled). FlashAttention-2 and 3 were not installed. "
+        "`python -m bitwise_bench.attention` records and prints this page.\n",
+        "## Bytes\n",
+        *(_bytes(each) for each in records if "correctness" in each),
+        _comparison([each for each in records if "digests" in each]),
+        "## Speed\n",
+        "Ratios are the time of the faster of cuDNN and flash divided by ours: above 1, ours is faster. Shapes in "
+        "italics were not used while the kernels were tuned. Errors are root mean squares of the differences of one "
+        "head from double precision; those of gradients are of the query, the key and the value.\n",
+        "![The ratios of all cases of the tables](pictures/attention.svg)\n",
+    ]
+    for each in records:
+        parts += _speed(each, each["environment"].get("kernels") == records[0]["environment"].get("kernels"))
+    return "\n".join(each for each in parts if each)
+
+
+def _bytes(record: Mapping[str, Any]) -> str:
+    """Return what was compared with evaluation on a GPU."""
     correctness = record["correctness"]
     different = sum(len(each["problems"]) for each in correctness["different"])
     patterns = correctness["invariance"]
-    parts = [
-        "# Attention on sm_90\n",
-        f"Measured on one {environment['gpu']} with driver {environment['driver']}, CUDA {environment['cuda']}, torch "
-        f"{environment['torch']}, Triton {environment['triton']} and cuDNN {environment['cudnn']}, against PyTorch's "
-        "backends of scaled_dot_product_attention. `python -m bitwise_bench.attention` records and prints this page.\n",
-        "## Bytes\n",
-        f"{correctness['problems']} random problems of {correctness['configurations']} configurations were computed on "
-        f"the GPU and evaluated on a CPU: outputs, logarithms and gradients of dense sequences, variable lengths, "
-        f"pages, masks, windows, soft caps and sinks. {different or 'None'} had other bytes."
-        + (f" Not among them: {correctness['not covered']}.\n" if "not covered" in correctness else "\n"),
-        f"The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches of "
-        "1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
-        f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n",
-        *([] if other is None else [_comparison(record["digests"], other)]),
-        "## Speed\n",
-        f"Forward passes are timed in CUDA graphs, gradients {_clock(record)}. Ratios are the time of the faster "
-        "backend divided by ours: above 1, ours is faster. Shapes in italics were not used while the kernels were "
-        "tuned. Errors are root mean squares of the differences of one head from double precision; those of gradients "
-        "are of the query, the key and the value.\n",
-        "### Prefill, bf16\n",
-        _table(
-            record["prefill"]["results"],
-            ("batch x queries", "heads / groups", "width", "mask"),
-            lambda case: (
-                f"{case['batch']} x {case['queries']}",
-                f"{case['heads']} / {case['groups']}",
-                f"{case['depth']} / {case['width']}" if "width" in case else case["depth"],
-                "causal" if case.get("causal", True) else "none",
-            ),
-            "TFLOP/s",
-            lambda each: each["operations"] / 1e12,
-        ),
-        "### Decoding: one query for each sequence, bf16\n",
-        _table(
-            record["decode"]["results"],
-            ("batch x keys", "heads / groups", "width"),
-            lambda case: (f"{case['batch']} x {case['keys']}", f"{case['heads']} / {case['groups']}", case["depth"]),
-            "GB/s",
-            lambda each: each["bytes"] / 1e9,
-        ),
-        "### Gradients of a causal prefill, bf16, without the forward pass\n",
-        _table(
-            record["gradients"]["results"],
-            ("batch x queries", "heads / groups", "width"),
-            lambda case: (f"{case['batch']} x {case['queries']}", f"{case['heads']} / {case['groups']}", case["depth"]),
-            "TFLOP/s",
-            lambda each: each["operations"] / 1e12,
-        ),
-        "### Host time\n",
-        _host(record["host"]["results"]),
-    ]
-    return "\n".join(parts)
-
-
-def _clock(record: Mapping[str, Any]) -> str:
-    """Return how the gradients of a record were timed."""
-    if record["gradients"]["results"][0].get("graphs"):
-        return "too"
-    return "between two events, which include the time of the host until the first kernel starts"
-
-
-def _comparison(digests: Mapping[str, str], other: Mapping[str, Any]) -> str:
-    """Return how the digests of two GPUs compare.  They are of the same calls."""
-    gpu = other["environment"]["gpu"]
-    different = [name for name, digest in digests.items() if other["digests"][name] != digest]
-    found = f"{len(different)} have other bytes: {', '.join(different)}" if different else "None has other bytes"
     return (
-        f"{len(digests)} calls were computed on an {gpu} as well: prefill, decoding, pages, variable lengths and "
-        f"gradients of heads of five widths. {found}.\n"
+        f"On an {record['environment']['gpu']}, {correctness['problems']} random problems of "
+        f"{correctness['configurations']} configurations were computed, and evaluated on a CPU: outputs, logarithms "
+        "and gradients of dense sequences, variable lengths, pages, masks, windows, soft caps and sinks. "
+        f"{different or 'None'} had other bytes."
+        + (f" Not among them: {correctness['not covered']}." if "not covered" in correctness else "")
+        + f" The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "
+        "of 1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
+        f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n"
     )
 
 
-def _table(
-    results: Iterable[Mapping[str, Any]], head: Sequence[str], cells: Callable[[Mapping[str, Any]], Sequence[object]],
-    unit: str, amount: Callable[[Mapping[str, Any]], float],
-) -> str:  # fmt: skip
-    names = [f"{name}, {unit}" for name in _NAMES]
-    lines = [[*head, *names, "ratio", "error", "error of flash"]]
+def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
+    """Return the tables of one GPU."""
+    environment = record["environment"]
+    parts = [
+        f"### {environment['gpu']}\n",
+        f"One GPU with driver {environment['driver']}, CUDA {environment['cuda']}, torch {environment['torch']}, "
+        f"Triton {environment['triton']} and cuDNN {environment['cudnn']}."
+        + ("" if current else " Recorded with earlier kernels than the first GPU of this page.")
+        + "\n",
+    ]
+    teraflops, gigabytes = ("TFLOP/s", "operations", 1e12), ("GB/s", "bytes", 1e9)
+    for step, title, unit, columns in (
+        ("prefill", "Prefill, bf16", teraflops, ("batch x queries", "heads / groups", "width", "mask")),
+        (
+            "decode", "Decoding: one query for each sequence, bf16", gigabytes,
+            ("batch x keys", "heads / groups", "width"),
+        ),
+        (
+            "pages", "Decoding from pages, bf16; backends have contiguous keys", gigabytes,
+            ("batch x keys", "heads / groups", "width", "page"),
+        ),
+        ("lengths", "Causal prefill of variable lengths, bf16", teraflops, ("lengths", "heads / groups", "width")),
+        (
+            "gradients", "Gradients of a causal prefill, bf16, without the forward pass", teraflops,
+            ("batch x queries", "heads / groups", "width"),
+        ),
+    ):  # fmt: skip
+        if step in record:
+            parts += [f"#### {title}\n", _table(record[step]["results"], columns, unit)]
+        if step == "lengths" in record:
+            results = [
+                {**each, "seconds": each["gradient seconds"], "operations": 2.5 * each["operations"]}
+                for each in record[step]["results"]
+            ]
+            parts += ["#### Gradients of variable lengths, bf16\n", _table(results, columns, unit)]
+    if "gradients" in record and not record["gradients"]["results"][0].get("graphs"):
+        parts.append(
+            "Gradients are timed between two events, with the time of the host until the first kernel starts.\n"
+        )
+    if "host" in record:
+        parts += ["#### Host time\n", _host(record["host"]["results"])]
+    return parts
+
+
+STEPS: Mapping[str, str] = {
+    "prefill": "prefill", "decode": "decoding", "pages": "decoding from pages", "lengths": "variable lengths",
+    "gradients": "gradients",
+}  # fmt: skip
+"""The steps of a record whose results have a ratio, and what they are called."""
+
+
+def ratios(record: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return the ratios of the cases of each step of a record, rounded to two digits."""
+    found = {
+        name: [round(each, 2) for each in map(_ratio, record[step]["results"]) if each is not None]
+        for step, name in STEPS.items()
+        if step in record
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def _ratio(result: Mapping[str, Any]) -> float | None:
+    """Return the time of the fastest backend divided by ours, None where one of them is missing."""
+    seconds = result["seconds"]
+    best = min((seconds[name] for name in _BACKENDS if seconds.get(name)), default=None)
+    return best / seconds["bitwise"] if best and seconds.get("bitwise") else None
+
+
+_CELLS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+    "batch x queries": lambda case: f"{case['batch']} x {case['queries']}",
+    "batch x keys": lambda case: f"{case['batch']} x {case['keys']}",
+    "lengths": lambda case: ", ".join(map(str, case["lengths"])),
+    "heads / groups": lambda case: f"{case['heads']} / {case['groups']}",
+    "width": lambda case: f"{case['depth']} / {case['width']}" if "width" in case else case["depth"],
+    "mask": lambda case: "causal" if case.get("causal", True) else "none",
+    "page": lambda case: case["page"],
+}
+"""The cell of a case in each column."""
+
+
+def _comparison(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return how the digests of GPUs compare.  They are of the same calls."""
+    if len(records) < 2:
+        return ""
+    digests = [each["digests"] for each in records]
+    different = [name for name in digests[0] if len({each[name] for each in digests}) > 1]
+    gpus = ", ".join(each["environment"]["gpu"] for each in records)
+    found = f"{len(different)} have other bytes: {', '.join(different)}" if different else "None has other bytes"
+    return (
+        f"{len(digests[0])} calls were computed on each of {gpus}: prefill, decoding, pages, variable "
+        f"lengths and gradients of heads of five widths. {found}.\n"
+    )
+
+
+def _table(results: Sequence[Mapping[str, Any]], head: Sequence[str], unit: tuple[str, str, float]) -> str:
+    """Return a table of cases; the unit has a name, the amount of a result, and what one of it is."""
+    called, amount, size = unit
+    names = [name for name in _NAMES if any(each["seconds"].get(name) for each in results)]
+    with_errors = any(each["errors"] for each in results)
+    lines = [[*head, *(f"{name}, {called}" for name in names), "ratio"]]
+    lines[0] += ["error", "error of flash"] if with_errors else []
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
     for each in results:
         seconds = each["seconds"]
-        best = min((seconds[name] for name in _NAMES[1:] if seconds.get(name)), default=None)
-        speeds = [f"{amount(each) / seconds[name]:.0f}" if seconds.get(name) else "-" for name in _NAMES]
-        errors = [_error(each["errors"].get(name)) for name in ("bitwise", "flash")]
-        found = [str(one) for one in cells(each["case"])]
+        speeds = [f"{each[amount] / size / seconds[name]:.0f}" if seconds.get(name) else "-" for name in names]
+        found = [str(_CELLS[column](each["case"])) for column in head]
         if each["case"].get("held_out"):
             found[0] = f"*{found[0]}*"
-        ratio = f"{best / seconds['bitwise']:.2f}" if best and seconds["bitwise"] else "-"
+        found_ratio = _ratio(each)
+        ratio = "-" if found_ratio is None else f"{found_ratio:.2f}"
+        errors = [_error(each["errors"].get(name)) for name in ("bitwise", "flash")] if with_errors else []
         lines.append([*found, *speeds, ratio, *errors])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

@@ -22,7 +22,9 @@ FORMS: tuple[dict[str, Any], ...] = (
 """Forms of attention: the widths of a head, the type, and at most one option."""
 
 DEVICES = "cuda", "cpu"
-LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", "chunks in turn"
+IN_TURN = {"chunks in turn": "dense", "lengths in turn": "varlen", "pages in turn": "paged"}
+"""Layouts of programs that take chunks in turn, by the layout of their tensors."""
+LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", *IN_TURN
 PROBLEMS = 28
 """The problems of a configuration, for which kernels are compiled once."""
 
@@ -42,8 +44,8 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
     layout = LAYOUTS[(number + number // len(FORMS)) % len(LAYOUTS)]
     if layout.startswith("gradients") and "soft_cap" in form:
         layout = "dense"
-    if layout == "chunks in turn" and form["widths"] not in ((64, 64), (128, 128)):
-        layout = "dense"
+    if layout in IN_TURN and form["widths"] not in ((64, 64), (128, 128)):
+        form = {**form, "widths": (64, 64) if number % 2 else (128, 128)}
     draw = random.Random(number)
     groups = draw.choice((1, 2))
     fixed: dict[str, Any] = {
@@ -72,10 +74,17 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     heads, groups = fixed["heads"], fixed["groups"]
     count = draw.choice((1, 1, 3))
     lengths = [(draw.choice((1, 1, 3, 17, 70, 150)), draw.choice((1, 5, 64, 150, 300, 600))) for _ in range(count)]
-    if layout == "chunks in turn":
-        lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300)))]
-    if layout in ("dense", "mask", "gradients", "chunks in turn"):
+    in_turn = layout in IN_TURN
+    if in_turn:
+        lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300))) for _ in range(count)]
+    turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000))}
+    layout = IN_TURN.get(layout, layout)
+    if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
+
+    def chosen(function: Any) -> Any:
+        return partial(_in_turn, function, turns) if in_turn else function
+
     generator = torch.Generator().manual_seed(draw.getrandbits(32))
     special = draw.random() < 0.2 and not layout.startswith("gradients")
 
@@ -101,7 +110,7 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         longest = [max(one[part] for one in lengths) for part in (0, 1)]
         arguments = (*tensors, *starts, *longest)
         if layout == "varlen":
-            return _differences(attention_varlen, arguments, options)
+            return _differences(chosen(attention_varlen), arguments, options)
         return _differences_of_gradients(attention_varlen, arguments, tensor(rows, heads, width), options)
     if layout == "paged":
         size = fixed["page"]
@@ -110,7 +119,9 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         pools = [tensor(pool, size, groups, each) for each in (depth, width)]
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
         counts = torch.tensor([one[1] for one in lengths]).int()
-        return _differences(attention_paged, (tensor(count, queries, heads, depth), *pools, table, counts), options)
+        return _differences(
+            chosen(attention_paged), (tensor(count, queries, heads, depth), *pools, table, counts), options
+        )
     operands = [
         tensor(count, *shape) for shape in ((heads, queries, depth), (groups, keys, depth), (groups, keys, width))
     ]
@@ -118,43 +129,45 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False
         options["attn_mask"] = torch.rand(count, 1, queries, keys, generator=generator) < 0.6
-    if layout == "chunks in turn":
-        programs = draw.choice((1, 2, 5, 1000))
-        return _differences(partial(_in_turn, stages=draw.choice((3, 4)), programs=programs), operands, options)
     if layout == "gradients":
         return _differences_of_gradients(attention, operands, tensor(count, heads, queries, width), options)
-    return _differences(attention, operands, options)
+    return _differences(chosen(attention), operands, options)
 
 
-def _in_turn(
-    query: Any, key: Any, value: Any, *, stages: int, programs: int, is_causal: bool, scale: float | None,
-    logarithms: bool, enable_gqa: bool, **options: Any,
-) -> Any:  # fmt: skip
-    """Return attention by programs that take chunks in turn, or its evaluation for tensors of a CPU."""
+def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: Any) -> Any:
+    """Return a call of attention by programs that take chunks in turn; tensors of a CPU are evaluated."""
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionOperands
     from bitwise_nvidia_sm90.attention.launch import Schedule, attend
-    from bitwise_torch import attention, attention_descriptor
+    from bitwise_torch import attention, attention_descriptor, attention_varlen
 
-    if query.device.type == "cpu":
-        return attention(
-            query, key, value, is_causal=is_causal, scale=scale, logarithms=logarithms, enable_gqa=enable_gqa, **options
-        )
-    sinks = options.pop("sinks", None)
-    desc = attention_descriptor(
-        query, key, value, is_causal=is_causal, scale=scale, sinks=sinks is not None, **options
-    )  # fmt: skip
-    out = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device).transpose(1, 2)
-    found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device).transpose(1, 2)
-    q, k, v = (each.transpose(1, 2) for each in (query, key, value))
-    lengths = int(query.shape[2]), int(key.shape[2])
+    if arguments[0].device.type == "cpu":
+        return function(*arguments, **options)
+    query, key, value, *rest = arguments
+    logarithms, sinks = options.pop("logarithms"), options.pop("sinks", None)
+    options.pop("enable_gqa", None)
+    desc = attention_descriptor(query, key, value, sinks=sinks is not None, **options)
+    extra: dict[str, Any] = {}
+    if function is attention:
+        query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+        lengths, extra["first_position"] = [query.shape[1], key.shape[1]], 0
+    elif function is attention_varlen:
+        extra["query_starts"], extra["key_starts"], *lengths = rest
+    else:
+        extra["page_table"], extra["key_lengths"] = rest
+        lengths = [query.shape[1], key.shape[1] * rest[0].shape[1]]
+    out = torch.empty((*query.shape[:-1], value.shape[-1]), dtype=query.dtype, device=query.device)
+    found = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
+    queries, keys = lengths
     operands = AttentionOperands(
-        q, k, v, out, *lengths, logarithms=found if logarithms else None, first_position=0, sinks=sinks
+        query, key, value, out, queries, keys, logarithms=found if logarithms else None, sinks=sinks, **extra
     )
     assert desc.chunk is not None
-    attend(desc, operands, Schedule(64, True, lengths[1] > desc.chunk, stages, programs=programs))
-    return (out.transpose(1, 2), found.transpose(1, 2)) if logarithms else out.transpose(1, 2)
+    attend(desc, operands, Schedule(64, True, keys > desc.chunk, turns["stages"], programs=turns["programs"]))
+    if function is attention:
+        out, found = out.transpose(1, 2), found.transpose(1, 2)
+    return (out, found) if logarithms else out
 
 
 def _starts(lengths: Sequence[int]) -> Any:

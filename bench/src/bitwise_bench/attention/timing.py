@@ -9,9 +9,9 @@ from typing import Any
 
 HEADS = {"batch": 1, "heads": 32, "groups": 8, "depth": 128}
 PREFILL = (
-    *({**HEADS, "queries": queries} for queries in (4096, 8192)),
+    *({**HEADS, "queries": queries, "flexible": True} for queries in (4096, 8192)),
     {"batch": 1, "queries": 16384, "heads": 16, "groups": 16, "depth": 128},
-    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128, "causal": False},
+    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128, "causal": False, "flexible": True},
     {"batch": 2, "queries": 4096, "heads": 32, "groups": 32, "depth": 64},
     {"batch": 1, "queries": 16384, "heads": 16, "groups": 4, "depth": 64},
     {"batch": 1, "queries": 5000, "heads": 24, "groups": 8, "depth": 128, "held_out": True},
@@ -29,12 +29,12 @@ PREFILL = (
     {"batch": 6, "queries": 900, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
 )
 DECODE = (
-    {**HEADS, "keys": 65536},
+    {**HEADS, "keys": 65536, "flexible": True},
     {**HEADS, "keys": 8192},
     {**HEADS, "keys": 512},
     {**HEADS, "batch": 8, "keys": 8192},
     {**HEADS, "batch": 16, "keys": 4096},
-    {**HEADS, "batch": 64, "keys": 2048},
+    {**HEADS, "batch": 64, "keys": 2048, "flexible": True},
     {"batch": 256, "keys": 1000, "heads": 16, "groups": 2, "depth": 128},
     {"batch": 1, "keys": 131072, "heads": 16, "groups": 1, "depth": 128},
     {"batch": 3, "keys": 20000, "heads": 40, "groups": 8, "depth": 128},
@@ -54,6 +54,21 @@ GRADIENTS = (
     {"batch": 1, "queries": 16384, "heads": 8, "groups": 8, "depth": 128},
     {"batch": 1, "queries": 6000, "heads": 24, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 4, "queries": 2048, "heads": 12, "groups": 12, "depth": 64, "held_out": True},
+)
+PAGES = (
+    {**HEADS, "batch": 64, "keys": 2048, "page": 16},
+    {**HEADS, "batch": 64, "keys": 2048, "page": 64},
+    {**HEADS, "keys": 65536, "page": 16},
+    {**HEADS, "batch": 16, "keys": 4096, "page": 256},
+    {"batch": 24, "keys": 5000, "heads": 40, "groups": 8, "depth": 128, "page": 32, "held_out": True},
+    {"batch": 12, "keys": 9000, "heads": 64, "groups": 8, "depth": 64, "page": 16, "held_out": True},
+)
+_MIXED = (300, 3000, 1700, 64, 2500, 900, 3900, 1200)
+LENGTHS = (
+    {"lengths": (2048,) * 8, "heads": 32, "groups": 8, "depth": 128},
+    {"lengths": _MIXED, "heads": 32, "groups": 8, "depth": 128},
+    {"lengths": (7000, 500, 20, 2100), "heads": 24, "groups": 8, "depth": 128, "held_out": True},
+    {"lengths": _MIXED, "heads": 16, "groups": 16, "depth": 64},
 )
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
 
@@ -132,6 +147,44 @@ def _functions(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]
     }
 
 
+def _flexible(tensors: list[Any], causal: bool) -> Callable[[], Any]:
+    """Return a call of FlexAttention, compiled, with a block mask where it is causal."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
+        return query >= key
+
+    query, key, value = tensors
+    mask = create_block_mask(seen, None, None, query.shape[2], key.shape[2]) if causal else None
+    compiled = torch.compile(flex_attention, dynamic=False)
+    return lambda: compiled(query, key, value, block_mask=mask, enable_gqa=True)
+
+
+def _of_lengths(tensors: list[Any], starts: Any, longest: int) -> dict[str, Callable[[], Any]]:
+    """Return causal attention of sequences that lie one after the other, by implementation."""
+    import inspect
+
+    from torch.nn.attention.varlen import varlen_attn
+
+    from bitwise_torch import attention_varlen
+
+    query, key, value = tensors
+    names = inspect.signature(varlen_attn).parameters
+    causal: dict[str, Any] = {"is_causal": True} if "is_causal" in names else {"window_size": (-1, 0)}
+    arguments = query, key, value, starts, starts, longest, longest
+    share = query.shape[1] // key.shape[1]
+    if "enable_gqa" in names:
+        causal["enable_gqa"] = True
+        repeated = arguments
+    else:
+        repeated = (query, *(each.repeat_interleave(share, dim=1) for each in (key, value)), *arguments[3:])
+    return {
+        "bitwise": lambda: attention_varlen(*arguments, is_causal=True),
+        "flash": lambda: varlen_attn(*repeated, **causal),
+    }
+
+
 def _error(found: Any, exact: Any) -> float:
     """Return the root of the mean square difference from double precision."""
     return float((found.double() - exact).square().mean().sqrt())
@@ -152,7 +205,7 @@ def _measured(
     for name, function in functions.items():
         try:
             found[name] = measure(function)
-        except RuntimeError:  # a backend that does not serve these tensors
+        except (RuntimeError, ValueError, TypeError):  # an implementation that does not serve these tensors
             found[name] = None
     return found
 
@@ -162,6 +215,8 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
     causal = case.get("causal", True)
     tensors = _tensors(case, case["queries"], case["queries"])
     functions = _functions(tensors, causal)
+    if case.get("flexible"):
+        functions["flex"] = _flexible(tensors, causal)
     seconds = _measured(functions, lambda function: graph_seconds(function, 3))
     errors = {}
     if case["queries"] <= 8192:
@@ -176,11 +231,78 @@ def decode(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of one query for each sequence."""
     tensors = _tensors(case, 1, case["keys"])
     functions = _functions(tensors, False)
+    if case.get("flexible"):
+        functions["flex"] = _flexible(tensors, False)
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
     exact = _exact(tensors, False)
     errors = {name: _error(each()[:1, :1], exact) for name, each in functions.items() if seconds[name]}
     moved = 4 * case["batch"] * case["keys"] * case["groups"] * case["depth"]
     return {"case": case, "seconds": seconds, "bytes": moved, "errors": errors}
+
+
+def pages(case: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds of one query for each sequence with keys in pages in a drawn order, and of backends without."""
+    import torch
+
+    from bitwise_torch import attention_paged
+
+    query, key, value = _tensors(case, 1, case["keys"])
+    size = case["page"]
+    columns = -(-case["keys"] // size)
+    count = case["batch"] * columns
+    table = torch.randperm(count, generator=torch.Generator().manual_seed(0)).int().cuda().view(-1, columns)
+    pools = []
+    for each in (key, value):
+        pool = torch.zeros((count, size, case["groups"], case["depth"]), dtype=each.dtype, device="cuda")
+        rows = pool[table.long()].flatten(1, 2)
+        rows[:, : case["keys"]] = each.transpose(1, 2)
+        pool[table.long()] = rows.view(*table.shape, *pool.shape[1:])
+        pools.append(pool)
+    lengths = torch.full((case["batch"],), case["keys"], dtype=torch.int32, device="cuda")
+    rows = query.transpose(1, 2)
+    functions = _functions([query, key, value], False)
+    del functions["bitwise"]
+    keys, values = pools
+    functions = {"bitwise": lambda: attention_paged(rows, keys, values, table, lengths), **functions}
+    seconds = _measured(functions, lambda function: graph_seconds(function, 10))
+    exact = _exact([query, key, value], False)
+    found = functions["bitwise"]().transpose(1, 2)[:1, :1]
+    moved = 4 * case["batch"] * case["keys"] * case["groups"] * case["depth"]
+    return {"case": case, "seconds": seconds, "bytes": moved, "errors": {"bitwise": _error(found, exact)}}
+
+
+def _packed(case: dict[str, Any]) -> tuple[list[Any], Any, int]:
+    """Return query, key and value (tokens, heads, width) of normal numbers, the starts and the longest sequence."""
+    import torch
+
+    lengths = case["lengths"]
+    tensors = _tensors({**case, "batch": 1}, sum(lengths), sum(lengths))
+    starts = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
+    return [each[0].transpose(0, 1).contiguous() for each in tensors], starts, max(lengths)
+
+
+def lengths(case: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds of a causal prefill of variable lengths, and of its gradients, by implementation."""
+    import torch
+
+    tensors, starts, longest = _packed(case)
+    functions = _of_lengths(tensors, starts, longest)
+    seconds = _measured(functions, lambda function: graph_seconds(function, 3))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        leaves = [each.requires_grad_() for each in tensors]
+        slope = torch.ones_like(leaves[0])
+        backward: dict[str, Callable[[], Any]] = {}
+        for name, function in _of_lengths(leaves, starts, longest).items():
+            try:
+                backward[name] = partial(torch.autograd.grad, function(), leaves, slope, retain_graph=True)
+            except RuntimeError:  # not served
+                continue
+    gradient_seconds = _measured(backward, lambda function: graph_seconds(function, 2, stream))
+    operations = 2 * sum(each**2 for each in case["lengths"]) * case["heads"] * case["depth"]
+    return {
+        "case": case, "seconds": seconds, "gradient seconds": gradient_seconds, "operations": operations, "errors": {},
+    }  # fmt: skip
 
 
 def gradients(case: dict[str, Any]) -> dict[str, Any]:
@@ -243,20 +365,46 @@ _MEASURES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], tuple[dic
     "gradients": (gradients, GRADIENTS),
     "prefill": (prefill, PREFILL),
     "decode": (decode, DECODE),
+    "pages": (pages, PAGES),
+    "lengths": (lengths, LENGTHS),
 }
 STEPS = tuple(_MEASURES)
 
 
 def compile_case(step: str, place: int) -> None:
-    """Run our part of a case once, so that its kernels are in Triton's cache."""
+    """Run our part of a case once, and what PyTorch compiles, so that the kernels are cached."""
     import torch
 
     case = _MEASURES[step][1][place]
+    if step in ("pages", "lengths"):
+        _compile_ragged(step, case)
+        return
     queries = case.get("queries", 1)
     tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
     out = _functions(tensors, causal)["bitwise"]()
+    if case.get("flexible"):
+        _flexible(tensors, causal)()
     if step == "gradients":
+        out.sum().backward()
+    torch.cuda.synchronize()
+
+
+def _compile_ragged(step: str, case: dict[str, Any]) -> None:
+    """Run our part of a case of pages or of variable lengths once."""
+    import torch
+
+    from bitwise_torch import attention_paged
+
+    if step == "pages":
+        columns = -(-case["keys"] // case["page"])
+        query = torch.zeros((case["batch"], 1, case["heads"], case["depth"]), dtype=torch.bfloat16, device="cuda")
+        pool = torch.zeros((2, case["page"], case["groups"], case["depth"]), dtype=torch.bfloat16, device="cuda")
+        table = torch.zeros((case["batch"], columns), dtype=torch.int32, device="cuda")
+        attention_paged(query, pool, pool, table, torch.full_like(table[:, 0], case["keys"]))
+    else:
+        tensors, starts, longest = _packed(case)
+        out = _of_lengths([each.requires_grad_() for each in tensors], starts, longest)["bitwise"]()
         out.sum().backward()
     torch.cuda.synchronize()
 

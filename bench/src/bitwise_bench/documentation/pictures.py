@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitwise_bench.attention.page import ratios
 from bitwise_bench.documentation.page_links import ROOT
 
 if TYPE_CHECKING:
@@ -99,6 +100,31 @@ def _draw_costs(data: Mapping[str, Any], axes: Axes) -> None:
     axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3)
 
 
+ATTENTION = tuple(
+    path for path in (ROOT / "records" / f"attention-sm90-{gpu}.json" for gpu in ("h200", "h100")) if path.exists()
+)
+"""The records of attention, the newest first."""
+
+
+def ratios_of_attention() -> dict[str, Any]:
+    """Return the ratios of the cases of each kind of attention, by GPU."""
+    records = [json.loads(each.read_text(encoding="utf-8")) for each in ATTENTION]
+    return {each["environment"]["gpu"]: ratios(each) for each in records}
+
+
+def _draw_attention(data: Mapping[str, Any], axes: Axes) -> None:
+    kinds = list(dict.fromkeys(kind for found in data.values() for kind in found))[::-1]
+    for shift, (gpu, found) in enumerate(data.items()):
+        places = [kinds.index(kind) + 0.13 - 0.26 * shift for kind, each in found.items() for _ in each]
+        values = [ratio for each in found.values() for ratio in each]
+        axes.scatter(values, places, s=22, label=gpu, color=("#00796b", "#ff8f00")[shift], alpha=0.7, linewidths=0)
+    axes.axvline(1.0, color="#455a64", linewidth=1)
+    axes.set_yticks(range(len(kinds)), kinds, fontsize=9)
+    axes.set_xlabel("time of the faster of cuDNN and flash divided by ours, one dot for each case")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2)
+
+
 def _draw_orders(data: Mapping[str, Any], axes: Axes) -> None:
     for place, (name, order) in enumerate(data["orders"].items()):
         left = 9.5 * place
@@ -155,6 +181,7 @@ PICTURES = MappingProxyType(
         "summation-orders": (summation_orders, _draw_orders, (8.4, 2.8)),
         "spread-of-sums": (spread_of_sums, _draw_spread, (7.0, 3.0)),
         "classes": (classes_of_configurations, _draw_classes, (7.0, 5.0)),
+        **({"attention": (ratios_of_attention, _draw_attention, (7.0, 3.0))} if ATTENTION else {}),
         **({"mode-costs": (costs_of_the_mode, _draw_costs, (7.0, 3.2))} if COSTS.exists() else {}),
     }
 )

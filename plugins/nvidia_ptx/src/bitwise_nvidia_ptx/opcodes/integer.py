@@ -14,7 +14,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, I
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.shifts import shifted
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.float_registers import float_registers
@@ -79,10 +79,29 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root in ("min", "max") else (kind, 1)
     if not is_integer(kind):
         return floating.extremum(instruction, context)
+    if root in ("min", "max") and modifiers == ["relu"] and kind in ("s32", "s16"):
+        return _extremum_or_zero(instruction, root, kind, packed)
     check_modifiers(instruction, modifiers, set())
     if root in ("neg", "abs") and kind[0] != "s":
         raise UnknownInstruction(instruction, "needs a signed type")
     return integer_step(instruction, named(instruction, f"{root}.{kind}"), packed=packed)
+
+
+def _extremum_or_zero(instruction: Instruction, root: str, kind: str, packed: int) -> Step:
+    """min.relu and max.relu: 0 where the extremum is negative."""
+    extremum, most, bits = named(instruction, f"{root}.{kind}"), named(instruction, f"max.{kind}"), type_bits(kind)
+    destination, left, right = operands_of(instruction, 3)
+    zero = np.zeros((1, 1), dtype=L.UNSIGNED[bits])
+
+    def step(machine: Machine) -> None:
+        values = [machine.read_bits(each, bits * packed) for each in (left, right)]
+        found = []
+        for part in range(packed):
+            pair = [extract(each, part * bits, bits) for each in values]
+            found.append(apply_integer(machine, most, [apply_integer(machine, extremum, pair), zero]))
+        machine.write(destination, concat(found))
+
+    return step
 
 
 @TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER)

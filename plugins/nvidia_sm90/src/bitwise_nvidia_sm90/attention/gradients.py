@@ -35,7 +35,7 @@ def gradient_calls(
     dense = operands.query_starts is None
     batch, rows = (int(query.shape[0]), int(query.shape[1])) if dense else (1, int(query.shape[0]))
     sequences = batch if dense else int(operands.query_starts.shape[0]) - 1
-    padded = -(-rows // _BLOCK) * _BLOCK
+    padded = -(-rows // _BLOCK) * _BLOCK if dense else (-(-rows // 4) + sequences) * 4
     numbers = workspace((2, batch, heads, padded))
 
     def steps(tensor: Any) -> tuple[int, ...]:
@@ -43,8 +43,11 @@ def gradient_calls(
         return strides if len(strides) == 3 else (0, *strides)
 
     first = Call(
-        "gradients", "row_numbers", (-(-padded // _ROWS), heads, batch),
-        (out, gradients.slope, operands.logarithms, numbers, *steps(out), *steps(gradients.slope), rows, heads, padded),
+        "gradients", "row_numbers", (-(-(padded if dense else operands.longest_queries) // _ROWS), heads, sequences),
+        (
+            out, gradients.slope, operands.logarithms, numbers, operands.query_starts, *steps(out),
+            *steps(gradients.slope), rows, heads, padded,
+        ),
         {"W": width, "WP": power_above(width), "M": _ROWS}, 4, 1,
     )  # fmt: skip
     forms = {
@@ -53,28 +56,32 @@ def gradient_calls(
     }  # fmt: skip
     lengths = operands.longest_queries, operands.longest_keys, operands.first_position or 0
     scales = desc.score_scale, desc.scale
+    starts = operands.query_starts, operands.key_starts
     if specialised:
-        maps = [tensor_map(each, _BLOCK) for each in (query, key, value, gradients.slope)]
+        copied = query, key, value, gradients.slope
+        maps = [tensor_map(each if dense else each[None], _BLOCK) for each in copied]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
         forms["STAGES"] = 3
         narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
         parts = 3 if narrow else 2
+        forms["WINDOW"] = desc.window is not None
         key_tiles, tiles = -(-operands.longest_keys // (2 * _BLOCK)), -(-operands.longest_queries // (parts * _BLOCK))
+        window = desc.window or 0
         return [
             first,
             Call(
-                "specialised_gradients", "key_gradients_specialised", (key_tiles * groups * batch, 1, 1),
+                "specialised_gradients", "key_gradients_specialised", (key_tiles * groups * sequences, 1, 1),
                 (
-                    *maps, number_map, gradients.key, gradients.value, *steps(gradients.key), *steps(gradients.value),
-                    *lengths, *scales, heads, groups, batch,
+                    *maps, number_map, gradients.key, gradients.value, *starts, *steps(gradients.key),
+                    *steps(gradients.value), *lengths, window, *scales, heads, groups, sequences,
                 ),
                 {**forms, "KEPT": narrow}, 4, 3,
             ),
             Call(
-                "specialised_gradients", "query_gradients_specialised", (tiles * heads * batch, 1, 1),
+                "specialised_gradients", "query_gradients_specialised", (tiles * heads * sequences, 1, 1),
                 (
-                    *maps, numbers, gradients.query, *steps(gradients.query), *lengths, *scales, padded, tiles, heads,
-                    batch,
+                    *maps, numbers, gradients.query, *starts, *steps(gradients.query), *lengths, window, *scales,
+                    padded, tiles, heads, sequences,
                 ),
                 {**forms, "PARTS": parts}, 4, 3,
             ),
@@ -83,7 +90,6 @@ def gradient_calls(
         **forms, "DP": power_above(depth), "WP": power_above(width), "M": _BLOCK, "N": _BLOCK,
         "WINDOW": desc.window is not None,
     }  # fmt: skip
-    starts = operands.query_starts, operands.key_starts
     inputs = query, key, value, gradients.slope, numbers
     input_steps = steps(query) + steps(key) + steps(value) + steps(gradients.slope)
     given = *lengths, *scales, desc.window or 0, batch * heads * padded, heads * padded if dense else 0, padded
@@ -109,11 +115,10 @@ def gradient_calls(
 def can_specialise(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
 ) -> bool:
-    """Return whether the launches may be specialised: dense sequences without a window, of heads of 64 or 128."""
+    """Return whether the launches may be specialised: heads of 64 or 128, and tensors with tensor maps."""
     tensors = operands.query, operands.key, operands.value, gradients.slope
     return (
-        operands.query_starts is None
-        and desc.window is None
+        (operands.query_starts is None) == (operands.key_starts is None)
         and desc.scores.k in (64, 128)
         and desc.slopes.k == desc.scores.k
         and all(has_map(each) for each in tensors)

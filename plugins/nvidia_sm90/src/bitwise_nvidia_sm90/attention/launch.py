@@ -50,7 +50,8 @@ def schedule_of(
 ) -> Schedule:  # fmt: skip
     """Return the schedule of a call with at most these lengths, on a GPU with this number of multiprocessors.
 
-    `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.
+    `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.  They then
+    share the chunks that there are.
     """
     assert desc.chunk is not None
     share = heads // groups
@@ -62,10 +63,15 @@ def schedule_of(
     few = queries * share <= 512 and chunks > 1
     if turns and few and parts > processors:
         resident = processors if wide else 4 * processors
-        uneven = 8 * programs < 7 * resident * -(-programs // resident)
+        uneven = ragged or 8 * programs < 7 * resident * -(-programs // resident)
         if uneven and (chunks > 2 or programs < processors):
-            # Fewer copies at a time would leave memory idle, and more of them slow it down.
+            # Fewer copies at a time would leave memory idle, and more of them slow it down.  With pages, several
+            # programs on a multiprocessor hide the time that it takes to start the copies.
+            if wide and ragged and parts > 2 * processors:
+                return Schedule(64, True, True, 3, programs=2 * processors)
             return Schedule(64, True, True, 4 if wide else 3, programs=processors * (1 if wide else 3))
+    elif turns and few:
+        return Schedule(64, True, True, 4 if wide else 8, programs=processors)
     short = 8 * programs < 7 * processors
     if not (few and (short or (ragged and keys > 16 * desc.chunk))):
         many = wide and not packed and queries > 64
@@ -119,27 +125,25 @@ def specialised_schedule(widths: tuple[int, int]) -> Schedule:
 
 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: dense keys of some widths of heads, through tensor maps."""
-    given = (
-        operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
-    )  # fmt: skip
+    """Return whether a schedule may be specialised: no mask, some widths of heads, and tensors with tensor maps."""
     query, key, value = operands.query, operands.key, operands.value
     return (
-        all(each is None for each in given)
+        operands.visible is None
         and (desc.scores.k, value.shape[-1]) in _SPECIALISED_STAGES
         and operands.longest_keys > 0
+        and not any(0 in each.shape for each in (query, key))
         and all(has_map(each) for each in (query, key, value))
     )
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: dense keys through tensor maps, heads of 64 or 128."""
-    given = operands.query_starts, operands.key_starts, operands.key_lengths, operands.page_table, operands.visible
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64 or 128."""
     return (
-        all(each is None for each in given)
+        operands.visible is None
         and desc.scores.k in (64, 128)
         and operands.value.shape[-1] == desc.scores.k
         and operands.longest_keys > 0
+        and 0 not in operands.key.shape
         and has_map(operands.key)
         and has_map(operands.value)
     )
@@ -173,42 +177,69 @@ def _specialised_call(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int
 ) -> Call:  # fmt: skip
     """Return the launch of a specialised schedule."""
-    query, key, value, out, logarithms = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    query, value, out, logarithms, pages = (
+        operands.query, operands.value, operands.out, operands.logarithms, operands.page_table
     )  # fmt: skip
-    sequences, queries, heads, depth = (int(each) for each in query.shape)
-    keys, groups, width = (int(each) for each in value.shape[1:])
-    tiles = -(-queries // schedule.rows)
+    heads, depth = (int(each) for each in query.shape[-2:])
+    groups, width = (int(each) for each in value.shape[-2:])
+    sequences = _sequences(operands)
+    tiles = -(-operands.longest_queries // schedule.rows)
+    dense = operands.query_starts is None
 
     columns = width > 128  # a warpgroup has half of the components of the values
     first, rest = _power_below(depth), depth - _power_below(depth)
     part = 128 if columns else power_above(width)
-    pairs = (query, 64), (key, desc.key_block)
     maps = [
-        each
-        for tensor, rows in pairs
-        for each in (tensor_map(tensor, rows, first), tensor_map(tensor, rows, rest) if rest else None)
-    ]
-    maps.append(tensor_map(value, desc.key_block, part))
-    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+        *_query_maps(operands, first, rest),
+        *(_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)),
+        _key_map(operands, value, desc.key_block, part),
+    ]  # fmt: skip
     return Call(
         "specialised",
         "forward_specialised",
         (min(processors, tiles * heads * sequences), 1, 1),
         (
-            *maps, out, logarithms, operands.sinks, *out.stride()[:-1], *logarithm_steps, queries, keys,
-            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, heads,
-            sequences,
+            *maps, out, logarithms, *_lengths(operands), pages, operands.sinks, *_steps(out, dense),
+            *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), operands.longest_queries,
+            operands.longest_keys, operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0,
+            desc.window or 0, tiles, heads, sequences,
         ),
         {
             "D1": first, "D2": rest, "W": width, "DV": part, "GROUP": heads // groups, "M": schedule.rows,
-            "N": desc.key_block, "CHUNK": desc.chunk, "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
-            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
+            "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         schedule.stages,
     )  # fmt: skip
+
+
+def _query_maps(operands: AttentionOperands, first: int, rest: int) -> list[Any]:
+    """Return the maps of 64 queries by their first components and the rest; None where there is no rest."""
+    query = operands.query if operands.query_starts is None else operands.query[None]
+    return [tensor_map(query, 64, width) if width else None for width in (first, rest)]
+
+
+def _key_map(operands: AttentionOperands, tensor: Any, rows: int, width: int) -> Any:
+    """Return a map of keys or values by tiles of rows; of pages with fewer rows, and 64 components.  None for none."""
+    if not width:
+        return None
+    page = _page_size(operands)
+    if 0 < page < rows:
+        rows, width = page, min(width, 64)
+    return tensor_map(tensor if operands.key_starts is None else tensor[None], rows, width)
+
+
+def _page_size(operands: AttentionOperands) -> int:
+    """Return the number of keys of a page, 0 without pages."""
+    return 0 if operands.page_table is None else int(operands.key.shape[1])
+
+
+def _lengths(operands: AttentionOperands) -> tuple[Any, Any, Any]:
+    """Return the tensors that give the lengths of sequences."""
+    return operands.query_starts, operands.key_starts, operands.key_lengths
 
 
 def _turns_calls(
@@ -216,29 +247,31 @@ def _turns_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
-    query, key, value, out, logarithms = (
-        operands.query, operands.key, operands.value, operands.out, operands.logarithms
+    query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
+    heads, depth = (int(each) for each in query.shape[-2:])
+    groups, sequences, queries, keys = (
+        int(operands.key.shape[-2]), _sequences(operands), operands.longest_queries, operands.longest_keys
     )  # fmt: skip
-    sequences, queries, heads, depth = (int(each) for each in query.shape)
-    keys, groups = int(key.shape[1]), int(key.shape[2])
     share = heads // groups
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
     parts = sequences * groups * tiles * chunks
-    states = _states(parts * schedule.rows, depth, workspace) if schedule.split else (None, None, None)
-    logarithm_steps = (0, 0, 0) if logarithms is None else logarithms.stride()
+    stored = _stored_rows(operands, schedule)
+    states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
+    dense = operands.query_starts is None
+    maps = [_key_map(operands, each, desc.key_block, depth) for each in (operands.key, operands.value)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
         (min(schedule.programs, parts), 1, 1),
         (
-            query, tensor_map(key, desc.key_block), tensor_map(value, desc.key_block), out, logarithms, *states,
-            operands.sinks, *query.stride()[:-1], *out.stride()[:-1], *logarithm_steps, queries, keys,
-            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
-            chunks, parts,
+            query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            *_steps(out, dense), *_steps(logarithms, dense, 0),
+            0 if pages is None else pages.stride(0), queries, keys, operands.first_position or 0, desc.score_scale,
+            desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
             "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
-            "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
         },
@@ -247,6 +280,21 @@ def _turns_calls(
         dependent=True,
     )  # fmt: skip
     return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
+
+
+def _steps(tensor: Any, dense: bool, inner: int = 1) -> tuple[int, int, int]:
+    """Return the strides of a sequence, a row and a head, without `inner` last axes; 0 for an axis that is missing."""
+    if tensor is None:
+        return 0, 0, 0
+    strides = tensor.stride()
+    strides = strides[: len(strides) - inner]
+    return tuple(strides) if dense else (0, *strides)
+
+
+def _stored_rows(operands: AttentionOperands, schedule: Schedule) -> int:
+    """Return the rows of a part's state: those of a tile, or the packed rows of a sequence where they are fewer."""
+    share = int(operands.query.shape[-2]) // int(operands.value.shape[-2]) if schedule.packed else 1
+    return min(schedule.rows, operands.longest_queries * share)
 
 
 def _states(rows: int, width: int, workspace: Workspace) -> tuple[Any, Any, Any]:
@@ -262,26 +310,25 @@ def _merge_call(
     out, logarithms = operands.out, operands.logarithms
     heads, groups, width = int(out.shape[-2]), int(operands.value.shape[-2]), int(out.shape[-1])
     share, dense = heads // groups, operands.query_starts is None
-    out_steps = out.stride()[:-1] if dense else (0, *out.stride()[:-1])
-    logarithm_steps = (0, 0, 0)
-    if logarithms is not None:
-        logarithm_steps = logarithms.stride() if dense else (0, *logarithms.stride())
+    factors = min(256, max(8, power_above(chunks)))
+    warps = power_above(width) // 32 if factors <= 32 else 1  # few rows of many chunks need many programs
     return Call(
         "merges",
         "merge_parts",
-        (operands.longest_queries * share * (power_above(width) // 32), groups, _sequences(operands)),
+        (operands.longest_queries * share * (power_above(width) // (32 * warps)), groups, _sequences(operands)),
         (
             *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
-            operands.first_keys, operands.sinks, *out_steps, *logarithm_steps, operands.longest_queries,
-            operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles, chunks,
+            operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
+            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles,
+            chunks, _stored_rows(operands, schedule),
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "GROUPED": 32 if chunks > 16 else 16 if chunks > 8 else 8,
+            "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
         },
-        1,
+        warps,
         1,
         dependent=True,
     )  # fmt: skip
@@ -300,9 +347,11 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     """Return the schedule of operands on a GPU with this number of multiprocessors."""
     ragged = operands.key_starts is not None or operands.key_lengths is not None
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
+    # The copies of many small pages take longer than the computation with narrow heads.
+    turns = can_take_turns(desc, operands) and not (desc.scores.k == 64 and 0 < _page_size(operands) < 64)
     found = schedule_of(
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
-        can_take_turns(desc, operands),
+        turns,
     )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
     if many and can_specialise(desc, operands):
@@ -347,21 +396,15 @@ def _tile_calls(
     units = groups if packed else heads
     tiles = -(-queries * (share if packed else 1) // schedule.rows)
     chunks = max(1, -(-keys // desc.chunk))
+    stored = _stored_rows(operands, schedule)
     states: tuple[Any, Any, Any] = None, None, None
     if schedule.split:
-        states = _states(sequences * units * tiles * chunks * schedule.rows, width, workspace)
-
-    def steps(tensor: Any, batched: bool) -> tuple[int, int, int]:
-        """Return the strides of a sequence, a row and a head, 0 for an axis that the tensor has not."""
-        if tensor is None:
-            return 0, 0, 0
-        strides = tensor.stride() if tensor is logarithms else tensor.stride()[:-1]
-        return tuple(strides) if batched else (0, *strides)
+        states = _states(sequences * units * tiles * chunks * stored, width, workspace)
 
     dense = operands.query_starts is None
-    query_steps, out_steps, logarithm_steps = steps(query, dense), steps(out, dense), steps(logarithms, dense)
+    query_steps, out_steps, logarithm_steps = _steps(query, dense), _steps(out, dense), _steps(logarithms, dense, 0)
     dense = operands.key_starts is None
-    key_steps, value_steps = steps(key, dense), steps(value, dense)
+    key_steps, value_steps = _steps(key, dense), _steps(value, dense)
     page_steps = (key_steps[0], value_steps[0], operands.page_table.stride(0)) if paged else (0, 0, 0)
     if paged:
         key_steps, value_steps = (0, *key_steps[1:]), (0, *value_steps[1:])
@@ -380,7 +423,7 @@ def _tile_calls(
             query, key, value, out, logarithms, *states, *lengths, operands.page_table,
             operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
-            desc.window or 0, tiles, chunks, schedule.span,
+            desc.window or 0, tiles, chunks, schedule.span, stored,
         ),
         {
             "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "DV": width,

@@ -103,9 +103,14 @@ def tile_of_keys(
 
 
 @triton.jit
-def store_part(part_top, part_total, part_out, slot, inside, top, total, out, DVP: tl.constexpr, M: tl.constexpr):
-    """Store the state of one chunk: maxima, denominators and rows of the output from row `slot` on, where `inside`."""
-    row = slot.to(tl.int64) + tl.arange(0, M)
+def store_part(
+    part_top, part_total, part_out, slot, chunks, inside, top, total, out, DVP: tl.constexpr, M: tl.constexpr
+):
+    """Store the state of one chunk, whose first row has the place `slot`: maxima, denominators, outputs where `inside`.
+
+    The `chunks` of a row follow each other.
+    """
+    row = slot.to(tl.int64) + tl.arange(0, M).to(tl.int64) * chunks
     # The states are read soon, and the keys that pass through the cache meanwhile are not.
     tl.store(part_top + row, top, mask=inside, eviction_policy="evict_last")
     tl.store(part_total + row, total, mask=inside, eviction_policy="evict_last")
@@ -130,7 +135,7 @@ def tile_of_maps(
 def visit(
     first, last, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2, state_top, state_total,
     state_out, top, total, out, key, value, pages, positions, length, key_step, value_step, key_page, value_page,
-    scale, cap_factor, window, seen_rows, part_top, part_total, part_out, slot, begin, inside,
+    scale, cap_factor, window, seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside,
     N: tl.constexpr, CHUNK: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
     PAGE: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr,
     SPLIT: tl.constexpr, SPANS: tl.constexpr, M: tl.constexpr,
@@ -173,8 +178,8 @@ def visit(
         if start % CHUNK == 0:
             if SPLIT:
                 if SPANS and start > begin:
-                    past = slot + (start // CHUNK - 1) * M
-                    store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
+                    past = slot + start // CHUNK - 1
+                    store_part(part_top, part_total, part_out, past, chunks, inside, top, total, out, DVP, M)
             else:
                 state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
             top = tl.full(top.shape, NOTHING, tl.float32)
@@ -193,8 +198,8 @@ def visit(
 
 @triton.jit(
     do_not_specialize=[
-        "queries", "keys", "first_position", "window", "tiles", "chunks", "span", "logarithm_batch", "logarithm_step",
-        "logarithm_head", "page_batch", "visible_batch", "visible_head", "visible_step",
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "span", "stored", "logarithm_batch",
+        "logarithm_step", "logarithm_head", "page_batch", "visible_batch", "visible_head", "visible_step",
     ]
 )  # fmt: skip
 def forward(
@@ -203,7 +208,7 @@ def forward(
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     key_page, value_page, page_batch, visible_batch, visible_head, visible_step,
-    queries, keys, first_position, scale, cap_factor, window, tiles, chunks, span,
+    queries, keys, first_position, scale, cap_factor, window, tiles, chunks, span, stored,
     D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr,
     PACK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SPLIT: tl.constexpr,
@@ -211,7 +216,8 @@ def forward(
 ):  # fmt: skip
     """Compute M rows of the output of one sequence: rows of one query head, or with PACK of a group's heads in turn.
 
-    With SPLIT a program visits `span` chunks of keys and stores their states, else it visits all and merges them.
+    With SPLIT a program visits `span` chunks of keys and stores their states, of `stored` rows each, else it visits all
+    and merges them.
     The position of query 0 among the keys is the number of keys less that of queries with ALIGNED, else
     `first_position`.  `visible` has the words of `masks.words_of_rows` for each row.
     """
@@ -313,7 +319,7 @@ def forward(
             key += kv_head.to(tl.int64) * key_head
             value += kv_head.to(tl.int64) * value_head
             inside = at < queries
-            slot = ((wide * tl.num_programs(1) + tl.program_id(1)) * chunks) * M
+            slot = (wide * tl.num_programs(1) + tl.program_id(1)) * stored * chunks
             state_top = tl.full((M,), NOTHING, tl.float32)
             state_total = tl.zeros((M,), tl.float32)
             state_out = tl.zeros((M, DVP), tl.float32)
@@ -323,26 +329,26 @@ def forward(
                     begin, plain_begin, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1,
                     q2, state_top, state_total, state_out, top, total, out, key, value, pages,
                     positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                    seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
-                    True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
+                    seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside, N, CHUNK, D1, D2, DV, DVP,
+                    PAGE, True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
                 )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_begin, plain_end, key_map, rest_map, value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
                 False, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
             )  # fmt: skip
             state_top, state_total, state_out, top, total, out = visit(
                 plain_end, end, edge_key_map, edge_rest_map, edge_value_map, sequence, kv_head, row_of_keys, q1, q2,
                     state_top, state_total, state_out, top, total, out, key, value, pages,
                 positions, keys, key_step, value_step, key_page, value_page, scale, cap_factor, window,
-                seen_rows, part_top, part_total, part_out, slot, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
+                seen_rows, part_top, part_total, part_out, slot, chunks, begin, inside, N, CHUNK, D1, D2, DV, DVP, PAGE,
                 True, CAUSAL, WINDOW, CAP, SPLIT, SPANS, M,
             )  # fmt: skip
             if SPLIT:
-                past = slot + (end - 1) // CHUNK * M
-                store_part(part_top, part_total, part_out, past, inside, top, total, out, DVP, M)
+                past = slot + (end - 1) // CHUNK
+                store_part(part_top, part_total, part_out, past, chunks, inside, top, total, out, DVP, M)
             else:
                 top, total, out = merged(state_top, state_total, state_out, top, total, out)
                 if SINKS:

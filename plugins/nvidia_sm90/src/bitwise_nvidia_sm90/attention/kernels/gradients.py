@@ -12,19 +12,37 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def first_number(query_row, sequence):
+    """Return where the numbers of a sequence begin: at a multiple of 4, as copies through tensor maps need."""
+    return (query_row + 4 * sequence) // 4 * 4
+
+
 @triton.jit(do_not_specialize=["rows", "heads", "padded"])
 def row_numbers(
-    output, slope, logarithms, numbers, output_batch, output_step, output_head, slope_batch, slope_step, slope_head,
-    rows, heads, padded, W: tl.constexpr, WP: tl.constexpr, M: tl.constexpr,
+    output, slope, logarithms, numbers, query_starts, output_batch, output_step, output_head, slope_batch, slope_step,
+    slope_head, rows, heads, padded, W: tl.constexpr, WP: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
     """Store numbers of each row (2, batch, heads, padded): the sum of the products of its output and of the gradient.
 
-    The second number is what is added to the exponents of its scores.  Both are 0 beyond the last row.  Logarithms are
-    (batch, rows, heads), contiguous.
+    The second number is what is added to the exponents of its scores.  Both are 0 beyond the last row of a batch; with
+    `query_starts` there is one batch, in which sequences begin at their `first_number`.  Logarithms are (batch, rows,
+    heads), contiguous.
     """
     batch = tl.program_id(2).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * M + tl.arange(0, M)
+    batches = tl.num_programs(2).to(tl.int64)
+    last = padded
+    if query_starts is not None:
+        start = tl.load(query_starts + batch)
+        rows = tl.load(query_starts + batch + 1) - start
+        last = rows
+        numbers += first_number(start, batch)
+        output += start.to(tl.int64) * output_step
+        slope += start.to(tl.int64) * slope_step
+        logarithms += start.to(tl.int64) * heads
+        batch, batches = batch * 0, batches * 0 + 1
     lane = tl.arange(0, WP)[None, :]
     inside = (row < rows)[:, None] & (lane < W)
     at = row.to(tl.int64)[:, None]
@@ -33,24 +51,28 @@ def row_numbers(
     found = tl.sum(left.to(tl.float32) * right.to(tl.float32), axis=1)
     logarithm = tl.load(logarithms + (batch * rows + row) * heads + head, mask=row < rows, other=0.0)
     place = numbers + (batch * heads + head) * padded + row
-    tl.store(place, found, mask=row < padded)
+    tl.store(place, found, mask=row < last)
     shift = tl.where(row < rows, -(logarithm * 1.4426950408889634), 0.0)
-    tl.store(place + tl.num_programs(2) * heads.to(tl.int64) * padded, shift, mask=row < padded)
+    tl.store(place + batches * heads * padded, shift, mask=row < last)
 
 
 @triton.jit
 def bounds(query_starts, key_starts, batch, queries, keys, first_position, ALIGNED: tl.constexpr):
-    """Return the first row of the queries and of the keys of a sequence, their numbers, and query 0's position."""
-    query_row, key_row = batch.to(tl.int64) * 0, batch.to(tl.int64) * 0
+    """Return the first row of the queries and of the keys of a sequence, of the numbers of rows, and its lengths.
+
+    The last one is query 0's position.
+    """
+    query_row, key_row, number_row = batch.to(tl.int64) * 0, batch.to(tl.int64) * 0, batch.to(tl.int64) * 0
     if query_starts is not None:
         query_row = tl.load(query_starts + batch).to(tl.int64)
+        number_row = first_number(query_row, batch)
         queries = tl.load(query_starts + batch + 1) - query_row.to(tl.int32)
     if key_starts is not None:
         key_row = tl.load(key_starts + batch).to(tl.int64)
         keys = tl.load(key_starts + batch + 1) - key_row.to(tl.int32)
     if ALIGNED:
         first_position = keys - queries
-    return query_row, key_row, queries, keys, first_position
+    return query_row, key_row, number_row, queries, keys, first_position
 
 
 @triton.jit
@@ -87,7 +109,7 @@ def key_gradients(
     """
     batch, kv_head = tl.program_id(2), tl.program_id(1)
     wide = batch.to(tl.int64)
-    query_row, key_row, queries, keys, first_position = bounds(
+    query_row, key_row, number_row, queries, keys, first_position = bounds(
         query_starts, key_starts, batch, queries, keys, first_position, ALIGNED
     )
     low = tl.program_id(0) * N
@@ -114,15 +136,15 @@ def key_gradients(
             head = (kv_head * GROUP + share).to(tl.int64)
             queries_of = query + wide * query_batch + head * query_head + depth
             slopes_of = slope + wide * slope_batch + head * slope_head + lane
-            first_number = wide * number_batch + head * padded + query_row
+            numbers_of = numbers + wide * number_batch + head * padded + number_row
             for start in range(first, last, M):
                 row = start + tl.arange(0, M)
                 real = (row < queries)[:, None]
                 at = (query_row + row)[:, None]
                 q = tl.load(queries_of + at * query_step, mask=real & (depth < D), other=0.0)
                 d = tl.load(slopes_of + at * slope_step, mask=real & (lane < W), other=0.0)
-                shift = tl.load(numbers + number_part + first_number + row, mask=row < queries, other=0.0)
-                less = tl.load(numbers + first_number + row, mask=row < queries, other=0.0)
+                shift = tl.load(numbers_of + number_part + row, mask=row < queries, other=0.0)
+                less = tl.load(numbers_of + row, mask=row < queries, other=0.0)
                 seen = visible(row[None, :], place[:, None], queries, keys, first_position, window, CAUSAL, WINDOW)
                 p = probabilities(tl.dot(k, tl.trans(q)), shift[None, :], score_scale, seen)
                 of_values = tl.dot(p.to(d.dtype), d, of_values)
@@ -154,7 +176,7 @@ def query_gradients(
     """Compute the gradient of M queries of one head, over the keys; see `key_gradients`."""
     batch, head = tl.program_id(2), tl.program_id(1)
     wide, kv_head = batch.to(tl.int64), (head // GROUP).to(tl.int64)
-    query_row, key_row, queries, keys, first_position = bounds(
+    query_row, key_row, number_row, queries, keys, first_position = bounds(
         query_starts, key_starts, batch, queries, keys, first_position, ALIGNED
     )
     low = tl.program_id(0) * M
@@ -171,9 +193,9 @@ def query_gradients(
             slope + wide * slope_batch + head.to(tl.int64) * slope_head + at * slope_step + lane,
             mask=real & (lane < W), other=0.0,
         )  # fmt: skip
-        first_number = wide * number_batch + head.to(tl.int64) * padded + query_row
-        shift = tl.load(numbers + number_part + first_number + row, mask=row < queries, other=0.0)
-        less = tl.load(numbers + first_number + row, mask=row < queries, other=0.0)
+        numbers_of = numbers + wide * number_batch + head.to(tl.int64) * padded + number_row
+        shift = tl.load(numbers_of + number_part + row, mask=row < queries, other=0.0)
+        less = tl.load(numbers_of + row, mask=row < queries, other=0.0)
         found = tl.zeros((M, DP), tl.float32)
         first, last = 0, keys
         if CAUSAL:

@@ -57,55 +57,49 @@ def added(old, fresh, total, out, right_old, right_fresh, right_total, right_out
 
 
 @gluon.jit
-def states(
-    part_top, part_total, part_out, slot, group, end, lane,
-    M: gl.constexpr, CHUNK: gl.constexpr, GROUPED: gl.constexpr, DVP: gl.constexpr, L: gl.constexpr, C: gl.constexpr,
-):  # fmt: skip
-    """Return the states of GROUPED chunks from `group` on; those that end before they start are empty."""
-    chunk = group + gl.arange(0, GROUPED, C)
-    place = slot + chunk.to(gl.int64) * M
-    real = chunk * CHUNK < end
-    tops = gl.load(part_top + place, mask=real, other=NOTHING)
-    totals = gl.load(part_total + place, mask=real, other=0.0)
-    chunk = gl.expand_dims(group + gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1) + gl.expand_dims(lane * 0, 0)
-    place = slot + chunk.to(gl.int64) * M
-    outs = gl.load(part_out + place * DVP + gl.expand_dims(lane, 0), mask=chunk * CHUNK < end, other=0.0)
-    return tops, totals, outs
+def outputs(part_out, slot, group, behind, lane, GROUPED: gl.constexpr, DVP: gl.constexpr, L: gl.constexpr):
+    """Return the outputs of GROUPED chunks of a row from `group` on; those from `behind` on are zeros."""
+    place = gl.expand_dims(gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1)
+    source = gl.expand_dims(part_out + (slot + group) * DVP + lane, 0) + place * DVP
+    return gl.load(source, mask=(place < behind - group) & gl.expand_dims(lane >= 0, 0), other=0.0)
 
 
 @gluon.jit
-def in_each_thread(x, outs, L: gl.constexpr):
-    """Return the numbers of chunks, one for each lane, as a thread needs them for a component of all chunks."""
-    found, _ = gl.broadcast(gl.expand_dims(gl.convert_layout(x, gl.SliceLayout(1, L)), 1), outs)
+def in_each_thread(numbers, group, outs, FACTORS: gl.constexpr, GROUPED: gl.constexpr, L: gl.constexpr):
+    """Return the numbers of a group of chunks in shared memory, as a thread needs them for a component of all."""
+    groups = numbers._reinterpret(gl.float32, [FACTORS // GROUPED, GROUPED], numbers.layout)
+    found, _ = gl.broadcast(gl.expand_dims(groups.index(group).load(gl.SliceLayout(1, L)), 1), outs)
     return found
 
 
 @gluon.jit(
     do_not_specialize=[
-        "queries", "keys", "first_position", "window", "tiles", "chunks", "logarithm_batch", "logarithm_step",
-        "logarithm_head",
+        "queries", "keys", "first_position", "window", "tiles", "chunks", "stored", "logarithm_batch",
+        "logarithm_step", "logarithm_head",
     ]
 )  # fmt: skip
 def merge_parts(
     part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, first_keys, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, window, tiles, chunks,
+    queries, keys, first_position, window, tiles, chunks, stored,
     DV: gl.constexpr, DVP: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, LOGARITHMS: gl.constexpr, SINKS: gl.constexpr,
-    GROUPED: gl.constexpr,
+    GROUPED: gl.constexpr, FACTORS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
-    """Merge the chunks of one packed row that were stored, for 32 components, from left to right.
+    """Merge the chunks of one packed row that were stored, for 32 components in each warp, from left to right.
 
-    A thread has one component of all chunks of a group, and adds them in order.  The factors of a chunk are computed by
-    one lane.
+    A thread has one component of all chunks of a group, and adds them in order, while the next two groups are loaded.
+    The factors of FACTORS chunks are computed at a time, those of a chunk by one lane.
     """
-    L: gl.constexpr = gl.BlockedLayout([GROUPED, 1], [1, 32], [1, 1], [1, 0])
-    C: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
-    SLICES: gl.constexpr = DVP // 32
+    L: gl.constexpr = gl.BlockedLayout([GROUPED, 1], [1, 32], [1, WARPS], [1, 0])
+    C: gl.constexpr = gl.BlockedLayout([FACTORS // 32 if FACTORS > 32 else 1], [32], [WARPS], [0])
+    WIDTH: gl.constexpr = 32 * WARPS
+    SHARED: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[0])
+    SLICES: gl.constexpr = DVP // WIDTH
     batch = gl.program_id(2)
     unit = gl.program_id(1)
     row = gl.program_id(0) // SLICES
-    lane = gl.program_id(0) % SLICES * 32 + gl.arange(0, 32, gl.SliceLayout(0, L))
+    lane = gl.program_id(0) % SLICES * WIDTH + gl.arange(0, WIDTH, gl.SliceLayout(0, L))
     wide = batch.to(gl.int64)
     if query_starts is not None:
         start = gl.load(query_starts + batch)
@@ -135,52 +129,58 @@ def merge_parts(
             end = gl.minimum(end, high + first_position + 1)
         if WINDOW:
             begin = gl.maximum(0, tile * M // GROUP + first_position - window + 1) // N * N
-        slot = ((wide * gl.num_programs(1) + unit) * tiles + tile) * chunks * M + row % M
+        slot = (((wide * gl.num_programs(1) + unit) * tiles + tile) * stored + row % M) * chunks
         top = NOTHING
-        total = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L))
-        out = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L))
+        total = gl.full([WIDTH], 0.0, gl.float32, gl.SliceLayout(0, L))
+        out = gl.full([WIDTH], 0.0, gl.float32, gl.SliceLayout(0, L))
         first = begin // CHUNK
         gdc_wait()  # the kernel may start before the states are stored
         gdc_launch_dependents()
-        tops, totals, outs = states(
-            part_top, part_total, part_out, slot, first, end, lane, M, CHUNK, GROUPED, DVP, L, C
-        )
+        old_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
+        fresh_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
+        total_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
+        behind = (end + CHUNK - 1) // CHUNK
+        outs = outputs(part_out, slot, first, behind, lane, GROUPED, DVP, L)
+        next_outs = outputs(part_out, slot, first + GROUPED, behind, lane, GROUPED, DVP, L)
         place = gl.expand_dims(gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1)
-        for group in range(first, (end + CHUNK - 1) // CHUNK, GROUPED):
-            next_tops, next_totals, next_outs = states(
-                part_top, part_total, part_out, slot, group + GROUPED, end, lane, M, CHUNK, GROUPED, DVP, L, C
-            )
+        for several in range(first, behind, FACTORS):
+            chunk = several + gl.arange(0, FACTORS, C)
+            source = slot + chunk
+            tops = gl.load(part_top + source, mask=chunk < behind, other=NOTHING)
+            total_numbers.store(gl.load(part_total + source, mask=chunk < behind, other=0.0))
             none = gl.full(tops.shape, NOTHING, gl.float32, C)
             highest, before = gl.associative_scan((tops, none), 0, greatest_before)
-            highest = gl.maximum(highest, top)
-            before = gl.maximum(before, top)
-            shift = finite_shift(highest)
-            old = in_each_thread(gl.exp2(before - shift), outs, L)
-            fresh = in_each_thread(gl.exp2(tops - shift), outs, L)
-            totals = in_each_thread(totals, outs, L)
-            totals = gl.where(place == 0, gl.fma(totals, fresh, old * gl.expand_dims(total, 0)), totals)
-            outs = gl.where(place == 0, gl.fma(outs, fresh, old * gl.expand_dims(out, 0)), outs)
-            _, _, total, out = gl.reduce((old, fresh, totals, outs), 0, added)
+            shift = finite_shift(gl.maximum(highest, top))
+            old_numbers.store(gl.exp2(gl.maximum(before, top) - shift))
+            fresh_numbers.store(gl.exp2(tops - shift))
+            for group in range(several, gl.minimum(behind, several + FACTORS), GROUPED):
+                later_outs = outputs(part_out, slot, group + 2 * GROUPED, behind, lane, GROUPED, DVP, L)
+                old = in_each_thread(old_numbers, (group - several) // GROUPED, outs, FACTORS, GROUPED, L)
+                fresh = in_each_thread(fresh_numbers, (group - several) // GROUPED, outs, FACTORS, GROUPED, L)
+                totals = in_each_thread(total_numbers, (group - several) // GROUPED, outs, FACTORS, GROUPED, L)
+                totals = gl.where(place == 0, gl.fma(totals, fresh, old * gl.expand_dims(total, 0)), totals)
+                outs = gl.where(place == 0, gl.fma(outs, fresh, old * gl.expand_dims(out, 0)), outs)
+                _, _, total, out = gl.reduce((old, fresh, totals, outs), 0, added)
+                outs, next_outs = next_outs, later_outs
             top = gl.maximum(top, gl.max(tops, axis=0))
-            tops, totals, outs = next_tops, next_totals, next_outs
-        top = gl.full([32], 0.0, gl.float32, gl.SliceLayout(0, L)) + top
+        top = gl.full([WIDTH], 0.0, gl.float32, gl.SliceLayout(0, L)) + top
+        one = gl.full([WIDTH], 1.0, gl.float32, top.type.layout)
         if SINKS:
-            sink = gl.full([32], 0.0, gl.float32, top.type.layout)
+            sink = gl.full([WIDTH], 0.0, gl.float32, top.type.layout)
             sink += gl.load(sinks + head).to(gl.float32) * 1.4426950408889634
             highest = gl.maximum(top, sink)
             shift = finite_shift(highest)
             old, fresh = gl.exp2(top - shift), gl.exp2(sink - shift)
-            one, zero = gl.full([32], 1.0, gl.float32, top.type.layout), gl.full([32], 0.0, gl.float32, top.type.layout)
             total = gl.fma(one, fresh, total * old)
-            out = gl.fma(zero, fresh, out * old)
+            out = gl.fma(gl.full([WIDTH], 0.0, gl.float32, top.type.layout), fresh, out * old)
             top = highest
-        inverse = gl.div_rn(gl.full([32], 1.0, gl.float32, top.type.layout), gl.maximum(total, 1.1754943508222875e-38))
+        inverse = gl.div_rn(one, gl.maximum(total, 1.1754943508222875e-38))
         out = (out + 0.0) * inverse
         target = output + at.to(gl.int64) * output_step + head.to(gl.int64) * output_head
         gl.store(target + lane, out.to(output.dtype.element_ty), mask=lane < DV)
         if LOGARITHMS:
             found = gl.fma(
-                top, gl.full([32], 0.6931471805599453, gl.float32, top.type.layout), natural_logarithm(total)
+                top, gl.full([WIDTH], 0.6931471805599453, gl.float32, top.type.layout), natural_logarithm(total)
             )
             target = logarithms + at.to(gl.int64) * logarithm_step + head.to(gl.int64) * logarithm_head
             gl.store(target + lane, gl.where(total == 0.0, NOTHING, found), mask=lane == 0)

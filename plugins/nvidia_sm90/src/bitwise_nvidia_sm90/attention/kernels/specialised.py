@@ -1,4 +1,4 @@
-"""The Gluon kernel of attention for many queries of dense keys: one warp copies, two warpgroups compute.
+"""The Gluon kernel of attention for many queries: one warp copies, two warpgroups compute.
 
 It computes the tree of `chunks.forward`.  A program visits tiles of rows of one head in turn, the longest first.  A
 warpgroup has 64 of 128 rows, or with COLUMNS half of the components of all 64 rows, since the states of wide values do
@@ -22,17 +22,59 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, natural_logarithm
+from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
+    clear_rows,
+    copy_tile,
+    lengths_of,
+    parts_of_ring,
+    ring_of_parts,
+)
 
 NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
-def tile_of(turn, tiles, units, sequences):
-    """Return the tile of rows, the head and the sequence of a program's turn: long rows first, back and forth."""
+def tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M: gl.constexpr, WARPS: gl.constexpr):
+    """Return the tile of rows, the head and the sequence of a program's turn, and the tiles before those of its number.
+
+    The tile is negative behind the last one.  Tiles of a higher number, whose rows are longer, come first, back and
+    forth.  Sequences of variable lengths are searched from `tile` on, before which there are `behind` tiles.
+    """
     program, programs = gl.program_id(0), gl.num_programs(0)
     place = gl.where(turn % 2 == 0, program, programs - 1 - program) + turn * programs
-    width = units * sequences
-    return tiles - 1 - place // width, place % units, place % width // units
+    if query_starts is None:
+        width = units * sequences
+        tile, sequence = tiles - 1 - place // width, place % width // units
+    else:
+        count, sequence = longer_sequences(tile, (place - behind) // units, query_starts, sequences, M, WARPS)
+        while (place >= behind + count * units) & (tile >= 0):
+            behind += count * units
+            tile -= 1
+            count, sequence = longer_sequences(tile, (place - behind) // units, query_starts, sequences, M, WARPS)
+        place -= behind
+    return tile, place % units, sequence, behind
+
+
+@gluon.jit
+def added(left, right):
+    """Return the sum of two numbers."""
+    return left + right
+
+
+@gluon.jit
+def longer_sequences(tile, place, query_starts, sequences, M: gl.constexpr, WARPS: gl.constexpr):
+    """Return the number of sequences that have a tile of rows of this number, and the one at a place among them."""
+    LANES: gl.constexpr = gl.BlockedLayout([1], [32], [WARPS], [0])
+    count, found = gl.to_tensor(0), gl.to_tensor(0)
+    for first in range(0, sequences, 32):
+        sequence = first + gl.arange(0, 32, LANES)
+        real = sequence < sequences
+        rows = gl.load(query_starts + sequence + 1, mask=real, other=0)
+        rows -= gl.load(query_starts + sequence, mask=real, other=0)
+        longer = (rows > tile * M).to(gl.int32)
+        found += gl.sum((count + gl.associative_scan(longer, 0, added) <= place).to(gl.int32), axis=0)
+        count += gl.sum(longer, axis=0)
+    return count, found
 
 
 @gluon.jit
@@ -58,53 +100,69 @@ def extent(
 
 @gluon.jit
 def copy_tiles(
-    query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v,
-    q_full, q_empty, k_full, k_empty, v_full, v_empty,
-    queries, keys, first_position, window, tiles, units, sequences,
-    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, COLUMNS: gl.constexpr,
+    given,
+    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr,
+    PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries of each tile, and the blocks of keys and values that it visits."""
+    (
+        query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v, q_full, q_empty,
+        k_full, k_empty, v_full, v_empty, query_starts, key_starts, key_lengths, pages, page_batch, all_queries,
+        all_keys, given_position, window, tiles, units, sequences,
+    ) = given  # fmt: skip
     count = 0
     turn = 0
-    programs = gl.num_programs(0)
-    total = tiles * units * sequences
-    while turn * programs < total:
-        tile, head, sequence = tile_of(turn, tiles, units, sequences)
-        if tile >= 0:
-            begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
-            mbarrier.wait(q_empty, (turn & 1) ^ 1)
-            size: gl.constexpr = query_map.block_type.nbytes
+    tile, head, sequence, behind = tile_of(
+        turn, tiles - 1, gl.to_tensor(0), query_starts, tiles, units, sequences, M, 1
+    )
+    while tile >= 0:
+        queries, keys, first_position = lengths_of(
+            sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
+        )
+        q_batch, q_row, k_batch, k_row, own_pages = sequence, 0, sequence, 0, pages
+        if query_starts is not None:
+            q_batch, q_row = 0, gl.load(query_starts + sequence)
+        if key_starts is not None:
+            k_batch, k_row = 0, gl.load(key_starts + sequence)
+        if PAGE:
+            own_pages = pages + sequence.to(gl.int64) * page_batch
+        begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
+        mbarrier.wait(q_empty, (turn & 1) ^ 1)
+        size: gl.constexpr = query_map.block_type.nbytes
+        if query_rest_map is not None:
+            mbarrier.expect(q_full, M // 64 * (size + query_rest_map.block_type.nbytes))
+        else:
+            mbarrier.expect(q_full, M // 64 * size)
+        for half in gl.static_range(M // 64):
+            place = [q_batch, head, q_row + tile * M + half * 64, 0]
+            tma.async_copy_global_to_shared(query_map, place, q_full, q.index(half))
             if query_rest_map is not None:
-                mbarrier.expect(q_full, M // 64 * (size + query_rest_map.block_type.nbytes))
-            else:
-                mbarrier.expect(q_full, M // 64 * size)
-            for half in gl.static_range(M // 64):
-                place = [sequence, head, tile * M + half * 64, 0]
-                tma.async_copy_global_to_shared(query_map, place, q_full, q.index(half))
-                if query_rest_map is not None:
-                    place = [sequence, head, tile * M + half * 64, D1]
-                    tma.async_copy_global_to_shared(query_rest_map, place, q_full, q_rest.index(half))
-            for start in range(begin, end, N):
-                stage = count % STAGES
-                phase = (count // STAGES & 1) ^ 1
-                mbarrier.wait(k_empty.index(stage), phase)
-                bar = k_full.index(stage)
-                if key_rest_map is not None:
-                    mbarrier.expect(bar, key_map.block_type.nbytes + key_rest_map.block_type.nbytes)
-                    place = [sequence, head // GROUP, start, D1]
-                    tma.async_copy_global_to_shared(key_rest_map, place, bar, k_rest.index(stage))
-                else:
-                    mbarrier.expect(bar, key_map.block_type.nbytes)
-                tma.async_copy_global_to_shared(key_map, [sequence, head // GROUP, start, 0], bar, k.index(stage))
-                mbarrier.wait(v_empty.index(stage), phase)
-                bar = v_full.index(stage)
-                mbarrier.expect(bar, (1 + COLUMNS) * value_map.block_type.nbytes)
-                for part in gl.static_range(1 + COLUMNS):
-                    place = [sequence, head // GROUP, start, part * DV]
-                    tma.async_copy_global_to_shared(value_map, place, bar, v.index((1 + COLUMNS) * stage + part))
-                count += 1
+                place = [q_batch, head, q_row + tile * M + half * 64, D1]
+                tma.async_copy_global_to_shared(query_rest_map, place, q_full, q_rest.index(half))
+        for start in range(begin, end, N):
+            stage = count % STAGES
+            phase = (count // STAGES & 1) ^ 1
+            mbarrier.wait(k_empty.index(stage), phase)
+            bar = k_full.index(stage)
+            mbarrier.expect(bar, N * (D1 + D2) * 2)
+            group = head // GROUP
+            copy_tile(key_map, k, stage, bar, own_pages, keys, k_batch, group, k_row, start, 0, N, D1, PAGE)
+            if key_rest_map is not None:
+                copy_tile(
+                    key_rest_map, k_rest, stage, bar, own_pages, keys, k_batch, group, k_row, start, D1, N, D2, PAGE
+                )
+            mbarrier.wait(v_empty.index(stage), phase)
+            bar = v_full.index(stage)
+            mbarrier.expect(bar, (1 + COLUMNS) * N * DV * 2)
+            for part in gl.static_range(1 + COLUMNS):
+                copy_tile(
+                    value_map, v, (1 + COLUMNS) * stage + part, bar, own_pages, keys, k_batch, group, k_row, start,
+                    part * DV, N, DV, PAGE,
+                )  # fmt: skip
+            count += 1
         turn += 1
+        tile, head, sequence, behind = tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M, 1)
 
 
 @gluon.jit
@@ -223,19 +281,24 @@ def visit(
 
 @gluon.jit
 def compute_tiles(
-    half: gl.constexpr, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns,
-    output, logarithms, sinks,
-    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
+    half: gl.constexpr, given,
     M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
+    COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
+    (
+        q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns, output,
+        logarithms, query_starts, key_starts, key_lengths, sinks, output_batch, output_step, output_head,
+        logarithm_batch, logarithm_step, logarithm_head, all_queries, all_keys, given_position, scale, cap_factor,
+        window, tiles, units, sequences,
+    ) = given  # fmt: skip
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
     OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, DV, 16])
     PARTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     STORED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     rows: gl.constexpr = 0 if COLUMNS else half
     q = q.index(rows).reshape([64, q.shape[4]])
     if q_rest is not None:
@@ -243,116 +306,139 @@ def compute_tiles(
     count = 0
     played = 0
     turn = 0
-    programs = gl.num_programs(0)
-    total_tiles = tiles * units * sequences
-    while turn * programs < total_tiles:
-        tile, head, sequence = tile_of(turn, tiles, units, sequences)
-        if tile >= 0:
-            begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
-            low = tile * M + rows * 64
-            positions = low + gl.arange(0, 64, ROWS) + first_position
-            plain = keys // N * N
-            if CAUSAL:
-                plain = gl.minimum(plain, gl.maximum(0, low + first_position + 1) // N * N)
-            if WINDOW:
-                plain = 0
-            state_top = gl.full([64], NOTHING, gl.float32, gl.SliceLayout(1, OUT))
-            state_total = gl.zeros([64], gl.float32, gl.SliceLayout(1, OUT))
-            state_out = gl.zeros([64, DV], gl.float32, OUT)
-            out = gl.zeros([64, DV], gl.float32, OUT)
-            top = gl.full([64], NOTHING, gl.float32, ROWS)
-            total = gl.zeros([64], gl.float32, ROWS)
-            mbarrier.wait(q_full, turn & 1)
-            stage = count % STAGES
-            mbarrier.wait(k_full.index(stage), count // STAGES & 1)
-            s = gl.zeros([64, N], gl.float32, SCORES)
-            s = scores_of(q, q_rest, k, k_rest, stage, s)
-            s = warpgroup_mma_wait(0, deps=[s])
-            mbarrier.arrive(k_empty.index(stage))
-            if CAP:
-                s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
-            s = visible_scores(s, begin, positions, keys, window, N, CAUSAL, WINDOW)
-            found, top, total, shrink = softmax_step(s, top, total, scale)
-            # A product of zeros, which the tree has; without it the checker would need to know that 2^-inf is zero.
-            out = out * gl.expand_dims(gl.convert_layout(shrink, state_top.type.layout, assert_trivial=True), 1)
-            weights = gl.convert_layout(found.to(v.dtype), PARTS)
-            count += 1
-            played += 1
-            border = gl.minimum(gl.maximum(begin + N, plain), end)
-            count, weights, top, total, out, state_top, state_total, state_out = visit(
-                begin + N, border, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
-                half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor,
-                window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+    cleared = 0
+    tile, head, sequence, behind = tile_of(
+        turn, tiles - 1, gl.to_tensor(0), query_starts, tiles, units, sequences, M, 4
+    )
+    while tile >= 0:
+        queries, keys, first_position = lengths_of(
+            sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
+        )
+        own_batch, first_row = sequence.to(gl.int64), 0
+        if query_starts is not None:
+            own_batch, first_row = own_batch * 0, gl.load(query_starts + sequence)
+        begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
+        low = tile * M + rows * 64
+        positions = low + gl.arange(0, 64, ROWS) + first_position
+        plain = keys // N * N
+        if CAUSAL:
+            plain = gl.minimum(plain, gl.maximum(0, low + first_position + 1) // N * N)
+        if WINDOW:
+            plain = 0
+        state_top = gl.full([64], NOTHING, gl.float32, gl.SliceLayout(1, OUT))
+        state_total = gl.zeros([64], gl.float32, gl.SliceLayout(1, OUT))
+        state_out = gl.zeros([64, DV], gl.float32, OUT)
+        out = gl.zeros([64, DV], gl.float32, OUT)
+        top = gl.full([64], NOTHING, gl.float32, ROWS)
+        total = gl.zeros([64], gl.float32, ROWS)
+        mbarrier.wait(q_full, turn & 1)
+        stage = count % STAGES
+        mbarrier.wait(k_full.index(stage), count // STAGES & 1)
+        s = gl.zeros([64, N], gl.float32, SCORES)
+        s = scores_of(q, q_rest, k, k_rest, stage, s)
+        s = warpgroup_mma_wait(0, deps=[s])
+        mbarrier.arrive(k_empty.index(stage))
+        if CAP:
+            s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
+        s = visible_scores(s, begin, positions, keys, window, N, CAUSAL, WINDOW)
+        found, top, total, shrink = softmax_step(s, top, total, scale)
+        # A product of zeros, which the tree has; without it the checker would need to know that 2^-inf is zero.
+        out = out * gl.expand_dims(gl.convert_layout(shrink, state_top.type.layout, assert_trivial=True), 1)
+        weights = gl.convert_layout(found.to(v.dtype), PARTS)
+        count += 1
+        played += 1
+        border = gl.minimum(gl.maximum(begin + N, plain), end)
+        count, weights, top, total, out, state_top, state_total, state_out = visit(
+            begin + N, border, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
+            half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor,
+            window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+        )  # fmt: skip
+        count, weights, top, total, out, state_top, state_total, state_out = visit(
+            (border + N - 1) // N * N, end, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
+            played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+            cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+        )  # fmt: skip
+        mbarrier.arrive(q_empty)
+        before = (count - 1) % STAGES
+        mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
+        values = values_of(v, before, half, COLUMNS)
+        if RAGGED:  # what is behind the last key belongs to others
+            last = (end - 1) // N * N
+            if last + N > keys:
+                if COLUMNS:
+                    clear_rows(values, keys - last, N, DV)
+                elif half == 0:
+                    clear_rows(values, keys - last, N, DV)
+                    mbarrier.arrive(v_cleared)
+                else:
+                    mbarrier.wait(v_cleared, cleared & 1)
+                cleared += 1
+        out = warpgroup_mma(weights, values, out, is_async=True)
+        out = warpgroup_mma_wait(0, deps=[out])
+        mbarrier.arrive(v_empty.index(before))
+        top, total, out = merged(state_top, state_total, state_out, top, total, out)
+        at = low + gl.arange(0, 64, gl.SliceLayout(1, OUT))
+        if sinks is not None:
+            sink = gl.load(sinks + head).to(gl.float32) * 1.4426950408889634
+            top, total, out = merged(
+                top, total, out, gl.full([64], 0.0, gl.float32, gl.SliceLayout(1, OUT)) + sink,
+                gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.zeros([64, DV], gl.float32, OUT),
             )  # fmt: skip
-            count, weights, top, total, out, state_top, state_total, state_out = visit(
-                (border + N - 1) // N * N, end, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
-                played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
-                cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
-            )  # fmt: skip
-            mbarrier.arrive(q_empty)
-            before = (count - 1) % STAGES
-            mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-            out = warpgroup_mma(weights, values_of(v, before, half, COLUMNS), out, is_async=True)
-            out = warpgroup_mma_wait(0, deps=[out])
-            mbarrier.arrive(v_empty.index(before))
-            top, total, out = merged(state_top, state_total, state_out, top, total, out)
-            at = low + gl.arange(0, 64, gl.SliceLayout(1, OUT))
-            if sinks is not None:
-                sink = gl.load(sinks + head).to(gl.float32) * 1.4426950408889634
-                top, total, out = merged(
-                    top, total, out, gl.full([64], 0.0, gl.float32, gl.SliceLayout(1, OUT)) + sink,
-                    gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.zeros([64, DV], gl.float32, OUT),
-                )  # fmt: skip
-            out, logarithm = finished(top, total, out)
-            if LOGARITHMS and (half == 0 or not COLUMNS):
-                place = logarithms + sequence.to(gl.int64) * logarithm_batch + head.to(gl.int64) * logarithm_head
-                gl.store(place + at.to(gl.int64) * logarithm_step, logarithm, mask=at < queries)
-            rounded = gl.convert_layout(out.to(output.dtype.element_ty), STORED)
-            at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
-            place = output + sequence.to(gl.int64) * output_batch + head.to(gl.int64) * output_head
-            place = gl.expand_dims(place + at.to(gl.int64) * output_step, 1)
-            lane = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, STORED)), 0)
-            if COLUMNS:
-                lane += half * DV
-            inside = gl.expand_dims(at < queries, 1)
-            if W % DV:
-                inside = inside & (lane < W)
-            gl.store(place + lane, rounded, mask=inside)
+        out, logarithm = finished(top, total, out)
+        if LOGARITHMS and (half == 0 or not COLUMNS):
+            place = logarithms + own_batch * logarithm_batch + head.to(gl.int64) * logarithm_head
+            gl.store(place + (first_row + at).to(gl.int64) * logarithm_step, logarithm, mask=at < queries)
+        rounded = gl.convert_layout(out.to(output.dtype.element_ty), STORED)
+        at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
+        place = output + own_batch * output_batch + head.to(gl.int64) * output_head
+        place = gl.expand_dims(place + (first_row + at).to(gl.int64) * output_step, 1)
+        lane = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, STORED)), 0)
+        if COLUMNS:
+            lane += half * DV
+        inside = gl.expand_dims(at < queries, 1)
+        if W % DV:
+            inside = inside & (lane < W)
+        gl.store(place + lane, rounded, mask=inside)
         turn += 1
+        tile, head, sequence, behind = tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M, 4)
 
 
 @gluon.jit(
     do_not_specialize=["queries", "keys", "first_position", "window", "tiles", "units", "sequences", "logarithm_batch",
-                       "logarithm_step", "logarithm_head"]
+                       "logarithm_step", "logarithm_head", "page_batch"]
 )  # fmt: skip
 def forward_specialised(
-    query_map, query_rest_map, key_map, key_rest_map, value_map, output, logarithms, sinks,
-    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
+    query_map, query_rest_map, key_map, key_rest_map, value_map, output, logarithms,
+    query_starts, key_starts, key_lengths, pages, sinks,
+    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     D1: gl.constexpr, D2: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
-    N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
+    N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Compute all tiles of M rows of dense sequences in turn; the arguments are those of `chunks.forward`."""
-    if ALIGNED:
-        first_position = keys - queries
+    """Compute all tiles of M rows of sequences in turn; the arguments are those of `chunks.forward`."""
     kind: gl.constexpr = query_map.dtype
     q = gl.allocate_shared_memory(kind, [M // 64, 1, 1, 64, D1], query_map.layout)
-    k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, D1], key_map.layout)
-    v = gl.allocate_shared_memory(kind, [(1 + COLUMNS) * STAGES, 1, 1, N, DV], value_map.layout)
-    q_rest, k_rest = None, None
+    k_parts = parts_of_ring(key_map, STAGES, N, D1)
+    k = ring_of_parts(key_map, k_parts, STAGES, N, D1)
+    v_parts = parts_of_ring(value_map, (1 + COLUMNS) * STAGES, N, DV)
+    v = ring_of_parts(value_map, v_parts, (1 + COLUMNS) * STAGES, N, DV)
+    q_rest, k_rest_parts, k_rest = None, None, None
     if query_rest_map is not None:
         q_rest = gl.allocate_shared_memory(kind, [M // 64, 1, 1, 64, D2], query_rest_map.layout)
-        k_rest = gl.allocate_shared_memory(kind, [STAGES, 1, 1, N, D2], key_rest_map.layout)
+        k_rest_parts = parts_of_ring(key_rest_map, STAGES, N, D2)
+        k_rest = ring_of_parts(key_rest_map, k_rest_parts, STAGES, N, D2)
     q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_cleared = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     turns = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     mbarrier.init(turns.index(0), count=1)
     mbarrier.init(turns.index(1), count=1)
+    mbarrier.init(v_cleared, count=1)
     mbarrier.init(q_full, count=1)
     mbarrier.init(q_empty, count=2)
     for stage in gl.static_range(STAGES):
@@ -361,38 +447,29 @@ def forward_specialised(
         mbarrier.init(v_full.index(stage), count=1)
         mbarrier.init(v_empty.index(stage), count=2)
     fence_async_shared()
+    computed = (
+        q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns, output,
+        logarithms, query_starts, key_starts, key_lengths, sinks, output_batch, output_step, output_head,
+        logarithm_batch, logarithm_step, logarithm_head, queries, keys, first_position, scale, cap_factor, window,
+        tiles, units, sequences,
+    )  # fmt: skip
+    copied = (
+        query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k_parts, k_rest_parts, v_parts,
+        q_full, q_empty, k_full, k_empty, v_full, v_empty, query_starts, key_starts, key_lengths, pages, page_batch,
+        queries, keys, first_position, window, tiles, units, sequences,
+    )  # fmt: skip
     gl.warp_specialize(
         [
             (
                 compute_tiles,
-                (
-                    0, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns,
-                    output, logarithms, sinks,
-                    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-                    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, W, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, COLUMNS,
-                ),
+                (0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS),
             ),
             (
                 compute_tiles,
-                (
-                    1, q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, turns,
-                    output, logarithms, sinks,
-                    output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-                    queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
-                    M, N, W, DV, CHUNK, STAGES, CAUSAL, WINDOW, CAP, LOGARITHMS, COLUMNS,
-                ),
+                (1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS),
             ),
-            (
-                copy_tiles,
-                (
-                    query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k, k_rest, v,
-                    q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    queries, keys, first_position, window, tiles, units, sequences,
-                    M, N, D1, DV, GROUP, STAGES, CAUSAL, WINDOW, COLUMNS,
-                ),
-            ),
+            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS)),
         ],
         [4, 1],
         [240, 24],
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""The Gluon kernels of the gradients of attention for dense sequences: one warp copies, warpgroups compute.
+"""The Gluon kernels of the gradients of attention: one warp copies, warpgroups compute.
 
 They compute the chains of `gradients`: each of the two warpgroups of a program has 64 keys, or each of two or three has
 64 queries, and visits the others in blocks of 64 in order.
@@ -16,6 +16,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+
+from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import clear_rows, lengths_of
 
 BLOCK = gl.constexpr(64)
 """The queries, or keys, of a step of a warpgroup."""
@@ -37,12 +39,45 @@ def left_operand(x, KEPT: gl.constexpr, SCORES: gl.constexpr):
 
 
 @gluon.jit
-def first_query(low, first_position, CAUSAL: gl.constexpr):
-    """Return the first of the blocks of queries that see a key from `low` on."""
-    first = 0
+def bounds(sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED: gl.constexpr):
+    """Return the batches and the first rows of a sequence's queries, their numbers and keys, and its `lengths_of`."""
+    q_batch, q_row, n_row, k_batch, k_row = sequence, 0, 0, sequence, 0
+    if query_starts is not None:
+        q_batch, q_row = sequence * 0, gl.load(query_starts + sequence)
+        n_row = first_number(q_row, sequence)
+    if key_starts is not None:
+        k_batch, k_row = sequence * 0, gl.load(key_starts + sequence)
+    queries, keys, first_position = lengths_of(
+        sequence, query_starts, key_starts, None, queries, keys, first_position, sequences, ALIGNED
+    )
+    return q_batch, q_row, n_row, k_batch, k_row, queries, keys, first_position
+
+
+@gluon.jit
+def visited_queries(low, queries, keys, first_position, window, CAUSAL: gl.constexpr, WINDOW: gl.constexpr):
+    """Return the first of the blocks of queries that see some of 128 keys from `low` on, and the end of them."""
+    first, last = 0, gl.where(low < keys, queries, 0)
     if CAUSAL:
         first = gl.maximum(0, low - first_position) // BLOCK * BLOCK
-    return first
+    if WINDOW:
+        last = gl.minimum(last, low + 128 + window - 1 - first_position)
+    return first, last
+
+
+@gluon.jit
+def first_number(query_row, sequence):
+    """Return where the numbers of a sequence begin; see `gradients.first_number`."""
+    return (query_row + 4 * sequence) // 4 * 4
+
+
+@gluon.jit
+def clear_once(tile, count, cleared, turn, D: gl.constexpr, part: gl.constexpr):
+    """Let the first warpgroup clear the rows of a tile from `count` on; the others wait for the turn of that number."""
+    if part == 0:
+        clear_rows(tile, count, BLOCK, D)
+        mbarrier.arrive(cleared)
+    else:
+        mbarrier.wait(cleared, turn & 1)
 
 
 @gluon.jit
@@ -55,47 +90,62 @@ def probabilities(scores, shifts, scale):
 
 @gluon.jit
 def copy_queries(
-    query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
-    queries, keys, first_position, heads, groups, sequences,
-    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    given,
+    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Copy the keys and values of a program, and the queries, gradients and numbers of rows that it visits."""
+    (
+        query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
+        query_starts, key_starts, queries, keys, first_position, window, heads, groups, sequences,
+    ) = given  # fmt: skip
     unit = gl.program_id(0) % (groups * sequences)
     low = gl.program_id(0) // (groups * sequences) * 128
     group, sequence = unit % groups, unit // groups
+    q_batch, q_row, n_row, k_batch, k_row, queries, keys, first_position = bounds(
+        sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
+    )
+    first, last = visited_queries(low, queries, keys, first_position, window, CAUSAL, WINDOW)
     mbarrier.expect(kept, 2 * (key_map.block_type.nbytes + value_map.block_type.nbytes))
     for part in gl.static_range(2):
-        tma.async_copy_global_to_shared(key_map, [sequence, group, low + part * 64, 0], kept, k.index(part))
-        tma.async_copy_global_to_shared(value_map, [sequence, group, low + part * 64, 0], kept, v.index(part))
+        row = k_row + low + part * 64
+        tma.async_copy_global_to_shared(key_map, [k_batch, group, row, 0], kept, k.index(part))
+        tma.async_copy_global_to_shared(value_map, [k_batch, group, row, 0], kept, v.index(part))
     count = 0
     for share in range(GROUP):
         head = group * GROUP + share
-        for start in range(first_query(low, first_position, CAUSAL), queries, BLOCK):
+        for start in range(first, last, BLOCK):
             stage = count % STAGES
             mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
             bar = full.index(stage)
             mbarrier.expect(
                 bar, query_map.block_type.nbytes + slope_map.block_type.nbytes + 2 * number_map.block_type.nbytes
             )
-            tma.async_copy_global_to_shared(query_map, [sequence, head, start, 0], bar, q.index(stage))
-            tma.async_copy_global_to_shared(slope_map, [sequence, head, start, 0], bar, d.index(stage))
+            row = q_row + start
+            tma.async_copy_global_to_shared(query_map, [q_batch, head, row, 0], bar, q.index(stage))
+            tma.async_copy_global_to_shared(slope_map, [q_batch, head, row, 0], bar, d.index(stage))
             for part in gl.static_range(2):
                 tma.async_copy_global_to_shared(
-                    number_map, [part, sequence * heads + head, start], bar, numbers.index(2 * stage + part)
+                    number_map, [part, q_batch * heads + head, n_row + start], bar, numbers.index(2 * stage + part)
                 )
             count += 1
 
 
 @gluon.jit
 def add_queries(
-    first, last, count, q, k, v, d, numbers, full, empty, of_keys, of_values, places, first_position, score_scale,
-    STAGES: gl.constexpr, MASK: gl.constexpr, SCORES: gl.constexpr, DK: gl.constexpr, DV: gl.constexpr,
+    first, last, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places, queries,
+    first_position, window, score_scale, part: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, RAGGED: gl.constexpr, SCORES: gl.constexpr, DK: gl.constexpr, DV: gl.constexpr,
 ):  # fmt: skip
     """Visit blocks of queries from `first` to `last`, and return both gradients."""
     for start in range(first, last, BLOCK):
         stage = count % STAGES
         mbarrier.wait(full.index(stage), count // STAGES & 1)
         rows, slopes = matrix(q.index(stage)), matrix(d.index(stage))
+        if RAGGED and MASK and start + BLOCK > queries:  # what is behind the last query belongs to others
+            if part == 0:
+                clear_rows(rows, queries - start, BLOCK, D)
+            clear_once(slopes, queries - start, cleared, turn, W, part)
         s = gl.zeros([64, BLOCK], gl.float32, SCORES)
         s = warpgroup_mma(k, rows.permute((1, 0)), s, use_acc=False, is_async=True)
         p = gl.zeros([64, BLOCK], gl.float32, SCORES)
@@ -107,7 +157,12 @@ def add_queries(
         weights = probabilities(s, shift, score_scale)
         if MASK:
             row = gl.expand_dims(start + gl.arange(0, BLOCK, columns), 0)
-            seen = gl.expand_dims(places, 1) <= row + first_position
+            place = gl.expand_dims(places, 1)
+            seen = row < queries
+            if CAUSAL:
+                seen = seen & (place <= row + first_position)
+            if WINDOW:
+                seen = seen & (place > row + first_position - window)
             weights = gl.where(seen, weights, 0.0)
         left = gl.convert_layout(weights.to(q.dtype), gl.DotOperandLayout(operand_index=0, parent=DV, k_width=2))
         of_values = warpgroup_mma(left, slopes, of_values, is_async=True)
@@ -137,150 +192,186 @@ def store_rows(target, found, low, rows, batch, head, target_batch, target_step,
 
 @gluon.jit
 def compute_keys(
-    part: gl.constexpr, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
+    part: gl.constexpr, given,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    KEPT: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 64 keys and values."""
+    (
+        q, k, v, d, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
+        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
+        value_gradient_head, queries, keys, first_position, window, score_scale, scale, groups, sequences,
+    ) = given  # fmt: skip
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     DK: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
     DV: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, W, 16])
     unit = gl.program_id(0) % (groups * sequences)
     tile = gl.program_id(0) // (groups * sequences) * 128
     group, sequence = unit % groups, unit // groups
+    _, _, _, k_batch, k_row, queries, keys, first_position = bounds(
+        sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
+    )
     low = tile + part * 64
     places = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
-    first = first_query(tile, first_position, CAUSAL)
-    border = first
+    RAGGED: gl.constexpr = query_starts is not None
+    first, last = visited_queries(tile, queries, keys, first_position, window, CAUSAL, WINDOW)
+    border, behind = first, last
     if CAUSAL:  # the first block whose queries all see the keys
-        border = gl.minimum(gl.maximum(first, (low + 63 - first_position + BLOCK - 1) // BLOCK * BLOCK), queries)
+        border = gl.minimum(gl.maximum(first, (low + 63 - first_position + BLOCK - 1) // BLOCK * BLOCK), last)
+    if RAGGED:  # the first block that reaches behind the last query
+        behind = gl.maximum(border, gl.minimum(last, queries // BLOCK * BLOCK))
+    if WINDOW:
+        border, behind = first, first
     of_keys, of_values = gl.zeros([64, D], gl.float32, DK), gl.zeros([64, W], gl.float32, DV)
     count = 0
     mbarrier.wait(kept, 0)
     k, v = left_operand(k.index(part), KEPT, SCORES), left_operand(v.index(part), KEPT, SCORES)
-    for _ in range(GROUP):
+    for turn in range(GROUP):
         if CAUSAL:
             count, of_keys, of_values = add_queries(
-                first, border, count, q, k, v, d, numbers, full, empty, of_keys, of_values, places, first_position,
-                score_scale, STAGES, True, SCORES, DK, DV,
+                first, border, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
+                queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
+                SCORES, DK, DV,
             )  # fmt: skip
+        start = (border + BLOCK - 1) // BLOCK * BLOCK
         count, of_keys, of_values = add_queries(
-            (border + BLOCK - 1) // BLOCK * BLOCK, queries, count, q, k, v, d, numbers, full, empty, of_keys, of_values,
-            places, first_position, score_scale, STAGES, False, SCORES, DK, DV,
+            start, behind, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
+            queries, first_position, window, score_scale, part, D, W, STAGES, False, CAUSAL, WINDOW, RAGGED,
+            SCORES, DK, DV,
         )  # fmt: skip
+        if RAGGED or WINDOW:
+            start = gl.maximum(start, (behind + BLOCK - 1) // BLOCK * BLOCK)
+            count, of_keys, of_values = add_queries(
+                start, last, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
+                queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
+                SCORES, DK, DV,
+            )  # fmt: skip
+    if RAGGED:
+        key_gradient += k_row.to(gl.int64) * key_gradient_step
+        value_gradient += k_row.to(gl.int64) * value_gradient_step
     store_rows(
-        key_gradient, (of_keys + 0.0) * scale, low, keys, sequence, group, key_gradient_batch, key_gradient_step,
+        key_gradient, (of_keys + 0.0) * scale, low, keys, k_batch, group, key_gradient_batch, key_gradient_step,
         key_gradient_head, D,
     )  # fmt: skip
     store_rows(
-        value_gradient, of_values + 0.0, low, keys, sequence, group, value_gradient_batch, value_gradient_step,
+        value_gradient, of_values + 0.0, low, keys, k_batch, group, value_gradient_batch, value_gradient_step,
         value_gradient_head, W,
     )  # fmt: skip
 
 
-@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "heads", "groups", "sequences"])
+@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "window", "heads", "groups", "sequences"])
 def key_gradients_specialised(
-    query_map, key_map, value_map, slope_map, number_map, key_gradient, value_gradient,
+    query_map, key_map, value_map, slope_map, number_map, key_gradient, value_gradient, query_starts, key_starts,
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-    value_gradient_head, queries, keys, first_position, score_scale, scale, heads, groups, sequences,
+    value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, groups, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, KEPT: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 128 keys and values of one head; see `gradients.key_gradients`."""
-    if ALIGNED:
-        first_position = keys - queries
     kind: gl.constexpr = query_map.dtype
     q = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], query_map.layout)
     d = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], slope_map.layout)
     numbers = gl.allocate_shared_memory(gl.float32, [2 * STAGES, 1, 1, BLOCK], number_map.layout)
     k = gl.allocate_shared_memory(kind, [2, 1, 1, 64, D], key_map.layout)
     v = gl.allocate_shared_memory(kind, [2, 1, 1, 64, W], value_map.layout)
-    kept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(kept, count=1)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=2)
-    fence_async_shared()
+    kept, full, empty, cleared = barriers(STAGES, 2)
+    given = (
+        q, k, v, d, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
+        key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
+        value_gradient_head, queries, keys, first_position, window, score_scale, scale, groups, sequences,
+    )  # fmt: skip
+    copied = (
+        query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
+        query_starts, key_starts, queries, keys, first_position, window, heads, groups, sequences,
+    )  # fmt: skip
     gl.warp_specialize(
         [
-            (
-                compute_keys,
-                (
-                    0, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                    D, W, GROUP, STAGES, CAUSAL, KEPT,
-                ),
-            ),
-            (
-                compute_keys,
-                (
-                    1, q, k, v, d, numbers, kept, full, empty, key_gradient, value_gradient,
-                    key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-                    value_gradient_head, queries, keys, first_position, score_scale, scale, groups, sequences,
-                    D, W, GROUP, STAGES, CAUSAL, KEPT,
-                ),
-            ),
-            (
-                copy_queries,
-                (
-                    query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
-                    queries, keys, first_position, heads, groups, sequences, GROUP, STAGES, CAUSAL,
-                ),
-            ),
+            (compute_keys, (0, given, D, W, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (compute_keys, (1, given, D, W, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (copy_queries, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
         ],
         [4, 1],
         [240, 24],
-    )  # fmt: skip
+    )
 
 
 @gluon.jit
-def end_of_keys(low, queries, keys, first_position, CAUSAL: gl.constexpr, PARTS: gl.constexpr):
-    """Return the end of the keys that a program's queries from `low` on see."""
-    end = keys
+def barriers(STAGES: gl.constexpr, READERS: gl.constexpr):
+    """Return barriers of tiles that stay, of the stages when they are full and empty, and of cleared rows."""
+    kept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    cleared = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(kept, count=1)
+    mbarrier.init(cleared, count=1)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=READERS)
+    fence_async_shared()
+    return kept, full, empty, cleared
+
+
+@gluon.jit
+def visited_keys(
+    low, queries, keys, first_position, window, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr
+):
+    """Return the first of the blocks of keys that a program's queries from `low` on see, and the end of the keys."""
+    first, end = 0, gl.where(low < queries, keys, 0)
     if CAUSAL:
         end = gl.minimum(end, gl.minimum(low + 64 * PARTS, queries) + first_position)
-    return end
+    if WINDOW:
+        first = gl.maximum(0, low + first_position - window + 1) // BLOCK * BLOCK
+    return first, end
 
 
 @gluon.jit
 def copy_keys(
-    query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
-    queries, keys, first_position, tiles, heads, sequences,
-    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, PARTS: gl.constexpr,
+    given,
+    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    PARTS: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries and gradients of a program, and the keys and values that it visits."""
+    (
+        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
+        query_starts, key_starts, queries, keys, first_position, window, tiles, heads, sequences,
+    ) = given  # fmt: skip
     unit = gl.program_id(0) % (heads * sequences)
     low = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
+    q_batch, q_row, _, k_batch, k_row, queries, keys, first_position = bounds(
+        sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
+    )
+    first, end = visited_keys(low, queries, keys, first_position, window, CAUSAL, WINDOW, PARTS)
     mbarrier.expect(kept, PARTS * (query_map.block_type.nbytes + slope_map.block_type.nbytes))
     for part in gl.static_range(PARTS):
-        tma.async_copy_global_to_shared(query_map, [sequence, head, low + part * 64, 0], kept, q.index(part))
-        tma.async_copy_global_to_shared(slope_map, [sequence, head, low + part * 64, 0], kept, d.index(part))
-    for start in range(0, end_of_keys(low, queries, keys, first_position, CAUSAL, PARTS), BLOCK):
-        count = start // BLOCK
+        row = q_row + low + part * 64
+        tma.async_copy_global_to_shared(query_map, [q_batch, head, row, 0], kept, q.index(part))
+        tma.async_copy_global_to_shared(slope_map, [q_batch, head, row, 0], kept, d.index(part))
+    for start in range(first, end, BLOCK):
+        count = (start - first) // BLOCK
         stage = count % STAGES
         mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
         bar = full.index(stage)
         mbarrier.expect(bar, key_map.block_type.nbytes + value_map.block_type.nbytes)
-        tma.async_copy_global_to_shared(key_map, [sequence, head // GROUP, start, 0], bar, k.index(stage))
-        tma.async_copy_global_to_shared(value_map, [sequence, head // GROUP, start, 0], bar, v.index(stage))
+        row = k_row + start
+        tma.async_copy_global_to_shared(key_map, [k_batch, head // GROUP, row, 0], bar, k.index(stage))
+        tma.async_copy_global_to_shared(value_map, [k_batch, head // GROUP, row, 0], bar, v.index(stage))
 
 
 @gluon.jit
 def add_keys(
-    first, last, count, q, k, v, d, full, empty, found, shift, less, positions, keys, score_scale,
-    STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr, SCORES: gl.constexpr, DQ: gl.constexpr,
+    first, last, count, q, k, v, d, full, empty, cleared, found, shift, less, positions, keys, window, score_scale,
+    part: gl.constexpr,
+    D: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
+    RAGGED: gl.constexpr, SCORES: gl.constexpr, DQ: gl.constexpr,
 ):  # fmt: skip
     """Visit blocks of keys from `first` to `last`, and return the gradient of queries."""
     for start in range(first, last, BLOCK):
         stage = count % STAGES
         mbarrier.wait(full.index(stage), count // STAGES & 1)
         keys_of, values_of = matrix(k.index(stage)), matrix(v.index(stage))
+        if RAGGED and MASK and start + BLOCK > keys:  # what is behind the last key belongs to others
+            clear_once(keys_of, keys - start, cleared, 0, D, part)
         s = gl.zeros([64, BLOCK], gl.float32, SCORES)
         s = warpgroup_mma(q, keys_of.permute((1, 0)), s, use_acc=False, is_async=True)
         p = gl.zeros([64, BLOCK], gl.float32, SCORES)
@@ -294,6 +385,8 @@ def add_keys(
             seen = place < keys
             if CAUSAL:
                 seen = seen & (place <= gl.expand_dims(positions, 1))
+            if WINDOW:
+                seen = seen & (place > gl.expand_dims(positions, 1) - window)
             changes = gl.where(seen, changes, 0.0)
         left = gl.convert_layout(changes.to(k.dtype), gl.DotOperandLayout(operand_index=0, parent=DQ, k_width=2))
         found = warpgroup_mma(left, keys_of, found, is_async=True)
@@ -305,137 +398,99 @@ def add_keys(
 
 @gluon.jit
 def compute_queries(
-    part: gl.constexpr, q, k, v, d, kept, full, empty, numbers, query_gradient,
-    query_gradient_batch, query_gradient_step, query_gradient_head,
-    queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, PARTS: gl.constexpr,
+    part: gl.constexpr, given,
+    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries."""
+    (
+        q, k, v, d, kept, full, empty, cleared, numbers, query_gradient, query_starts, key_starts,
+        query_gradient_batch, query_gradient_step, query_gradient_head,
+        queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
+    ) = given  # fmt: skip
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     DQ: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
     unit = gl.program_id(0) % (heads * sequences)
     tile = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
+    q_batch, q_row, n_row, _, _, queries, keys, first_position = bounds(
+        sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
+    )
+    RAGGED: gl.constexpr = query_starts is not None
+    batches = sequences
+    if RAGGED:
+        batches = sequences * 0 + 1
+        query_gradient += q_row.to(gl.int64) * query_gradient_step
     low = tile + part * 64
     row = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
-    place = numbers + (sequence * heads + head).to(gl.int64) * padded + row
+    place = numbers + (q_batch * heads + head).to(gl.int64) * padded + n_row + row
     less = gl.expand_dims(gl.load(place, mask=row < queries, other=0.0), 1)
-    shift = gl.expand_dims(gl.load(place + (sequences * heads).to(gl.int64) * padded, mask=row < queries, other=0.0), 1)
-    end = end_of_keys(tile, queries, keys, first_position, CAUSAL, PARTS)
+    shift = gl.expand_dims(gl.load(place + (batches * heads).to(gl.int64) * padded, mask=row < queries, other=0.0), 1)
+    first, end = visited_keys(tile, queries, keys, first_position, window, CAUSAL, WINDOW, PARTS)
     border = keys // BLOCK * BLOCK
     if CAUSAL:
         border = gl.minimum(border, gl.maximum(0, low + first_position + 1) // BLOCK * BLOCK)
+    if WINDOW:
+        border = first
     found = gl.zeros([64, D], gl.float32, DQ)
     mbarrier.wait(kept, 0)
     q, d = matrix(q.index(part)), matrix(d.index(part))
     count, found = add_keys(
-        0, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, found, shift, less,
-        row + first_position, keys, score_scale, STAGES, False, CAUSAL, SCORES, DQ,
+        first, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, cleared, found, shift, less,
+        row + first_position, keys, window, score_scale, part, D, STAGES, False, CAUSAL, WINDOW, RAGGED, SCORES, DQ,
     )  # fmt: skip
     count, found = add_keys(
-        border, end, count, q, k, v, d, full, empty, found, shift, less,
-        row + first_position, keys, score_scale, STAGES, True, CAUSAL, SCORES, DQ,
+        border, end, count, q, k, v, d, full, empty, cleared, found, shift, less,
+        row + first_position, keys, window, score_scale, part, D, STAGES, True, CAUSAL, WINDOW, RAGGED, SCORES, DQ,
     )  # fmt: skip
     store_rows(
-        query_gradient, (found + 0.0) * scale, low, queries, sequence, head, query_gradient_batch, query_gradient_step,
+        query_gradient, (found + 0.0) * scale, low, queries, q_batch, head, query_gradient_batch, query_gradient_step,
         query_gradient_head, D,
     )  # fmt: skip
 
 
-@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "padded", "tiles", "heads", "sequences"])
+@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "window", "padded", "tiles", "heads", "sequences"])
 def query_gradients_specialised(
-    query_map, key_map, value_map, slope_map, numbers, query_gradient,
+    query_map, key_map, value_map, slope_map, numbers, query_gradient, query_starts, key_starts,
     query_gradient_batch, query_gradient_step, query_gradient_head,
-    queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
+    queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
     D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, PARTS: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries of one head for each of PARTS; see `gradients.query_gradients`."""
-    if ALIGNED:
-        first_position = keys - queries
     kind: gl.constexpr = query_map.dtype
     q = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, D], query_map.layout)
     d = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, W], slope_map.layout)
     k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], key_map.layout)
     v = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], value_map.layout)
-    kept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(kept, count=1)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(full.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=PARTS)
-    fence_async_shared()
+    kept, full, empty, cleared = barriers(STAGES, PARTS)
+    given = (
+        q, k, v, d, kept, full, empty, cleared, numbers, query_gradient, query_starts, key_starts,
+        query_gradient_batch, query_gradient_step, query_gradient_head,
+        queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
+    )  # fmt: skip
+    copied = (
+        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
+        query_starts, key_starts, queries, keys, first_position, window, tiles, heads, sequences,
+    )  # fmt: skip
     if PARTS == 3:
         gl.warp_specialize(
             [
-                (
-                    compute_queries,
-                    (
-                        0, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                        query_gradient_batch, query_gradient_step, query_gradient_head,
-                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-                (
-                    compute_queries,
-                    (
-                        1, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                        query_gradient_batch, query_gradient_step, query_gradient_head,
-                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-                (
-                    compute_queries,
-                    (
-                        2, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                        query_gradient_batch, query_gradient_step, query_gradient_head,
-                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-                (
-                    copy_keys,
-                    (
-                        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
-                        queries, keys, first_position, tiles, heads, sequences, GROUP, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
+                (compute_queries, (0, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (1, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (2, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
             ],
             [4, 4, 1],
             [160, 160, 24],
-        )  # fmt: skip
+        )
     else:
         gl.warp_specialize(
             [
-                (
-                    compute_queries,
-                    (
-                        0, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                        query_gradient_batch, query_gradient_step, query_gradient_head,
-                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-                (
-                    compute_queries,
-                    (
-                        1, q, k, v, d, kept, full, empty, numbers, query_gradient,
-                        query_gradient_batch, query_gradient_step, query_gradient_head,
-                        queries, keys, first_position, score_scale, scale, padded, tiles, heads, sequences,
-                        D, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
-                (
-                    copy_keys,
-                    (
-                        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
-                        queries, keys, first_position, tiles, heads, sequences, GROUP, STAGES, CAUSAL, PARTS,
-                    ),
-                ),
+                (compute_queries, (0, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (1, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
             ],
             [4, 1],
             [240, 24],
-        )  # fmt: skip
+        )
