@@ -25,7 +25,7 @@ from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.result_tables import public_kernels
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.sources import Options
 from bitwise_core.errors import InputError
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.execution.simulation import simulate

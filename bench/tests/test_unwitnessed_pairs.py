@@ -22,8 +22,8 @@ from bitwise_bench.readings.unwitnessed_pairs import (
     try_pair,
 )
 from bitwise_bench.recorded_bytes import CaseRecord
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.plugins import registry
 
 KERNEL = """.version 8.3

@@ -14,9 +14,10 @@ from toy_texts import launch, row_sum, write
 
 import bitwise_core
 from bitwise_core import BitwiseError, Launch, Outcome, Partition, RunResult, Source, Verdict
-from bitwise_core.checker.analysis import Options, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
+from bitwise_core.checker.sources import Options
 from bitwise_core.descriptors import Instruction, split_k
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry

@@ -12,9 +12,9 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample, kernel_pair
 from bitwise_core.checker.kernel_files import read_kernel
+from bitwise_core.checker.sources import Options
 from bitwise_core.cli import app
 from bitwise_core.plugins import registry
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import bitwise_core as bitwise
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source
-from bitwise_core.checker.comparison import Comparison, compare
+from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.partition import Partition, partition, verdicts
-from bitwise_core.checker.verdicts import DIFFERENT_TREES, Outcome
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import DIFFERENT_TREES, Comparison, Outcome
 from bitwise_core.cli import app
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry

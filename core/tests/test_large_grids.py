@@ -11,10 +11,10 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from bitwise_core.checker import determinism as deciding
 from bitwise_core.checker import partition as equivalence
-from bitwise_core.checker.analysis import Options, Place, Source, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
 from bitwise_core.checker.kernel_files import (
@@ -35,6 +35,8 @@ from bitwise_core.checker.kernel_files import (
 from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.readings import open_cache
+from bitwise_core.checker.results import Place
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.errors import BitwiseError, InputError

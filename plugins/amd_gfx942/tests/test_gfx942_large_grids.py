@@ -6,8 +6,8 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.launch import Argument, Launch
 from gfx942_kernels import HEAD, TAIL

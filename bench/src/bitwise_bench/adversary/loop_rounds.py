@@ -20,7 +20,8 @@ from bitwise_bench.adversary.pair_shrinking import shrunk_pair
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES
 from bitwise_bench.adversary.scopes import Scope
-from bitwise_core.checker.analysis import Session, Source
+from bitwise_core.checker.analysis import Session
+from bitwise_core.checker.sources import Source
 from bitwise_core.execution.domains.domain import Unsupported
 
 ROWS = (3, 1, 2, 0, 6)

@@ -9,21 +9,12 @@ import numpy as np
 
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import (
-    AnalysisResult,
-    Arches,
-    Options,
     Session,
-    Source,
-    arch_pair,
-    buffer_numbers,
     concrete_outputs,
-    conflicting_tensors,
-    given_digests,
     output_signature,
     outputs_of_all_blocks,
     prepare,
     term_domain_factory,
-    with_cross_architecture,
 )
 from bitwise_core.checker.block_symmetry import symmetry
 from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
@@ -32,13 +23,25 @@ from bitwise_core.checker.block_symmetry.symmetry import GridSummary
 from bitwise_core.checker.divergence import DivergentNodes, expression_text, first_divergence
 from bitwise_core.checker.explanations import explanation
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
-from bitwise_core.checker.verdicts import DIFFERENT_TREES, EQUAL_TREES, Divergence, Outcome, Side, Verdict, verdict
+from bitwise_core.checker.results import AnalysisResult, conflicting_tensors, given_digests
+from bitwise_core.checker.sources import Arches, Options, Source, arch_pair, buffers_of, with_cross_architecture
+from bitwise_core.checker.verdicts import (
+    DIFFERENT_TREES,
+    EQUAL_TREES,
+    Comparison,
+    Divergence,
+    LargeComparison,
+    Outcome,
+    Side,
+    Verdict,
+    verdict,
+)
 from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError, buffer_at, offset_at
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
-from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
+from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.ir.element_names import element_name
 
 NAN_BITS_DIFFER = (
@@ -72,34 +75,12 @@ class DivergenceTrace:
     nodes: DivergentNodes
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The analysis results of two kernels and the verdict; `trace` where the trees of a divergence can be built."""
-
-    results: tuple[AnalysisResult, AnalysisResult]
-    verdict: Verdict
-    trace: DivergenceTrace | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LargeComparison:
-    """The outcome of a comparison block by block, and the reason.
-
-    `interrupted`: it stopped for a reason outside of the kernels, so that another run may go further.
-    """
-
-    outcome: Outcome
-    reason: str
-    interrupted: bool = False
-
-
 Pair = tuple[Source, Source]
 
 
 def session_of(sources: tuple[Source, ...], options: Options) -> Session:
     """A session for the comparison of these kernels."""
-    launches = [source.launch for source in sources if source.launch is not None]
-    return Session(buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
+    return Session(buffers_of(sources), options)
 
 
 def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comparison:

@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bitwise_core.assembly.module import AssemblyError, Module
-from bitwise_core.checker.analysis import Source
+from bitwise_core.checker.sources import Source
 from bitwise_core.errors import InputError
-from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.registry import Registry
 from bitwise_core.visible_text import visible
+
+if TYPE_CHECKING:
+    from bitwise_core.execution.architecture import Arch
 
 Parser: TypeAlias = Callable[[str, str], Module]
 

@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from html import escape
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.kernel_readings import (
     ANALYSIS,
     LARGE_COMPARISON,
@@ -18,6 +17,8 @@ from bitwise_core.checker.kernel_readings import (
     readers,
 )
 from bitwise_core.checker.readings import Readers, ReadingCache
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, counted, given_tensors, verdict
 from bitwise_core.checker.worker_pool import Progress
 

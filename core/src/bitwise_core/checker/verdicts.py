@@ -6,11 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
+from typing import TYPE_CHECKING
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, conflicting_tensors
+from bitwise_core.checker.results import AnalysisResult, conflicting_tensors
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.element_types import Array
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.decimals import apart, decimal, ulps
+
+if TYPE_CHECKING:
+    from bitwise_core.checker.comparison import DivergenceTrace
 
 
 class Outcome(StrEnum):
@@ -179,6 +184,27 @@ COMMON_NOTES = (
 
 EQUAL_TREES = "every output element has the same canonical dependence tree"
 DIFFERENT_TREES = "the canonical dependence trees differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The analysis results of two kernels and the verdict; `trace` where the trees of a divergence can be built."""
+
+    results: tuple[AnalysisResult, AnalysisResult]
+    verdict: Verdict
+    trace: DivergenceTrace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LargeComparison:
+    """The outcome of a comparison block by block, and the reason.
+
+    `interrupted`: it stopped for a reason outside of the kernels, so that another run may go further.
+    """
+
+    outcome: Outcome
+    reason: str
+    interrupted: bool = False
 
 
 def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import typer
 
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
 from bitwise_core.checker.determinism import determinism as determinism_of
 from bitwise_core.checker.kernel_files import (
@@ -19,6 +18,7 @@ from bitwise_core.checker.kernel_files import (
     resolve_targets,
     targets_of,
 )
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.cli.common import UNKNOWN, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable

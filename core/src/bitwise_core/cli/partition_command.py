@@ -13,8 +13,6 @@ from typing import Protocol, TypeVar
 
 import typer
 
-from bitwise_core import report
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import (
     arch_of,
@@ -27,6 +25,8 @@ from bitwise_core.checker.kernel_files import (
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, counted
 from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 from bitwise_core.cli.common import print_answer, print_assumptions, print_list
@@ -126,8 +126,11 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
     if outputs.html is not None:
         title = path.resolve().name
         texts = source_texts(path, outputs.sources)
-        section = report.section(found, sources, arch, options, title, folder.configurations, texts=texts)
-        write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
+        from bitwise_core.report.page import render
+        from bitwise_core.report.section import section
+
+        shown = section(found, sources, arch, options, title, folder.configurations, texts=texts)
+        write_report("--html", outputs.html, render(f"bitwise: {title}", [shown]))
     if outputs.as_json:
         content = {**found.as_json(), "conditions": sorted(options.assume)}
         content["shared"] = class_names(found.classes, folder.configurations)
