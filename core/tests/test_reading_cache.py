@@ -27,6 +27,7 @@ from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, compare_or_recall, readers
 from bitwise_core.checker.partition import Partition, partition, verdicts
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject, open_cache, reading_key
+from bitwise_core.checker.results import LARGE_GRID, AnalysisResult
 from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
@@ -516,7 +517,7 @@ def test_comparisons_of_large_grids_are_recalled(
     monkeypatch.setattr(analysis, limit, 0)
     first = found_by(folder)
     assert first["classes"][:2] == [["a.ptx", "b.ptx"], ["c.ptx"]]
-    assert analysis.LARGE_GRID in first["notes"]
+    assert LARGE_GRID in first["notes"]
 
     def summary(*arguments: object) -> None:
         raise AssertionError("a grid is summarised again")

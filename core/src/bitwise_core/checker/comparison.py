@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bitwise_core.checker.block_symmetry import symmetry
 from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary
-from bitwise_core.checker.divergence import DivergentNodes, expression_text, first_divergence
+from bitwise_core.checker.divergence import DivergenceTrace, Element, expression_text, first_divergence
 from bitwise_core.checker.explanations import explanation
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.results import AnalysisResult, conflicting_tensors, given_digests
@@ -50,29 +50,6 @@ NAN_BITS_DIFFER = (
 )
 
 FOREIGN_NAN_BITS_DIFFER = "the trees agree, but the bits of a NaN differ that is no NaN of the buffer's type"
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """An output element: its address and width in bytes, and the thread of each kernel that stored it (None: none)."""
-
-    address: int
-    size: int
-    threads: tuple[int | None, int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class DivergenceTrace:
-    """The provenance of an element that differs: in both kernels, with its value and the divergent nodes.
-
-    `buffer` is the name of the element's buffer.
-    """
-
-    element: Element
-    buffer: str
-    provenances: tuple[Provenance, Provenance]
-    roots: tuple[Scalar, Scalar]
-    nodes: DivergentNodes
 
 
 Pair = tuple[Source, Source]

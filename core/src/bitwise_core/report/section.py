@@ -8,14 +8,8 @@ from typing import Any
 
 from bitwise_core.checker.analysis import Session, prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.comparison import (
-    DivergenceTrace,
-    Element,
-    divergence,
-    find_element,
-    session_of,
-    trace_element,
-)
+from bitwise_core.checker.comparison import divergence, find_element, session_of, trace_element
+from bitwise_core.checker.divergence import DivergenceTrace, Element
 from bitwise_core.checker.explanations import sums_on_path
 from bitwise_core.checker.expression_trees import Tree, build_tree
 from bitwise_core.checker.kernel_files import arch_of, targets_of
