@@ -20,7 +20,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Keep the garbage collector from what the collection of tests makes: it took a seventh of the time of all tests."""
+    """Keep the garbage collector from what the collection makes: it took a seventh of the time of all tests."""
     gc.disable()
     try:
         return (yield)

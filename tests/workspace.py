@@ -62,6 +62,7 @@ def distributions() -> tuple[Distribution, ...]:
     return tuple(found)
 
 
+@cache
 def imports(source: str, package: str) -> list[Import]:
     """Return all imports of a module's source text; `package` is the package that its relative imports start from."""
     return list(_imports(ast.parse(source), package, in_function=False, for_types=False))
