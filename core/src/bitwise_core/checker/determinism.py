@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
-from html import escape
+from typing import TYPE_CHECKING
 
 from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, readers
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject
 from bitwise_core.checker.results import AnalysisResult, Place
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, counted
-from bitwise_core.checker.worker_pool import Progress
 from bitwise_core.plugins.references import Deferred
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from bitwise_core.checker.worker_pool import Progress
 
 
 class Determinism(StrEnum):
@@ -81,6 +84,8 @@ class DeterminismReport:
         return f"DeterminismReport({self.sentence()})"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = "".join(
             f"<tr><td>{escape(each.name)}</td><td>{each.outcome.value}</td><td>{escape(each.reason)}</td></tr>"
             for each in self.kernels

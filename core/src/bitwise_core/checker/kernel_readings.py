@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bitwise_core.checker.readings import Readers, Reading, ReadingCache, environment, kernel_subject, reading_key
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Arches, Options, Source, arch_pair, buffers_of, with_cross_architecture
 from bitwise_core.checker.verdicts import Comparison, LargeComparison, Outcome, verdict
-from bitwise_core.checker.worker_pool import Progress, WorkerPool
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.references import Deferred
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from bitwise_core.checker.worker_pool import Progress
 
 SESSION = Deferred("bitwise_core.checker.kernel_answers:session")
 """The session of one worker."""
@@ -42,6 +45,8 @@ def readers(sources: Sequence[Source], target: str, options: Options, execution:
 
     Raises KeyError where no plugin models a target.
     """
+    from bitwise_core.checker.worker_pool import WorkerPool
+
     registry.default().arch(target)
     if len({source.target or target for source in sources}) > 1:
         options = replace(options, cross_architecture=True)

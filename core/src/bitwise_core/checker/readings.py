@@ -23,12 +23,12 @@ from bitwise_core.caching.code_digest import code_digest
 from bitwise_core.caching.entry_files import OFF_VARIABLE, SIZE_VARIABLE, EntryFolder, cache_directory
 from bitwise_core.caching.key_digest import NotAKey, key_digest
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.checker.worker_pool import Lost, Progress, WorkerPool
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.references import Deferred
 
 if TYPE_CHECKING:
     from bitwise_core.checker.analysis import Session
+    from bitwise_core.checker.worker_pool import Progress, WorkerPool
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -212,6 +212,8 @@ class Readers:
         return [found[position] for position in range(len(jobs))]
 
     def _read(self, jobs: Sequence[Job], reading: Reading[Job, Result]) -> Iterator[tuple[int, Result]]:
+        from bitwise_core.checker.worker_pool import Lost
+
         # What a process that is forked has imported, its workers need not import again.
         answer = reading.answer.load() if isinstance(reading.answer, Deferred) else reading.answer
         for place, result in self.pool.stream(answer, jobs, [reading.cost(job) for job in jobs]):

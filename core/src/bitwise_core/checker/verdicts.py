@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from html import escape
 from typing import TYPE_CHECKING
 
 from bitwise_core.checker.results import AnalysisResult, conflicting_tensors
@@ -153,6 +152,8 @@ class Verdict:
         return f"Verdict({', '.join(self.sentences())})"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         head, *rest = (escape(each) for each in self.sentences())
         return f"<b>{head}</b>" + "".join(f"<br>{each}" for each in rest)
 
