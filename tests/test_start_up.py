@@ -119,3 +119,10 @@ def test_the_start_of_a_command_takes_at_most_twice_the_time_of_its_libraries() 
     assert {name: round(ratio, 2) for name, ratio in found.items() if ratio > 2 + NOISE} == {}
     help_ratio = cpu_seconds("-c", MAIN, "--help") / cpu_seconds("-c", "import typer, rich")
     assert help_ratio < 2 + NOISE
+
+
+def test_the_pytest_plugin_imports_no_analysis() -> None:
+    """Every run of pytest imports it where it is installed."""
+    script = "import sys; import bitwise_pytest.plugin; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & set(HEAVY)
