@@ -245,12 +245,16 @@ def _verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> V
 
 
 def refuted(verdict: Verdict, counterexample: Counterexample) -> Verdict:
-    """The verdict DIFFERENT that a counterexample proves; its scope is one launch, whatever scope was requested."""
+    """The verdict DIFFERENT that a counterexample proves; its scope is one launch, whatever scope was requested.
+
+    The assumptions of a proof for every launch are none of two runs.
+    """
+    proof = () if verdict.scope == "every launch" else verdict.notes
     return replace(
         verdict,
         outcome=Outcome.DIFFERENT,
         reason="both kernels were run on one input, and their bytes differ",
         scope="launch",
-        notes=tuple(dict.fromkeys((*verdict.notes, *counterexample.notes))),
+        notes=tuple(dict.fromkeys((*proof, *counterexample.notes, *COMMON_NOTES))),
         counterexample=counterexample,
     )

@@ -130,7 +130,7 @@ class KernelPair:
         difference: tuple[str, int, int, int, int, int, str],
         simulations: list[SimulationResult],
     ) -> Counterexample:
-        notes = dict.fromkeys(note for each in simulations for note in each.notes)
+        notes = dict.fromkeys(note for each in (*self.kernels, *simulations) for note in each.notes)
         if self.only is not None:
             notes[PARTIAL_LAUNCH.format(element=f"{difference[0]}[{difference[1]}]")] = None
             try:
