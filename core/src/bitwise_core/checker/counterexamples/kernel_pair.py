@@ -130,7 +130,8 @@ class KernelPair:
         difference: tuple[str, int, int, int, int, int, str],
         simulations: list[SimulationResult],
     ) -> Counterexample:
-        notes = dict.fromkeys(note for each in (*self.kernels, *simulations) for note in each.notes)
+        prepared = [note for each in self.kernels for note in each.notes]
+        notes = dict.fromkeys((*prepared, *(note for each in simulations for note in each.notes)))
         if self.only is not None:
             notes[PARTIAL_LAUNCH.format(element=f"{difference[0]}[{difference[1]}]")] = None
             try:
