@@ -104,7 +104,8 @@ def other_factors(old: Builder, instruction: Instruction, context: Context) -> S
 def test_an_instruction_with_other_semantics_is_detected(
     name: str, build: Callable[[Builder, Instruction, Context], Step], broken: set[str]
 ) -> None:
-    assert failing(Suite(module(opcode(name, build)), SAMPLES), changes=True) == broken
+    # A plugin that is wrong in both domains alike breaks no law of mutations, which takes most of the time.
+    assert failing(Suite(module(opcode(name, build)), SAMPLES), changes=CHANGES in broken) == broken
 
 
 LAW = "test_instructions_match_their_declarations"
