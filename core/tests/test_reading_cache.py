@@ -327,6 +327,18 @@ def test_code_that_changes_during_a_run_ends_the_keeping(monkeypatch: pytest.Mon
     assert cache.fault is not None
 
 
+def test_code_that_changes_before_the_first_result_ends_the_keeping(
+    monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    cache = open_cache()
+    assert cache is not None
+    assert cache.environment is not None
+    monkeypatch.setattr(readings, "code_digest", lambda modules: "other code")
+    cache.put(ANALYSIS, "0" * 64, AnalysisResult("a.ptx", bytes(16)))
+    assert entries(directory) == []
+    assert cache.fault is not None
+
+
 @pytest.mark.parametrize(
     "change",
     [partial(replace, malformed=True), partial(replace, failed=True), partial(replace, interrupted=True)],

@@ -109,12 +109,12 @@ class ReadingCache:
     def __init__(self, entries: EntryFolder, environment: str | None = None) -> None:
         self.entries, self._given = entries, environment
         self.fault: str | None = None
-        self._checked = 0.0
+        # The analysis is imported after the environment is known, so that the first result is checked in any case.
+        self._checked = float("-inf")
 
     @cached_property
     def environment(self) -> str | None:
         """The digest of the environment, which is made when a reading is asked for; None if it is unknown."""
-        self._checked = time.monotonic()
         return self._given or environment()
 
     def get(self, reading: Reading[Job, Result], key: str | None) -> Result | None:
