@@ -95,7 +95,9 @@ def tests(session: nox.Session) -> None:
     install_workspace(session, *group("test"))
     install_triton(session)
     install_cuda_bindings(session)
-    session.run("python", "-m", "pytest", "-n", "2", *session.posargs)
+    # The tests start some hundred processes, which would compile every module again.
+    environment = {"PYTHONDONTWRITEBYTECODE": ""}
+    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *session.posargs, env=environment)
 
 
 @nox.session

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bitwise_core.checker.analysis import Source
+from bitwise_core.checker.sources import Source
 from bitwise_core.execution.launch import Launch
 from bitwise_nvidia_sm90.attention.prepared import Call, kernel_of
 

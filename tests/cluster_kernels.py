@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bitwise_conformance.suite.declared import observed
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch, TensorMap

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.declared import observed
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch

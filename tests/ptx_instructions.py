@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, prepare
+from bitwise_core.checker.analysis import analyse, prepare
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import NAN_BITS_DIFFER, compare
 from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch

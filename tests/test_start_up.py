@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
@@ -84,3 +85,44 @@ def test_a_kernel_is_read_with_the_modules_of_its_architecture() -> None:
     others = ("bitwise_amd_gfx942.opcodes", "bitwise_amd_gfx942.rules", "bitwise_nvidia_sm100.tcgen05",
               "bitwise_nvidia_sm90.launcher", "bitwise_cublas_profiles.describe", "bitwise_toy.opcodes")  # fmt: skip
     assert not found & set(others)
+
+
+def cpu_seconds(*command: str) -> float:
+    """Return the least CPU time of some runs of a command, whatever it answers."""
+    seconds = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run([sys.executable, *command], capture_output=True, check=False)
+        after = os.times()
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return min(seconds)
+
+
+NOISE = 0.5
+"""Two processes on one core share its caches, which changes the CPU time of each."""
+
+MAIN = "from bitwise_core.cli import main; main()"
+
+
+@pytest.mark.skipif(bool(sys.flags.dont_write_bytecode), reason="modules are compiled in every process")
+def test_the_start_of_a_command_takes_at_most_twice_the_time_of_its_libraries() -> None:
+    libraries = cpu_seconds("-c", "import numpy, pydantic, typer, rich")
+    commands = {
+        "partition": ("a",),
+        "determinism": ("a",),
+        "diff": ("a", "b"),
+        "tree": ("a", "--element", "y[0]"),
+        "run": ("a", "--inputs", "b", "--out", "c"),
+        "plugins": (),
+    }
+    found = {name: cpu_seconds("-c", MAIN, name, *given) / libraries for name, given in commands.items()}
+    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio > 2 + NOISE} == {}
+    help_ratio = cpu_seconds("-c", MAIN, "--help") / cpu_seconds("-c", "import typer, rich")
+    assert help_ratio < 2 + NOISE
+
+
+def test_the_pytest_plugin_imports_no_analysis() -> None:
+    """Every run of pytest imports it where it is installed."""
+    script = "import sys; import bitwise_pytest.plugin; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & set(HEAVY)

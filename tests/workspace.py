@@ -62,6 +62,7 @@ def distributions() -> tuple[Distribution, ...]:
     return tuple(found)
 
 
+@cache
 def imports(source: str, package: str) -> list[Import]:
     """Return all imports of a module's source text; `package` is the package that its relative imports start from."""
     return list(_imports(ast.parse(source), package, in_function=False, for_types=False))
@@ -79,15 +80,20 @@ def _imports(node: ast.AST, package: str, *, in_function: bool, for_types: bool)
         # `from a import b` may name the module a.b: the full name says which module of a it is.
         for alias in node.names:
             yield Import(f"{base}.{alias.name}", node.lineno, in_function, for_types)
-    elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+    elif isinstance(node, ast.If) and _is_type_checking(node.test):
         for statement in node.body:
             yield from _imports(statement, package, in_function=in_function, for_types=True)
         for statement in node.orelse:
             yield from _imports(statement, package, in_function=in_function, for_types=for_types)
     else:
-        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for child in ast.iter_child_nodes(node):
-            yield from _imports(child, package, in_function=in_function or function, for_types=for_types)
+            if not isinstance(child, ast.expr):  # no expression contains an import
+                yield from _imports(child, package, in_function=in_function or function, for_types=for_types)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name | ast.Attribute) and ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def package_of(file: Path, distribution: Distribution) -> str:

@@ -11,7 +11,8 @@ import pytest
 from bitwise_bench.compilation.sources import compile_source, group_buffers
 from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare, draw_pair
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
-from bitwise_core.checker.analysis import Options, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options
 from bitwise_core.plugins import registry
 
 RECORDS = Path(__file__).parents[2] / "records" / "bytes-sm90-h100-triton-3.6.0.json"

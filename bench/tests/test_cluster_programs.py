@@ -13,8 +13,8 @@ pytest.importorskip("triton", reason="compiles Triton kernels")
 
 from bitwise_bench.clusters.programs import THREADS, Program, ptx_programs, triton_programs
 from bitwise_bench.gpu.driver import assemble
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_sm90.architecture import SM90

@@ -13,7 +13,8 @@ from bitwise_bench.matrix_units import probes
 from bitwise_bench.matrix_units.directed_cases import directed_cases
 from bitwise_bench.matrix_units.fragments import assembly, pack_accumulator, unpack_accumulator
 from bitwise_bench.matrix_units.operands import KINDS, Operands, draw
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.numerics import Bits

@@ -13,7 +13,8 @@ from bitwise_bench.mutants.ptx_mutations import KINDS
 from bitwise_bench.mutants.ptx_neutral_variants import VARIANTS
 from bitwise_bench.mutants.ptx_text import read_text, split_operands
 from bitwise_bench.simulation.execution import outputs
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.plugins import registry
 

@@ -25,7 +25,8 @@ from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.result_tables import public_kernels
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.sources import Options
+from bitwise_core.checker.sources import Source as Kernel
 from bitwise_core.errors import InputError
 from bitwise_core.execution.element_types import element_type
 from bitwise_core.execution.simulation import simulate
@@ -289,7 +290,7 @@ def with_equal_bytes(recording: Path) -> str:
 class SimulatedKernel:
     """A kernel that is simulated in the place of a GPU."""
 
-    def __init__(self, source: analysis.Source) -> None:
+    def __init__(self, source: Kernel) -> None:
         self.source = source
 
     def run(self, contents: dict[str, Any], beyond: int = 0) -> dict[str, Any]:

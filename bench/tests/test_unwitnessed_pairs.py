@@ -22,8 +22,8 @@ from bitwise_bench.readings.unwitnessed_pairs import (
     try_pair,
 )
 from bitwise_bench.recorded_bytes import CaseRecord
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.plugins import registry
 
 KERNEL = """.version 8.3
@@ -189,7 +189,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
     out = tmp_path / "pairs.json"
     corpus(tmp_path / "corpus")
-    arguments = ["--pairs", "0", "--equals", "1", "--seconds", "6", "--out", str(out)]
+    arguments = ["--pairs", "0", "--equals", "1", "--seconds", "3", "--out", str(out)]
     assert main([str(tmp_path / "corpus"), *arguments]) == 0
     found = json.loads(out.read_text())
     assert (found["classes"], found["tried"], found["witnessed"]) == (3, 3, 2)

@@ -15,8 +15,8 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 import triton.language as tl  # noqa: E402
 
 from bitwise_bench.pinned_reductions.kernels.small_cases import PinnedCase, cases, sources  # noqa: E402
-from bitwise_core.checker.analysis import Options  # noqa: E402
 from bitwise_core.checker.partition import partition  # noqa: E402
+from bitwise_core.checker.sources import Options  # noqa: E402
 from bitwise_core.cli.tree_command import tree_of as dependence_tree  # noqa: E402
 from bitwise_core.ir.evaluation import evaluate_many  # noqa: E402
 from bitwise_core.ir.nodes import Load, Operation, descendants  # noqa: E402

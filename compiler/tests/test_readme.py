@@ -19,8 +19,8 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 
 import triton.language as tl  # noqa: E402
 
-from bitwise_core.checker.analysis import Options  # noqa: E402
 from bitwise_core.checker.partition import partition  # noqa: E402
+from bitwise_core.checker.sources import Options  # noqa: E402
 from bitwise_core.checker.verdicts import Outcome  # noqa: E402
 from bitwise_triton import Buffer, compile_configuration  # noqa: E402
 from bitwise_triton.equivalence import source_of  # noqa: E402

@@ -19,10 +19,10 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 import triton.language as tl  # noqa: E402
 from fake_tensors import Storage, Tensor, new_address, tensor  # noqa: E402
 
-from bitwise_core.checker.analysis import Options  # noqa: E402
 from bitwise_core.checker.comparison import compare as compare_sources  # noqa: E402
 from bitwise_core.checker.kernel_files import read_folder  # noqa: E402
 from bitwise_core.checker.partition import partition as partition_sources  # noqa: E402
+from bitwise_core.checker.sources import Options  # noqa: E402
 from bitwise_core.checker.verdicts import Outcome  # noqa: E402
 from bitwise_core.plugins import registry  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, TensorMap, capture, compare, partition, write_folder  # noqa: E402

@@ -104,7 +104,8 @@ def other_factors(old: Builder, instruction: Instruction, context: Context) -> S
 def test_an_instruction_with_other_semantics_is_detected(
     name: str, build: Callable[[Builder, Instruction, Context], Step], broken: set[str]
 ) -> None:
-    assert failing(Suite(module(opcode(name, build)), SAMPLES), changes=True) == broken
+    # A plugin that is wrong in both domains alike breaks no law of mutations, which takes most of the time.
+    assert failing(Suite(module(opcode(name, build)), SAMPLES), changes=CHANGES in broken) == broken
 
 
 LAW = "test_instructions_match_their_declarations"
@@ -141,7 +142,7 @@ def test_an_instruction_that_differs_from_its_declaration_is_detected(name: str,
 def test_an_unmodelled_instruction_is_detected() -> None:
     table = OpcodeTable(TOY1.opcodes)
     del table.opcodes["rcp"]
-    found = outcomes(Suite(module(replace(TOY1, opcodes=table)), SAMPLES), "test_signatures_are_stable")
+    found = outcomes(Suite(module(replace(TOY1, opcodes=table)), SAMPLES), "test_signatures_are_stable", CHANGES)
     message = found["test_every_instruction_is_modelled[toy1-norm-unrolled.toy]"]
     assert "line 9: the instruction rcp.f is not modelled" in message
     assert "test_kernels_are_analysed[toy1-norm-unrolled.toy]" in found

@@ -22,7 +22,7 @@ from bitwise_core.execution.architecture import ParametricSupport
 from bitwise_core.numerics import Bits
 from bitwise_core.plugins.installed import evaluate
 from bitwise_toy import plugin
-from toy_plugins import MAC, SAMPLES, TOY1, edit, failing, module, outcomes
+from toy_plugins import CHANGES, MAC, SAMPLES, TOY1, edit, failing, module, outcomes
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_samples_of_an_unknown_architecture_fail(samples: Path) -> None:
 def test_inconsistent_samples_fail(samples: Path, change: Callable[[dict[str, Any]], object], sentence: str) -> None:
     path = samples / "toy1" / "norm" / "expected.json"
     edit(path, change)
-    found = outcomes(Suite(plugin, samples), "test_signatures_are_stable")
+    found = outcomes(Suite(plugin, samples), "test_signatures_are_stable", CHANGES)
     assert sentence in found["test_group_files_are_valid[toy1-norm]"]
     assert found["test_group_files_are_valid[toy1-norm]"].startswith(str(path))
 
@@ -156,7 +156,8 @@ def test_a_launcher_that_returns_other_bytes_is_detected(
     content = {"runs": [{"descriptor": ONE_PASS, "operands": operands}]}
     (samples / "launchers" / "toy_launcher.json").write_text(json.dumps(content))
     suite = Suite(module(TOY1, bitwise_launchers=[Launcher(path, lacks)]), samples)
-    found = outcomes(suite, "test_signatures_are_stable").get("test_launchers_match_the_evaluation[toy_launcher]")
+    name = "test_launchers_match_the_evaluation[toy_launcher]"
+    found = outcomes(suite, "test_signatures_are_stable", CHANGES).get(name)
     assert (found is None) == (said is None)
     assert said is None or (found is not None and found.startswith(said))
 

@@ -14,9 +14,10 @@ from toy_texts import launch, row_sum, write
 
 import bitwise_core
 from bitwise_core import BitwiseError, Launch, Outcome, Partition, RunResult, Source, Verdict
-from bitwise_core.checker.analysis import Options, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
+from bitwise_core.checker.sources import Options
 from bitwise_core.descriptors import Instruction, split_k
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry
@@ -87,14 +88,22 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, bitwise_core; print([m for m in sys.modules if m == 'numpy' or m.startswith('bitwise_core.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "['bitwise_core.lazy_names']\n"
 
 
 WITHOUT_MEANING = PLAIN.replace("mov.u32 %r1", "frobnicate.u32 %r1")
 BUFFERS = {"X": np.zeros(256, np.float32), "Y": np.zeros(4, np.float32)}
 ERRORS: dict[str, Callable[[], object]] = {
     "gone.ptx: there is no such file": lambda: bitwise_core.compare("gone.ptx", PLAIN, LAUNCH),
-    "a: a int is not a kernel: give a path, a text or a Source": lambda: bitwise_core.compare(3, PLAIN),  # type: ignore[arg-type]
+    "a: a value of type int is not a kernel: give a path,": lambda: bitwise_core.compare(3, PLAIN),  # type: ignore[arg-type]
+    "b: the text of a Source is of type bytes: give a string": lambda: bitwise_core.compare(
+        PLAIN,
+        Source("b", b"x"),  # type: ignore[arg-type]
+    ),
+    "a: a value of type int is not a launch: give a Launch": lambda: bitwise_core.compare(PLAIN, PLAIN, 5),  # type: ignore[arg-type]
+    "kernels: a value of type NoneType is neither a folder": lambda: bitwise_core.determinism(None),  # type: ignore[arg-type]
+    "workers: '2' is not a number of processes": lambda: bitwise_core.partition([PLAIN], workers="2"),  # type: ignore[arg-type]
+    "workers: 0 is not a number of processes": lambda: bitwise_core.determinism([PLAIN], workers=0),
     "a and b: only one of them has a launch": lambda: bitwise_core.compare(
         Source("a", PLAIN, Launch.model_validate(LAUNCH)), PLAIN
     ),

@@ -12,9 +12,9 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample, kernel_pair
 from bitwise_core.checker.kernel_files import read_kernel
+from bitwise_core.checker.sources import Options
 from bitwise_core.cli import app
 from bitwise_core.plugins import registry
 
@@ -243,3 +243,13 @@ def test_an_output_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> No
     done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"bitwise: --out {out}: cannot be written (there is no folder {out.parent})\n"
+
+
+def test_a_difference_carries_no_assumptions_of_proofs_for_every_launch(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path, {"a.ptx": row_sum(), "b.ptx": row_sum(neighbours=True)}, [launch("a.ptx"), launch("b.ptx")]
+    )
+    status, found = diff(folder, "--every-launch")
+    assert (status, found["scope"]) == (1, "launch")
+    other = diff(folder)
+    assert (other[0], other[1]["notes"]) == (status, found["notes"])

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", "is empty"),
     "blank": (" \n\n", "is empty"),
     "binary": (b"\x7fELF\x02\x01\x00\x00", "is not text (a zero byte at offset 6); give the assembly, not a binary"),
+    "UTF-16": (".version 8.3\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
     "not UTF-8": (b".version 8.3\n\xff\xfe\n", "is not UTF-8 text (byte 0xff at offset 13)"),
 }
 
@@ -127,6 +129,22 @@ def test_an_unreadable_file_is_reported_in_one_line(what: str, tmp_path: Path) -
     done = CliRunner().invoke(app, ["partition", str(folder), "--json"])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"bitwise: {folder / 'bad.ptx'}: {sentence}\n"
+
+
+def test_files_of_windows_are_read(tmp_path: Path) -> None:
+    """Files with byte order marks and line ends of Windows are those without; a path with backslashes is refused."""
+    folder = write(tmp_path, dict(TEXTS), LAUNCHES)
+    expected = partition(folder)["classes"]
+    for path in folder.iterdir():
+        path.write_bytes(BOM_UTF8 + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert partition(folder)["classes"] == expected
+
+    (folder / "sub").mkdir()
+    write(folder / "sub", {"a.ptx": PLAIN}, None)
+    write(folder, {}, [launch("sub\\a.ptx")])
+    done = CliRunner().invoke(app, ["partition", str(folder)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("there is no such file; write sub/a.ptx\n")
 
 
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -55,6 +55,18 @@ class Cycle:
         self.itself = self
 
 
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    """A process that froze no objects: the tests freeze those of their collection."""
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    if frozen:
+        gc.freeze()
+
+
+@pytest.mark.usefixtures("unfrozen")
 def test_cycles_that_analyses_leave_are_freed() -> None:
     gc.enable()
     pause = CollectorPause()
@@ -66,14 +78,12 @@ def test_cycles_that_analyses_leave_are_freed() -> None:
     assert sum(each() is not None for each in left) < 20
 
 
+@pytest.mark.usefixtures("unfrozen")
 def test_objects_that_the_application_froze_stay_frozen() -> None:
     gc.enable()
     gc.freeze()
-    try:
-        frozen = gc.get_freeze_count()
-        pause = CollectorPause()
-        with pause:
-            pause.keep()
-        assert gc.get_freeze_count() == frozen > 0
-    finally:
-        gc.unfreeze()
+    frozen = gc.get_freeze_count()
+    pause = CollectorPause()
+    with pause:
+        pause.keep()
+    assert gc.get_freeze_count() == frozen > 0

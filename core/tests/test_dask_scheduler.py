@@ -55,8 +55,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
         process.communicate(timeout=60)
 
 
-def bitwise(*arguments: str) -> subprocess.CompletedProcess[str]:
-    script = "from bitwise_core.cli import main; main()"
+def bitwise(*arguments: str, seconds: int = 10) -> subprocess.CompletedProcess[str]:
+    """Run the command, which waits some seconds for a scheduler."""
+    script = "from bitwise_core.checker import executors; from bitwise_core.cli import main; "
+    script += f"executors._SECONDS_TO_CONNECT = {seconds}; main()"
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
@@ -94,7 +96,7 @@ def test_a_scheduler_reads_kernels_and_survives_the_loss_of_a_worker(
 
 def test_a_scheduler_that_does_not_answer(tmp_path: Path) -> None:
     folder = kernels(tmp_path / "kernels", ".loc 1 6 0\n")
-    done = bitwise("partition", str(folder), "--scheduler", "tcp://127.0.0.1:1", "--no-cache")
+    done = bitwise("partition", str(folder), "--scheduler", "tcp://127.0.0.1:1", "--no-cache", seconds=1)
     assert done.returncode == 2
     assert done.stderr.startswith("bitwise: --scheduler tcp://127.0.0.1:1: the scheduler does not answer")
     assert "Traceback" not in done.stderr

@@ -325,6 +325,7 @@ def _cuts() -> st.SearchStrategy[Cut]:
 @given(cut=_cuts(), length=st.integers(1, 300))
 def test_parts_hold_every_position_once_and_in_order(cut: Cut, length: int) -> None:
     parts = cut.parts(np.arange(length))
+    assert cut.part_lengths(length) == [len(part) for part in parts]
     assert sorted(k for part in parts for k in part.tolist()) == list(range(length))
     assert all(part.tolist() == sorted(part.tolist()) for part in parts)
     if cut.count is not None:

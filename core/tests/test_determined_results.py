@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 from parametric_kernels import SM90, kernel, notes, program_only, signature
 
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.parametric.global_conflicts import ONE_BLOCK_ALONG_OTHER_AXES
 from bitwise_core.checker.partition import partition, verdicts
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.launch import Argument, Launch
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -199,7 +200,8 @@ def folder(tmp_path: Path) -> Path:
 
 def invoke(*arguments: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["determinism", *arguments, "--workers", "1"], env={"COLUMNS": "200"})
-    assert done.stderr == "", done.stderr
+    # On a busy machine, readings take long enough for a line on their progress.
+    assert re.sub(r"(?m)^analysing kernels: \d+ of \d+\n", "", done.stderr) == ""
     return done.exit_code, done.stdout
 
 

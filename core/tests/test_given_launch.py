@@ -9,9 +9,10 @@ import pytest
 from parametric_kernels import SM90, kernel
 
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
 from bitwise_core.checker.parametric.signature import parametric_signature
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.concrete import prepare_launch, run_blocks
 from bitwise_core.execution.launch import Argument, Launch
 

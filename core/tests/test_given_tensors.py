@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 import bitwise_core as bitwise
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source
-from bitwise_core.checker.comparison import Comparison, compare
+from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.partition import Partition, partition, verdicts
-from bitwise_core.checker.verdicts import DIFFERENT_TREES, Outcome
+from bitwise_core.checker.results import LARGE_GRID
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import DIFFERENT_TREES, Comparison, Outcome
 from bitwise_core.cli import app
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
@@ -324,7 +325,7 @@ def test_a_grid_is_large_in_these_tests(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(analysis, "MAXIMUM_WORK", 0)
     table = list(range(BLOCKS))
     notes = compared(blocks("a.ptx", BY_TABLE, table), blocks("b.ptx", BY_BLOCK, table)).verdict.notes
-    assert analysis.LARGE_GRID in notes
+    assert LARGE_GRID in notes
 
 
 def test_a_large_grid_that_writes_its_table_is_not_decided_by_symmetry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def texts(svg: str) -> list[str]:
 
 def test_a_small_tree_is_drawn_whole() -> None:
     svg = to_svg(Operation("add.rn.fp32", (Load("X", 24, 32), Constant(32, 0x80000000))))
-    assert texts(svg) == ["add.rn.fp32", "X[6]", "0x80000000"]
+    assert texts(svg) == ["add.rn.fp32", "X[6]", "-0 (0x80000000)"]
     root = ElementTree.fromstring(svg)
     assert [box.get("fill") for box in root.iter(f"{SVG}rect")] == [
         COLOURS["operation"],

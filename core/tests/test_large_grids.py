@@ -11,10 +11,11 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.results import LARGE_GRID
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
@@ -56,13 +57,13 @@ def test_block_symmetry_finds_the_classes_of_full_execution(folder: Path, worker
     _, found = run_json("partition", str(folder), "--workers", workers)
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
     assert found["unknown"] == {}
-    assert analysis.LARGE_GRID in found["notes"]
+    assert LARGE_GRID in found["notes"]
 
 
 def test_full_execution_finds_the_same_classes(folder: Path) -> None:
     _, found = run_json("partition", str(folder), "--workers", "1")
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
-    assert analysis.LARGE_GRID not in found["notes"]
+    assert LARGE_GRID not in found["notes"]
 
 
 @pytest.mark.usefixtures("all_grids_are_large")

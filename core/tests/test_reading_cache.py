@@ -23,10 +23,12 @@ import bitwise_core as bitwise
 from bitwise_core.caching.entry_files import OFF_VARIABLE
 from bitwise_core.caching.key_digest import key_digest
 from bitwise_core.checker import analysis, readings
-from bitwise_core.checker.analysis import Options, Session, Source, buffer_numbers
+from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, compare_or_recall, readers
 from bitwise_core.checker.partition import Partition, partition, verdicts
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject, open_cache, reading_key
+from bitwise_core.checker.results import LARGE_GRID, AnalysisResult
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Argument, Launch, TensorMap
@@ -65,7 +67,7 @@ def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     analyse = Session.analyse
 
-    def counted(session: Session, source: Source, arch: Arch) -> analysis.AnalysisResult:
+    def counted(session: Session, source: Source, arch: Arch) -> AnalysisResult:
         names.append(source.name)
         return analyse(session, source, arch)
 
@@ -304,7 +306,9 @@ def test_without_known_code_nothing_is_kept(
     folder: Path, directory: Path, monkeypatch: pytest.MonkeyPatch, analysed: list[str]
 ) -> None:
     monkeypatch.setattr("bitwise_core.caching.code_digest._STARTED", 0.0)
-    assert open_cache() is None
+    cache = open_cache()
+    assert cache is not None
+    assert cache.environment is None
     found_by(folder)
     found_by(folder)
     assert len(analysed) == 2 * len(TEXTS)
@@ -314,12 +318,24 @@ def test_without_known_code_nothing_is_kept(
 def test_code_that_changes_during_a_run_ends_the_keeping(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     cache = open_cache()
     assert cache is not None
-    result = analysis.AnalysisResult("a.ptx", bytes(16))
+    result = AnalysisResult("a.ptx", bytes(16))
     cache.put(ANALYSIS, "0" * 64, result)
     monkeypatch.setattr(readings, "_SECONDS_BETWEEN_CHECKS", -1.0)
     monkeypatch.setattr(readings, "code_digest", lambda modules: "other code")
     cache.put(ANALYSIS, "1" * 64, result)
     assert [path.name for path in entries(directory)] == ["0" * 64]
+    assert cache.fault is not None
+
+
+def test_code_that_changes_before_the_first_result_ends_the_keeping(
+    monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    cache = open_cache()
+    assert cache is not None
+    assert cache.environment is not None
+    monkeypatch.setattr(readings, "code_digest", lambda modules: "other code")
+    cache.put(ANALYSIS, "0" * 64, AnalysisResult("a.ptx", bytes(16)))
+    assert entries(directory) == []
     assert cache.fault is not None
 
 
@@ -331,7 +347,7 @@ def test_code_that_changes_during_a_run_ends_the_keeping(monkeypatch: pytest.Mon
 def test_what_another_run_may_decide_otherwise_is_not_kept(change: Callable[..., Any], directory: Path) -> None:
     cache = open_cache()
     assert cache is not None
-    cache.put(ANALYSIS, "0" * 64, change(analysis.AnalysisResult("a.ptx", None, "a reason")))
+    cache.put(ANALYSIS, "0" * 64, change(AnalysisResult("a.ptx", None, "a reason")))
     assert entries(directory) == []
 
 
@@ -373,7 +389,7 @@ def test_a_spoilt_entry_is_read_again(
 def test_a_result_of_other_fields_is_not_used(directory: Path) -> None:
     cache = open_cache()
     assert cache is not None
-    cache.put(ANALYSIS, "0" * 64, analysis.AnalysisResult("a.ptx", bytes(16)))
+    cache.put(ANALYSIS, "0" * 64, AnalysisResult("a.ptx", bytes(16)))
     content = cache.entries.read("0" * 64)
     assert content is not None
     contents: list[object] = [
@@ -513,7 +529,7 @@ def test_comparisons_of_large_grids_are_recalled(
     monkeypatch.setattr(analysis, limit, 0)
     first = found_by(folder)
     assert first["classes"][:2] == [["a.ptx", "b.ptx"], ["c.ptx"]]
-    assert analysis.LARGE_GRID in first["notes"]
+    assert LARGE_GRID in first["notes"]
 
     def summary(*arguments: object) -> None:
         raise AssertionError("a grid is summarised again")

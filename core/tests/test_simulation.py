@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 from toy_texts import launch, row_sum
 
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch

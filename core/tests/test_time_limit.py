@@ -18,8 +18,10 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 import bitwise_core as bitwise
-from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, analyse
+from bitwise_core.checker.analysis import Session, analyse
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli import app
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.time_limit import TimeLimitExceeded, check_time, remaining_seconds, time_limit

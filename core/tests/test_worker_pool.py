@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 import bitwise_core as bitwise
 from bitwise_core.checker import worker_pool
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.worker_pool import Lost, WorkerFailed, WorkerPool
 from bitwise_core.cli import app
 from bitwise_core.execution.launch import Launch

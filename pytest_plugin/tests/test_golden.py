@@ -28,14 +28,16 @@ def written(pytester: pytest.Pytester, kernel: str) -> None:
     pytester.makepyfile(TEST.format(kernel=str(TOYS / kernel), folder=str(TOYS)))
 
 
-def outcomes(pytester: pytest.Pytester, *options: str) -> tuple[dict[str, int], str]:
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+def outcomes(pytester: pytest.Pytester, *options: str, alone: bool = False) -> tuple[dict[str, int], str]:
+    """Run the tests, `alone` in a process of their own, and return how many passed and failed, and the output."""
+    run = pytester.runpytest_subprocess if alone else pytester.runpytest_inprocess
+    done = run("-p", "no:cacheprovider", *options)
     return done.parseoutcomes(), done.stdout.str()
 
 
 def test_a_golden_kernel_is_written_and_proved(pytester: pytest.Pytester) -> None:
     written(pytester, "butterfly.toy")
-    found, text = outcomes(pytester)
+    found, text = outcomes(pytester, alone=True)
     assert found == {"failed": 2}
     assert "has no golden kernel 'sum': run pytest --bitwise-update" in text
     assert not (pytester.path / "bitwise_golden.json").exists()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bitwise_core.checker.partition import Partition
-    from bitwise_core.report import Section
+    from bitwise_core.report.section import Section
     from bitwise_triton.samples import Sample
 
 TARGET = "sm_90"
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(names: Sequence[str], html: Path | None, workers: int | None) -> int:
     from rich.console import Console
 
-    from bitwise_core.report import render
+    from bitwise_core.report.page import render
     from bitwise_triton.samples import all_samples
 
     samples = all_samples()
@@ -70,11 +70,11 @@ def _run(names: Sequence[str], html: Path | None, workers: int | None) -> int:
 
 def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     """Compile and partition one sample, print its classes, and return its section of the page."""
-    from bitwise_core.checker.analysis import Options
     from bitwise_core.checker.partition import partition
+    from bitwise_core.checker.sources import Options
     from bitwise_core.cli.partition_command import progress
     from bitwise_core.plugins import registry
-    from bitwise_core.report import section
+    from bitwise_core.report.section import section
 
     console.print(f"\n[bold]{sample.title}[/bold]: {len(sample.configurations)} configurations for {TARGET}")
     start = time.perf_counter()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitwise_core.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from bitwise_triton.arguments import Argument, Buffer, TensorMap
     from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner
@@ -36,28 +38,18 @@ __all__ = [
     "write_folder",
 ]
 
-_MODULES = {
-    "arguments": ("Argument", "Buffer", "TensorMap"),
-    "autotune": ("ConfigurationReport", "equivalence_pruner"),
-    "comparison": ("ConfigurationPartition", "capture", "compare", "partition"),
-    "compilation": ("CompiledKernel",),
-    "configurations": ("compile_configuration", "compile_configurations", "write_folder"),
-    "errors": ("CaptureError", "UnverifiableReferenceError"),
-}
-"""The names that each module defines."""
-
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        for module, names in _MODULES.items():
-            if name in names:
-                found = getattr(import_module(f"bitwise_triton.{module}"), name)
-                globals()[name] = found
-                return found
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "arguments": ("Argument", "Buffer", "TensorMap"),
+            "autotune": ("ConfigurationReport", "equivalence_pruner"),
+            "comparison": ("ConfigurationPartition", "capture", "compare", "partition"),
+            "compilation": ("CompiledKernel",),
+            "configurations": ("compile_configuration", "compile_configurations", "write_folder"),
+            "errors": ("CaptureError", "UnverifiableReferenceError"),
+        },
+    )
 
 
 def __dir__() -> list[str]:

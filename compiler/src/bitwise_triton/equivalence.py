@@ -11,7 +11,7 @@ from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
 
 if TYPE_CHECKING:
-    from bitwise_core.checker.analysis import Options, Source
+    from bitwise_core.checker.sources import Options, Source
     from bitwise_core.execution.architecture import Arch
 
 Outcome = Literal["equal", "different", "unproved", "unknown"]
@@ -30,7 +30,7 @@ def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[
 
     Raises CaptureError if no plugin has the target, or for an unknown assumption.
     """
-    from bitwise_core.checker.analysis import Options
+    from bitwise_core.checker.sources import Options
     from bitwise_core.limits import READING_SECONDS
     from bitwise_core.plugins import registry
 
@@ -87,7 +87,7 @@ def _identity(one: CompiledKernel) -> tuple[str, str]:
 
 def source_of(one: CompiledKernel, name: str | None = None) -> Source:
     """A compiled configuration as the checker's `Source`, named `name` or by its own name."""
-    from bitwise_core.checker.analysis import Source
+    from bitwise_core.checker.sources import Source
     from bitwise_core.execution.launch import Launch
 
     name = one.name if name is None else name

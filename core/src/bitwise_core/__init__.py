@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitwise_core.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from bitwise_core.api import (
         BitwiseError,
@@ -57,17 +59,14 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
+    _of_the_api = lazy_names(__name__, {"api": [name for name in __all__ if name != "__version__"]})
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name == "__version__":
-            from importlib.metadata import version
+        if name != "__version__":
+            return _of_the_api(name)
+        from importlib.metadata import version
 
-            return version("bitwise-core")
-        from bitwise_core import api
-
-        return getattr(api, name)
+        return version("bitwise-core")
 
 
 def __dir__() -> list[str]:

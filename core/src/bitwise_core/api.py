@@ -21,7 +21,6 @@ from pydantic import ValidationError
 
 from bitwise_core.checker import determinism as deciding
 from bitwise_core.checker import partition as equivalence
-from bitwise_core.checker.analysis import Options, Place, Source
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
 from bitwise_core.checker.kernel_files import (
@@ -36,6 +35,8 @@ from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.kernel_runs import run_kernel
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.readings import open_cache
+from bitwise_core.checker.results import Place
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.errors import BitwiseError, InputError
@@ -155,7 +156,7 @@ def partition(
     arch, sources = resolve_targets(_sources_of(kernels, launch), registry.default(), target)
     options = _options(all(source.launch is None for source in sources), assume, audit_contraction, time_limit)
     found = equivalence.partition(
-        sources, arch.name, options, workers=workers, executor=executor, cache=open_cache(cache)
+        sources, arch.name, options, workers=_count(workers), executor=executor, cache=open_cache(cache)
     )
     _raise_if_any(reading.unknown or reading.name for reading in found.results if reading.malformed)
     return found
@@ -186,7 +187,7 @@ def determinism(
         raise InputError(f"{without[0].name}: has no launch and other kernels have one: give `every_launch`")
     options = _options(every_launch or bool(without), assume, audit_contraction, time_limit)
     found = deciding.determinism(
-        sources, arch.name, options, workers=workers, executor=executor, cache=open_cache(cache)
+        sources, arch.name, options, workers=_count(workers), executor=executor, cache=open_cache(cache)
     )
     _raise_if_any(reading.unknown or reading.name for reading in found.results if reading.malformed)
     return found
@@ -230,10 +231,23 @@ def _sources_of(kernels: str | Path | Sequence[Kernel], launch: AnyLaunch | None
         if launch is not None:
             raise InputError(f"{kernels}: the launches of a folder are read from its manifest.json: omit `launch`")
         return read_folder(Path(kernels), extensions(registry.default())).sources
+    if not isinstance(kernels, Iterable):
+        raise InputError(
+            f"kernels: a value of type {type(kernels).__name__} is neither a folder nor a sequence of kernels"
+        )
     sources = tuple(source_of(each, launch, f"kernel {number}") for number, each in enumerate(kernels, 1))
     if not sources:
         raise InputError("kernels: the sequence is empty: give at least one kernel")
     return sources
+
+
+def _count(workers: object) -> int | None:
+    """Return a number of processes as it is given.  Raises InputError."""
+    if workers is None:
+        return None
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InputError(f"workers: {workers!r} is not a number of processes: give an integer of at least 1, or None")
+    return workers
 
 
 def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool, time_limit: float) -> Options:
@@ -266,8 +280,12 @@ def source_of(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
     """Return a kernel as a source with the given launch; `name` is the name of a kernel given as text."""
     if isinstance(kernel, Source):
         source = kernel
+        if not isinstance(source.text, str):
+            raise InputError(f"{name}: the text of a Source is of type {type(source.text).__name__}: give a string")
     elif not isinstance(kernel, str | Path):
-        raise InputError(f"{name}: a {type(kernel).__name__} is not a kernel: give a path, a text or a Source")
+        raise InputError(
+            f"{name}: a value of type {type(kernel).__name__} is not a kernel: give a path, a text or a Source"
+        )
     elif _is_text(kernel):
         source = Source(name, str(kernel))
     elif isinstance(launch, str | Path):
@@ -283,6 +301,10 @@ def _launch_of(launch: AnyLaunch, name: str) -> Launch:
         return launch
     if isinstance(launch, str | Path):
         raise InputError(f"{name}: a manifest gives launches of files: give the kernel by its path")
+    if not isinstance(launch, Mapping):
+        raise InputError(
+            f"{name}: a value of type {type(launch).__name__} is not a launch: give a Launch, a mapping or a manifest"
+        )
     found = launch
     if "kernels" in found:
         entries = [each for each in found["kernels"] if isinstance(each, Mapping) and each.get("file") == name]

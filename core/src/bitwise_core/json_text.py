@@ -23,7 +23,7 @@ def parse_json(text: str) -> Any:
     """
     try:
         found = json.loads(
-            text,
+            text.removeprefix("\ufeff"),  # editors of Windows write a byte order mark
             object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_constant,
         )  # fmt: skip
         if "\\u" in text:

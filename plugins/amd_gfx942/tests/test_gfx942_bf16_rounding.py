@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.bf16_rounding import bf16_roundings
-from bitwise_core.checker.analysis import AnalysisResult
+from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution import byte_functions
 from bitwise_core.execution.architecture import infos_of
 from bitwise_core.execution.known_sequences import KnownSequence

@@ -8,7 +8,8 @@ import pytest
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.values import value_of
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution import byte_functions
 from bitwise_core.execution.architecture import infos_of

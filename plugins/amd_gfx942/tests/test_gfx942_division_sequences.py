@@ -17,7 +17,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.division_sequences import division_sequences
-from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.ir.text import write

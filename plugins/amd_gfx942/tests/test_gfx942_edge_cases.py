@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Argument, Launch
 from gfx942_kernels import HEAD, TAIL, reading, run, text_of
 

@@ -11,7 +11,8 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core import numerics
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from gfx942_kernels import DIVISION, launch_of, reading, run, text_of
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000

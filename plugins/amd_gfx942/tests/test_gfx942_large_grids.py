@@ -9,8 +9,9 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.results import LARGE_GRID
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
@@ -88,7 +89,7 @@ def test_blocks_of_a_grid(size: str, body: str, change: tuple[str, str], equal: 
     found = compare(source("one", body), source("other", changed), GFX942, Options()).verdict
     assert (found.outcome is Outcome.EQUAL) == equal, found
     assert found.outcome is not Outcome.UNKNOWN, found
-    assert (analysis.LARGE_GRID in found.notes) == (size == "large")
+    assert (LARGE_GRID in found.notes) == (size == "large")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_masked_accesses_to_buffers(size: str, change: tuple[str, str], equal: b
     found = compare(source("one", MASKED), source("other", changed), GFX942, Options()).verdict
     assert (found.outcome is Outcome.EQUAL) == (equal is not False), found
     if found.outcome is Outcome.EQUAL:
-        assert (analysis.LARGE_GRID in found.notes) == (size == "large")
+        assert (LARGE_GRID in found.notes) == (size == "large")
 
 
 @pytest.mark.parametrize("offset", ["v7", "v8"], ids=["the select", "a sum with it"])

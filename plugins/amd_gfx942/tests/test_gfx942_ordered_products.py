@@ -13,8 +13,9 @@ from bitwise_amd_gfx942.opcodes import matrix_accumulators
 from bitwise_amd_gfx942.products.ordered_plan import Order, order_of
 from bitwise_amd_gfx942.products.plan import Plan, compile_kernel, plan_product
 from bitwise_core.checker import analysis
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, Rotation, Share, Tail
 from bitwise_core.descriptors.evaluation import evaluate

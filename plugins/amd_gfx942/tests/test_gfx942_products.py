@@ -14,7 +14,8 @@ import pytest
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.products.plan import compile_kernel, plan_product
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.hardware import Hardware

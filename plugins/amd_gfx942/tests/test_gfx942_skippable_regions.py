@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.values import value_of
-from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.simulation import simulate

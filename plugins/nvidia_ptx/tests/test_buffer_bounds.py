@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source
+from bitwise_core.checker.analysis import Session
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Argument, Launch, Manifest, buffer_at, offset_at
 from bitwise_core.execution.memory.undetermined import Kind
 from bitwise_core.execution.tensor_contents import TensorContents

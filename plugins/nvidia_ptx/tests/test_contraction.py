@@ -22,7 +22,7 @@ from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
 from ptx_programs import ARCH
 
-pytestmark = pytest.mark.usefixtures("cache")
+pytestmark = pytest.mark.usefixtures("session_cache")
 NONE, EQUAL, FUSED = "no candidates", "machine code equal, none contracted", "machine code equal, pairs contracted"
 
 
@@ -486,12 +486,13 @@ def test_resolved_texts_have_the_original_machine_code(ptxas: Ptxas, seed: int) 
     assert text_parses_to_module(found.rewriting)
 
 
-def test_line_information_shows_what_is_fused(ptxas: Ptxas) -> None:
-    exact = []
+def test_random_kernels_are_resolved_and_line_information_shows_what_is_fused(ptxas: Ptxas) -> None:
+    exact, methods = [], []
     for seed in range(60):
         text = kernel(*_random_body(seed))
         found, lines = audited(text, ptxas), ptxas.arithmetic_lines(text)
         assert lines is not None
+        methods.append(found.method)
         module = program(text)
         fusions = fusions_of_machine_code(module, text, lines)
         seen = {(module.line(each.product), module.line(each.consumer)) for each in fusions}
@@ -499,10 +500,6 @@ def test_line_information_shows_what_is_fused(ptxas: Ptxas) -> None:
         assert seen <= set(found.pairs), seed
         exact += [seen == set(found.pairs)] if found.pairs else []
     assert (exact.count(True), exact.count(False)) == (5, 2)
-
-
-def test_random_kernels_are_resolved(ptxas: Ptxas) -> None:
-    methods: list[str] = [audited(kernel(*_random_body(seed)), ptxas).method for seed in range(60)]
     assert methods.count(NONE) == 31
     assert methods.count("unresolved") == 0
     assert methods.count(FUSED) == 7

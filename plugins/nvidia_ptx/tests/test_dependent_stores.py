@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, outputs_of_all_blocks
+from bitwise_core.checker.analysis import outputs_of_all_blocks
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution import dependent_stores
 from bitwise_core.execution.concrete import PreparedLaunch, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported

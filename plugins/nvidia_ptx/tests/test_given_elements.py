@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.checker.analysis import Options, output_signature, outputs_of_all_blocks
+from bitwise_core.checker.analysis import output_signature, outputs_of_all_blocks
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch

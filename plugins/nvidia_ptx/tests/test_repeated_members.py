@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.checker.analysis import Options, output_signature, outputs_of_all_blocks
+from bitwise_core.checker.analysis import output_signature, outputs_of_all_blocks
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Argument, Launch

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, outputs_of_all_blocks
+from bitwise_core.checker.analysis import outputs_of_all_blocks
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.concrete import PreparedLaunch, prepare_launch
 from bitwise_core.execution.determined_runs import simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported

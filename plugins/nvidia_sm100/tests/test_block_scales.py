@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source, analyse, prepare
+from bitwise_core.checker.analysis import analyse, prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry

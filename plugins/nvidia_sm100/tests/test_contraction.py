@@ -11,7 +11,8 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch
 from bitwise_nvidia_sm100.architecture import SM100
 from bitwise_triton import Buffer, compile_configuration

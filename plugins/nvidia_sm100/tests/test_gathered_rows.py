@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source, analyse, prepare
+from bitwise_core.checker.analysis import analyse, prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate

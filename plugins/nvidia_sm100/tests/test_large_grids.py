@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source
-from bitwise_core.checker.comparison import Comparison, compare
-from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Comparison, Outcome
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 

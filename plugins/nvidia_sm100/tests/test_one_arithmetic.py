@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.assumptions import CONDITIONS, MATRIX_ARITHMETIC
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Manifest
 from bitwise_core.plugins import registry
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, smem_descriptor

@@ -6,7 +6,9 @@ import itertools
 
 import pytest
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, buffer_numbers
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 

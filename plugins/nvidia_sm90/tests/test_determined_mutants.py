@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options, Source, analyse, buffer_numbers
+from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.parametric.access_history import AccessHistory
 from bitwise_core.checker.parametric.loop_summary import LoopSummary
 from bitwise_core.checker.parametric.signature import parametric_signature
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch, read_manifest
 from bitwise_core.plugins import registry

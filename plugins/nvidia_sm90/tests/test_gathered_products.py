@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate

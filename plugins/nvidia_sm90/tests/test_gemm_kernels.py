@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder, index_bits
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage

@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, Session, Source, prepare
+from bitwise_core.checker.analysis import Session, prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate_batch
 from bitwise_core.plugins import registry

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import Epilogue, GEMMDesc, Step
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage

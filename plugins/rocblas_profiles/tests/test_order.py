@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,10 @@ UNITS = {row.name: row for row in ROWS}
 HARDWARE = Hardware(UNITS)
 
 
-def kernels() -> Iterator[tuple[LogicFile, Solution]]:
-    """Yield one described kernel for each distinct set of parameters of each generator and type."""
-    known = set()
+@cache
+def kernels() -> tuple[tuple[LogicFile, Solution], ...]:
+    """Return one described kernel for each distinct set of parameters of each generator and type."""
+    known, found = set(), []
     for table in bundled():
         for file in table.files:
             types = types_of(file.problem)
@@ -43,10 +44,8 @@ def kernels() -> Iterator[tuple[LogicFile, Solution]]:
                     describe(solution, file, call_for(file, number), "N")
                 except Declined:
                     continue
-                yield file, solution
-
-
-KERNELS = list(kernels())
+                found.append((file, solution))
+    return tuple(found)
 
 
 def drawn(source: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Bits:
@@ -94,7 +93,7 @@ def a_call(source: random.Random, file: LogicFile, solution: Solution) -> Call:
 def test_bytes_are_those_of_the_oracle(seed: int) -> None:
     source = random.Random(seed)
     while True:
-        file, solution = source.choice(KERNELS)
+        file, solution = source.choice(kernels())
         call = a_call(source, file, solution)
         # Long sums take long, and a short one runs the same code.
         if call.k <= 6000:
@@ -133,7 +132,7 @@ def test_bytes_are_those_of_the_oracle(seed: int) -> None:
 
 def test_every_k_is_summed_once() -> None:
     source = random.Random(5)
-    for file, solution in source.sample(KERNELS, 500):
+    for file, solution in source.sample(kernels(), 500):
         call = a_call(source, file, solution)
         if call.k > 20000:
             continue
@@ -147,7 +146,7 @@ def test_every_k_is_summed_once() -> None:
 
 def test_every_described_kernel_has_a_matrix_unit() -> None:
     names = set()
-    for file, solution in KERNELS:
+    for file, solution in kernels():
         desc = describe(solution, file, call_for(file, file.solutions.index(solution)), "N")
         assert unit_of(desc, UNITS) is not None
         names.add(desc.instruction_name)
@@ -159,7 +158,7 @@ def test_the_transposed_product_has_the_transposed_bytes() -> None:
     generator = np.random.default_rng(3)
     file, solution = next(
         (file, solution)
-        for file, solution in KERNELS
+        for file, solution in kernels()
         if file.generator == "Tensile"
         and solution.bits["StaggerU"]
         and types_of(file.problem).multiplied == ("F8", "B8")
@@ -185,7 +184,7 @@ def test_the_oracle_tells_orders_apart() -> None:
     generator = np.random.default_rng(8)
     for name, change in changes.items():
         seen = 0
-        for file, solution in KERNELS:
+        for file, solution in kernels():
             bits = dict(solution.bits)
             depth, slices = bits["DepthU"], bits["GlobalSplitU"]
             k = depth * 9 * slices + depth // 2
@@ -226,7 +225,7 @@ def test_a_period_that_only_some_slices_halve() -> None:
     """Slices of 8 and of 7 iterations: the longer ones rotate over 8 iterations, the shorter ones over 4."""
     generator = np.random.default_rng(11)
     seen = 0
-    for file, solution in KERNELS:
+    for file, solution in kernels():
         bits = solution.bits
         slices, depth = bits["GlobalSplitU"], bits["DepthU"]
         if file.generator != "TensileLite" or slices < 2 or (bits["StaggerU"] or 0) < 8 or bits["_staggerStrideShift"]:
@@ -266,7 +265,7 @@ def test_a_period_that_only_some_slices_halve() -> None:
 
 
 def test_an_infinite_sum_is_stored_as_nan_in_eight_bits() -> None:
-    file, solution = next((f, s) for f, s in KERNELS if f.tag.startswith("F8H_HF8S"))
+    file, solution = next((f, s) for f, s in kernels() if f.tag.startswith("F8H_HF8S"))
     desc = describe(solution, file, Call(2, 3, 5, "F8", "H", "F8", multiplied=("H", "H")), "N")
     a = np.full((2, 5), 0x40, dtype=np.uint8)
     b = np.array([[0x7C00, 0x7BFF, 0x3C00]] * 5, dtype=np.uint16)

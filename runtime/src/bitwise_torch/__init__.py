@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitwise_core.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from bitwise_torch.attention_calls import (
         AttentionError,
@@ -52,38 +54,28 @@ __all__ = [
     "tune",
 ]
 
-_MODULES = {
-    "attention_calls": (
-        "AttentionError",
-        "attention",
-        "attention_descriptor",
-        "attention_paged",
-        "attention_varlen",
-    ),
-    "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
-    "epilogues": ("FusionWarning",),
-    "product_arguments": ("NotCovered", "ProductError"),
-    "product_calls": ("addmm", "addmm_activation", "addmv", "baddbmm", "grouped_mm", "scaled_mm"),
-    "product_runs": ("DroppedWarning",),
-    "products": ("describe", "matmul"),
-    "program_products": ("locked_products", "recorded_products"),
-    "transformers_attention": ("register_attention",),
-    "tuning": ("tune",),
-}
-"""The names that each module defines."""
-
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        for module, names in _MODULES.items():
-            if name in names:
-                found = getattr(import_module(f"bitwise_torch.{module}"), name)
-                globals()[name] = found
-                return found
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "attention_calls": (
+                "AttentionError",
+                "attention",
+                "attention_descriptor",
+                "attention_paged",
+                "attention_varlen",
+            ),
+            "batch_invariance.mode": ("BatchVarianceError", "BatchVarianceWarning", "batch_invariant"),
+            "epilogues": ("FusionWarning",),
+            "product_arguments": ("NotCovered", "ProductError"),
+            "product_calls": ("addmm", "addmm_activation", "addmv", "baddbmm", "grouped_mm", "scaled_mm"),
+            "product_runs": ("DroppedWarning",),
+            "products": ("describe", "matmul"),
+            "program_products": ("locked_products", "recorded_products"),
+            "transformers_attention": ("register_attention",),
+            "tuning": ("tune",),
+        },
+    )
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,8 @@ from bitwise_bench.adversary.kernels import BUFFERS, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import Scope
-from bitwise_core.checker.analysis import Session, Source
+from bitwise_core.checker.analysis import Session
+from bitwise_core.checker.sources import Source
 from bitwise_core.execution.launch import POINTER_SHIFT
 
 

@@ -12,7 +12,8 @@ from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import SCOPES
-from bitwise_core.checker.analysis import Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Source
 from bitwise_core.execution.concrete import LANES_PER_BATCH, checked_outputs, machine_for, run_until_valid
 from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor

@@ -18,8 +18,8 @@ from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, written
 from bitwise_bench.adversary.scopes import Scope
 from bitwise_bench.adversary.shrinking import BLOCKS, Witness
-from bitwise_core.checker.analysis import Source
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.buffers import element_types
 

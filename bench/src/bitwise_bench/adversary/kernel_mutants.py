@@ -26,7 +26,9 @@ from bitwise_bench.mutants.generation import Mutant, mutants, variants
 from bitwise_bench.simulation.execution import size
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import AnalysisResult, Session, Source, buffer_numbers, prepare
+from bitwise_core.checker.analysis import Session, prepare
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Source, buffer_numbers
 from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError

@@ -16,8 +16,9 @@ from bitwise_bench.adversary.kernels import BUFFERS, DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.scopes import Scope
-from bitwise_core.checker.analysis import Session, Source
+from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.comparison import compare, compare_large
+from bitwise_core.checker.sources import Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported

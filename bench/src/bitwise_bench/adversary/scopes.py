@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.assumptions import FINITE
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import Case
-from bitwise_core.checker.analysis import Source, buffer_numbers
+from bitwise_core.checker.sources import Source, buffer_numbers
 from bitwise_core.execution.launch import Launch, ManifestError, read_manifest
 
 

@@ -26,7 +26,8 @@ from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.matrix_units import ROWS
 from bitwise_amd_gfx942.products.plan import compile_kernel, plan_product
 from bitwise_bench.environment import analysis_environment
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, Rotation, Share, Tail
 from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.hardware import Hardware

@@ -27,7 +27,9 @@ from bitwise_bench.mutants.generation import Mutant, mutants, variants
 from bitwise_bench.mutants.ptx_mutations import KINDS
 from bitwise_bench.mutants.ptx_neutral_variants import VARIANTS
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, buffer_numbers
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.launch import Launch, read_manifest
 from bitwise_core.plugins import registry

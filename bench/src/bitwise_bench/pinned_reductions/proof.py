@@ -53,8 +53,8 @@ def prove(
     class without unknowns. Raises CaptureError if a configuration does not compile; those that exceed the limits of a
     block are left out and named.
     """
-    from bitwise_core.checker.analysis import Options
     from bitwise_core.checker.partition import partition
+    from bitwise_core.checker.sources import Options
     from bitwise_triton.equivalence import source_of
 
     start = time.monotonic()

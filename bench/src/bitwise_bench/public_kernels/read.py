@@ -23,10 +23,10 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import agreement, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
+from bitwise_core.checker.sources import Options
 from bitwise_core.errors import InputError
 from bitwise_core.limits import READING_SECONDS
 

@@ -31,12 +31,13 @@ from bitwise_bench.gpu.driver import DeviceError, LoadedKernel, assemble
 from bitwise_bench.public_kernels.read import TARGET, launch_folders, read_launch, unpacked
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_bench.worker_pool import PoisonedProcess, run_all
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
 from bitwise_core.checker.counterexamples.kernel_pair import zero_extended
 from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, draw
 from bitwise_core.checker.kernel_files import read_folder
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.buffers import buffer_bytes, element_types
 from bitwise_core.execution.determined_runs import simulate_determined

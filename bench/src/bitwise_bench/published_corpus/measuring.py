@@ -17,7 +17,9 @@ from bitwise_bench.compilation.remembered_stages import Compilation, remembered_
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.published_corpus.catalogue import case_named, cases_of, definition_of, group_of
-from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, buffer_numbers
+from bitwise_core.checker.analysis import Session
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 

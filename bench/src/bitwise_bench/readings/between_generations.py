@@ -29,8 +29,9 @@ from bitwise_bench.corpus.cases import Case
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import FIRST
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported

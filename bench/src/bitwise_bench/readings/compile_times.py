@@ -38,7 +38,8 @@ def chosen_ids(cases: dict[str, dict[str, Case]], first: int, stride: int, words
 def times_of(case: Case) -> dict[str, Any]:
     """Compile and read a configuration; return seconds, or the error."""
     from bitwise_bench.compilation.sources import compile_source, group_buffers
-    from bitwise_core.checker.analysis import Options, analyse
+    from bitwise_core.checker.analysis import analyse
+    from bitwise_core.checker.sources import Options
     from bitwise_core.plugins import registry
 
     try:

@@ -22,9 +22,10 @@ from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import with_surrogates
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.domains.domain import Unsupported

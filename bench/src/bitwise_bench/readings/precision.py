@@ -30,7 +30,8 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare
 from bitwise_bench.recorded_bytes import RecordError, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from bitwise_bench.command_line import command_parser
-from bitwise_core.checker.analysis import Options, Source, analyse
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 

@@ -27,11 +27,11 @@ from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import CaseRecord, load_records
 from bitwise_bench.worker_pool import run_all
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
 from bitwise_core.checker.kernel_files import extensions, find_arch, read_folder
 from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome
 from bitwise_core.plugins import registry
 

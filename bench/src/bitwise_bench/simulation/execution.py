@@ -24,7 +24,8 @@ from bitwise_bench.draws.formats import Bits
 from bitwise_bench.draws.inputs import digest_of, inputs_of
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options, prepare
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.simulation import simulate_batch

@@ -63,7 +63,8 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     from bitwise_bench.compilation.sources import compile_source, stored_source
     from bitwise_bench.corpus import catalogue
-    from bitwise_core.checker.analysis import Options, prepare
+    from bitwise_core.checker.analysis import prepare
+    from bitwise_core.checker.sources import Options
 
     case = catalogue.by_id(settings["target"])[name]
     folder = settings.get("folder")

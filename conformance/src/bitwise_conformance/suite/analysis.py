@@ -7,7 +7,9 @@ from dataclasses import replace
 from bitwise_conformance.suite.samples import Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.assembly.module import Module
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source, analyse, prepare
+from bitwise_core.checker.analysis import analyse, prepare
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.simulation import simulate

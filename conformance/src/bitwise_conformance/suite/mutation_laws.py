@@ -16,7 +16,7 @@ from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.assembly.module import Module
-from bitwise_core.checker.analysis import Source
+from bitwise_core.checker.sources import Source
 from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.values.symbolic_vector import Array

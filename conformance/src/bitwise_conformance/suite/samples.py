@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from bitwise_core.checker.analysis import Source, buffer_numbers
+from bitwise_core.checker.sources import Source, buffer_numbers
 from bitwise_core.execution.launch import Launch, ManifestError, read_manifest
 from bitwise_core.execution.values.symbolic_vector import Array
 

@@ -11,7 +11,7 @@ from typing import Any
 import pluggy
 
 from bitwise_conformance.suite.samples import Group, Kernel, groups
-from bitwise_core.checker.analysis import AnalysisResult
+from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins import hookspecs

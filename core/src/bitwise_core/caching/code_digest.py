@@ -22,6 +22,8 @@ from types import ModuleType
 
 import numpy as np
 
+from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
+
 
 def _process_start() -> float:
     """Return when this process started, in seconds since the epoch; the present time where that is unknown."""
@@ -101,7 +103,7 @@ def _uses_core(folder: Path) -> bool:
     """Return whether a module directly in the folder imports core.  A plugin of several modules has such a module."""
     files = [folder] if folder.is_file() else sorted(folder.glob("*.py"))
     try:
-        found = _code(str(folder), _states(str(each) for each in files))
+        found = _code(str(folder), _states(map(str, files)))
     except OSError:
         return True
     return _USES in found.imports
@@ -119,31 +121,38 @@ def _code_of(folder: Path) -> _Code | None:
     """Return the code of all files; None if one cannot be read or is newer than this process."""
     try:
         states = _states(_walk(folder))
-        if any(max(modified, changed) > (_STARTED - _MARGIN) * 1e9 for _, modified, changed, _ in states):
+        if any(max(each.modified, each.changed) > (_STARTED - _MARGIN) * 1e9 for each in states):
             return None
         return _code(str(folder), states)
     except OSError:
         return None
 
 
-def _states(paths: Iterable[str]) -> tuple[tuple[str, int, int, int], ...]:
-    """Return the state of each file: path, times of modification and change in nanoseconds, size.  Raises OSError."""
-    found = [(path, os.stat(path)) for path in sorted(paths)]
-    return tuple((path, status.st_mtime_ns, status.st_ctime_ns, status.st_size) for path, status in found)
+def _states(paths: Iterable[str]) -> tuple[FileState, ...]:
+    """Return the state of each file.  Raises OSError."""
+    return tuple(map(file_state, sorted(paths)))
 
 
 @lru_cache(maxsize=256)
-def _code(folder: str, states: tuple[tuple[str, int, int, int], ...]) -> _Code:
+def _code(folder: str, states: tuple[FileState, ...]) -> _Code:
     """Return the code of files in these states.  Raises OSError."""
+    text = recalled(f"code of {folder}, 1", states, lambda: _read_code(folder, states)).decode()
+    digest, *imports = text.split()
+    return _Code(digest, frozenset(imports))
+
+
+def _read_code(folder: str, states: tuple[FileState, ...]) -> bytes:
+    """Return the digest of files and the names that they import, as words.  Raises OSError."""
     digest = hashlib.sha256()
     imports: set[str] = set()
-    for path, *_ in states:
-        content = Path(path).read_bytes()
-        digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+    for each in states:
+        content = Path(each.path).read_bytes()
+        name = os.path.relpath(each.path, folder)
+        digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
         digest.update(content)
-        if path.endswith(".py"):
+        if each.path.endswith(".py"):
             imports.update((first or second).decode() for first, second in _IMPORT.findall(content))
-    return _Code(digest.hexdigest(), frozenset(imports))
+    return " ".join((digest.hexdigest(), *sorted(imports))).encode()
 
 
 def _walk(folder: Path) -> list[str]:

@@ -1,27 +1,27 @@
-"""The analysis of one kernel: its source, the options, and the result."""
+"""The analysis of one kernel."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import blake2b
-from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import AssemblyError, Module, SourceLine
+from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
 from bitwise_core.checker.missing_tensors import missing_tensors
 from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
+from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
@@ -31,7 +31,7 @@ from bitwise_core.execution.concrete import (
     run_blocks,
 )
 from bitwise_core.execution.dependent_stores import outputs_by_dependence
-from bitwise_core.execution.domains.domain import DataDependent, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Interrupted, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.grid_barriers import outputs_by_barriers
@@ -46,7 +46,7 @@ from bitwise_core.execution.memory.undetermined import (
     Undetermined,
     UndeterminedValues,
 )
-from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
+from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.execution.turns import outputs_by_turns
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
@@ -78,208 +78,6 @@ _DIGESTED = 1 << 16
 
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A kernel to analyse: its text, its name in messages, and its launch (None: every launch).
-
-    `entry` names the entry of a kernel without a launch where the text has several.  `target` names the architecture
-    of this kernel where it differs from that of the other kernels.
-    """
-
-    name: str
-    text: str
-    launch: Launch | None = None
-    entry: str | None = None
-    target: str | None = None
-
-    def __repr__(self) -> str:
-        launch = "every launch" if self.launch is None else f"grid {self.launch.grid}"
-        return f"Source({self.name!r}, {len(self.text)} characters, {launch})"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of an analysis.  Raises ValueError for an unknown assumption.
-
-    `every_launch`: the launch-parametric analysis instead of the concrete one.  `assume`: names of assumptions about
-    values.  `audit_contraction`: audit which operations the assembler fuses; without the audit, the text is assumed to
-    state every rounding.  `cross_architecture`: kernels of several architectures are compared, whose NaN bit patterns
-    differ.  `time_limit`: the wall-clock time in which one kernel is read, in seconds (None: no limit); a kernel that
-    takes longer is Unknown.
-    """
-
-    every_launch: bool = False
-    assume: frozenset[str] = frozenset()
-    audit_contraction: bool = True
-    cross_architecture: bool = False
-    time_limit: float | None = None
-
-    def __post_init__(self) -> None:
-        unknown = sorted(self.assume - set(ASSUMPTIONS))
-        if unknown:
-            raise ValueError(f"unknown assumption {unknown[0]!r}; the known ones are: {', '.join(ASSUMPTIONS)}")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"the time limit must be above 0 s, not {self.time_limit}; None sets no limit")
-
-    @property
-    def scope(self) -> str:
-        """The scope of a verdict: `launch` or `every launch`."""
-        return "every launch" if self.every_launch else "launch"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An access whose result depends on the order of threads, or is undefined: its kind and a sentence.
-
-    `line` is its line in the assembly and `source` in the kernel's source; `other_line` and `other_source` are those of
-    the access with which it conflicts.  None where they are not known.
-    """
-
-    kind: str
-    reason: str
-    line: int | None = None
-    source: str | None = None
-    other_line: int | None = None
-    other_source: str | None = None
-
-    def __str__(self) -> str:
-        own, other = _where(self.line, self.source), _where(self.other_line, self.other_source)
-        found = f"{self.kind}: {self.reason}" + (f", at {own}" if own else "")
-        return f"{found}, with {other}" if other and other != own else found
-
-
-def _where(line: int | None, source: str | None) -> str:
-    """The place of an access in words: its line of the source, if known, and of the assembly."""
-    parts = [source, None if line is None else f"line {line} of the assembly"]
-    return ", ".join(each for each in parts if each is not None)
-
-
-def places_of(causes: Iterable[Cause], module: Module | None) -> tuple[Place, ...]:
-    """The causes with their lines in the kernel's source, where the text of the module states them."""
-    sources = {} if module is None else _sources(module)
-
-    def source(line: int | None) -> str | None:
-        found = None if line is None else sources.get(line)
-        return None if found is None else str(found)
-
-    return tuple(
-        Place(each.kind.value, each.reason, each.line, source(each.line), each.other, source(each.other))
-        for each in causes
-    )
-
-
-def _sources(module: Module) -> dict[int, SourceLine]:
-    kernels = [*module.kernels, *module.functions.values()]
-    return {each.line: each.source for kernel in kernels for each in kernel.instructions if each.source is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class AnalysisResult:
-    """The result of the analysis of one kernel.
-
-    `signature` is 16 bytes, equal for two kernels exactly when the canonical trees of their outputs are equal (up to
-    hash collisions, with probability at most 2**-62 per pair).  It is None where the analysis stopped, with the reason
-    in `unknown`, and for a large grid, which is compared block by block (`comparison.compare_large`).
-    `nondeterministic`: the kernel's own result is not determined.  `places` are the accesses that make it so, or that
-    stopped the analysis; `proved`: two orders of threads are known to leave different values there.  `malformed`: the
-    text or the launch is wrong, and `unknown` is the message for its author.  `failed`: the analysis raised an internal
-    error, which is a bug.  `interrupted`: the analysis stopped for a reason outside of the kernel, such as the time
-    limit or the memory, so that another run may go further.  `notes` are the assumptions of the analysis.
-    `program_only` is the reason why the launch-parametric analysis compares the program text only, None where it
-    compares the function that the kernel computes.  `tensors` holds, for each buffer of the launch, the digest of the
-    contents that the launch gives, None where it gives none: results are compared only where they agree
-    (`conflicting_tensors`).
-
-    `prepared` is the program that was executed, None where there is none.  `outputs` are the final contents of each
-    buffer, by buffer number, None where the analysis stopped or the grid is large.  Neither is passed between
-    processes: `portable` drops them.
-    """
-
-    name: str
-    signature: bytes | None
-    unknown: str | None = None
-    nondeterministic: bool = False
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    malformed: bool = False
-    failed: bool = False
-    program_only: str | None = None
-    tensors: Mapping[str, str | None] = field(default_factory=dict)
-    interrupted: bool = False
-    places: tuple[Place, ...] = ()
-    proved: bool = False
-    prepared: PreparedLaunch | None = field(default=None, repr=False, compare=False)
-    outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
-
-    def __repr__(self) -> str:
-        found = f"unknown: {self.unknown[:200]}" if self.unknown is not None else "large grid"
-        if self.signature is not None:
-            found = f"signature {self.signature.hex()}"
-        return f"AnalysisResult({self.name!r}, {found})"
-
-    @property
-    def large(self) -> bool:
-        """Whether the analysis succeeded without a signature: the grid is large and is compared block by block."""
-        return self.signature is None and self.unknown is None
-
-    def portable(self) -> AnalysisResult:
-        """The result without program and outputs, small enough to pass between processes."""
-        return replace(self, prepared=None, outputs=None)
-
-
-def given_digests(source: Source, options: Options) -> dict[str, str | None]:
-    """The digests of the contents that a kernel's launch gives, by buffer; empty for a result for every launch."""
-    if options.every_launch or source.launch is None:
-        return {}
-    given = source.launch.given()
-    return {name: given[name].digest if name in given else None for name in source.launch.buffers()}
-
-
-def conflicting_tensors(left: Mapping[str, str | None], right: Mapping[str, str | None]) -> str | None:
-    """A sentence if two launches do not give the same contents to a buffer that both have, else None."""
-    for name in sorted(left.keys() & right.keys()):
-        if left[name] != right[name]:
-            what = "different contents" if left[name] and right[name] else "contents in one of the launches only"
-            return f"the buffer {name} has {what}; give the same contents for both kernels, or for none"
-    return None
-
-
-def given_note(launch: Launch) -> tuple[str, ...]:
-    """The note that names the tensors whose contents are part of the launch; empty if there are none."""
-    given = launch.given()
-    if not given:
-        return ()
-    named = ", ".join(f"{name} ({len(each)} {each.dtype}, digest {each.digest[:12]})" for name, each in given.items())
-    return (f"the verdict holds for the contents that the launch gives of {named}",)
-
-
-LARGE_GRID = "large grids are decided on a few blocks; all others are proved to be translations of these"
-"""The note of an analysis by block symmetry."""
-
-NO_AUDIT = "contraction is not audited: the assembler may fuse products into sums"
-"""The note of an analysis without the contraction audit."""
-
-
-def buffer_numbers(names: set[str]) -> dict[str, int]:
-    """Number the buffers from 1 in the order of their names, for all kernels that are compared."""
-    return {name: index + 1 for index, name in enumerate(sorted(names))}
-
-
-Arches: TypeAlias = Arch | tuple[Arch, Arch]
-"""The common architecture of two kernels, or one architecture for each."""
-
-
-def arch_pair(arch: Arches) -> tuple[Arch, Arch]:
-    """The architecture of each of the two kernels."""
-    return arch if isinstance(arch, tuple) else (arch, arch)
-
-
-def with_cross_architecture(arch: Arches, options: Options) -> Options:
-    """The options with `cross_architecture` set where the two kernels have different architectures."""
-    left, right = arch_pair(arch)
-    return options if left.name == right.name else replace(options, cross_architecture=True)
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:

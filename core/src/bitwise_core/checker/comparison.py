@@ -3,42 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import (
-    AnalysisResult,
-    Arches,
-    Options,
     Session,
-    Source,
-    arch_pair,
-    buffer_numbers,
     concrete_outputs,
-    conflicting_tensors,
-    given_digests,
     output_signature,
     outputs_of_all_blocks,
     prepare,
     term_domain_factory,
-    with_cross_architecture,
 )
 from bitwise_core.checker.block_symmetry import symmetry
 from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.block_symmetry.symmetry import GridSummary
-from bitwise_core.checker.divergence import DivergentNodes, expression_text, first_divergence
+from bitwise_core.checker.divergence import DivergenceTrace, Element, expression_text, first_divergence
 from bitwise_core.checker.explanations import explanation
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
-from bitwise_core.checker.verdicts import DIFFERENT_TREES, EQUAL_TREES, Divergence, Outcome, Side, Verdict, verdict
+from bitwise_core.checker.results import AnalysisResult, conflicting_tensors, given_digests
+from bitwise_core.checker.sources import Arches, Options, Source, arch_pair, buffers_of, with_cross_architecture
+from bitwise_core.checker.verdicts import (
+    DIFFERENT_TREES,
+    EQUAL_TREES,
+    Comparison,
+    Divergence,
+    LargeComparison,
+    Outcome,
+    Side,
+    Verdict,
+    verdict,
+)
 from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError, buffer_at, offset_at
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
-from bitwise_core.execution.time_limit import Interrupted, TimeLimitExceeded, time_limit
+from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.ir.element_names import element_name
 
 NAN_BITS_DIFFER = (
@@ -49,57 +52,12 @@ NAN_BITS_DIFFER = (
 FOREIGN_NAN_BITS_DIFFER = "the trees agree, but the bits of a NaN differ that is no NaN of the buffer's type"
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
-    """An output element: its address and width in bytes, and the thread of each kernel that stored it (None: none)."""
-
-    address: int
-    size: int
-    threads: tuple[int | None, int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class DivergenceTrace:
-    """The provenance of an element that differs: in both kernels, with its value and the divergent nodes.
-
-    `buffer` is the name of the element's buffer.
-    """
-
-    element: Element
-    buffer: str
-    provenances: tuple[Provenance, Provenance]
-    roots: tuple[Scalar, Scalar]
-    nodes: DivergentNodes
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The analysis results of two kernels and the verdict; `trace` where the trees of a divergence can be built."""
-
-    results: tuple[AnalysisResult, AnalysisResult]
-    verdict: Verdict
-    trace: DivergenceTrace | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LargeComparison:
-    """The outcome of a comparison block by block, and the reason.
-
-    `interrupted`: it stopped for a reason outside of the kernels, so that another run may go further.
-    """
-
-    outcome: Outcome
-    reason: str
-    interrupted: bool = False
-
-
 Pair = tuple[Source, Source]
 
 
 def session_of(sources: tuple[Source, ...], options: Options) -> Session:
     """A session for the comparison of these kernels."""
-    launches = [source.launch for source in sources if source.launch is not None]
-    return Session(buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
+    return Session(buffers_of(sources), options)
 
 
 def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comparison:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
-from html import escape
+from typing import TYPE_CHECKING
 
-from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import AnalysisResult, Options, Place, Session, Source, prepare
-from bitwise_core.checker.kernel_readings import ANALYSIS, AnalysisJob, Execution, analysis_jobs, readers
-from bitwise_core.checker.order_witness import OrderWitness, find_order_witness
+from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, readers
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject
+from bitwise_core.checker.results import AnalysisResult, Place
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, counted
-from bitwise_core.checker.worker_pool import Progress
-from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.launch import ManifestError
-from bitwise_core.execution.memory.undetermined import Kind
-from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.plugins import registry
+from bitwise_core.plugins.references import Deferred
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from bitwise_core.checker.worker_pool import Progress
 
 
 class Determinism(StrEnum):
@@ -86,6 +84,8 @@ class DeterminismReport:
         return f"DeterminismReport({self.sentence()})"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = "".join(
             f"<tr><td>{escape(each.name)}</td><td>{each.outcome.value}</td><td>{escape(each.reason)}</td></tr>"
             for each in self.kernels
@@ -113,7 +113,7 @@ class DeterminismReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _WitnessResult:
+class WitnessResult:
     """See `OrderWitness`; `interrupted`: it stopped for a reason outside of the kernel."""
 
     element: str | None
@@ -121,29 +121,15 @@ class _WitnessResult:
     interrupted: bool = False
 
 
-def _find_witness(session: Session, job: AnalysisJob) -> _WitnessResult:
-    source, name = job
-    try:
-        with session.collector, time_limit(session.options.time_limit):
-            found = find_order_witness(prepare(source, registry.default().arch(name), session.options))
-    except (Unsupported, AssemblyError, ManifestError) as error:
-        found = OrderWitness(None, str(error))
-    except TimeLimitExceeded as error:
-        return _WitnessResult(None, str(error), interrupted=True)
-    except MemoryError:
-        return _WitnessResult(None, "running the launch in several orders took too much memory", interrupted=True)
-    return _WitnessResult(found.element, found.reason)
-
-
 ORDER_WITNESS = Reading(
     name="order witness",
-    answer=_find_witness,
+    answer=Deferred("bitwise_core.checker.kernel_answers:find_witness"),
     subject=lambda job: kernel_subject(*job),
     cost=ANALYSIS.cost,
-    lost=lambda job, reason: _WitnessResult(None, reason, interrupted=True),
+    lost=lambda job, reason: WitnessResult(None, reason, interrupted=True),
     renamed=lambda result, job: result,
     keeps=lambda result: not result.interrupted,
-    result=_WitnessResult,
+    result=WitnessResult,
 )
 """Two orders of threads in which a launch leaves different bytes."""
 
@@ -176,12 +162,14 @@ def determinism(
 
 def _may_have_witness(source: Source, result: AnalysisResult) -> bool:
     """Whether running the launch in several orders may show that the result depends on them."""
+    from bitwise_core.execution.memory.undetermined import Kind
+
     if source.launch is None or result.unknown is None or result.proved or result.malformed or result.failed:
         return False
     return any(each.kind != Kind.UNDEFINED.value for each in result.places)
 
 
-def _verdict(result: AnalysisResult, witness: _WitnessResult | None) -> KernelDeterminism:
+def _verdict(result: AnalysisResult, witness: WitnessResult | None) -> KernelDeterminism:
     if result.unknown is None:
         reason = "every order of threads returns the same bits"
         return KernelDeterminism(result.name, Determinism.DETERMINISTIC, reason)

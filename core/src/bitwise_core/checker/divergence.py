@@ -52,6 +52,29 @@ class DivergentNodes:
         return (*self.above, (self.left, self.right))
 
 
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An output element: its address and width in bytes, and the thread of each kernel that stored it (None: none)."""
+
+    address: int
+    size: int
+    threads: tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DivergenceTrace:
+    """The provenance of an element that differs: in both kernels, with its value and the divergent nodes.
+
+    `buffer` is the name of the element's buffer.
+    """
+
+    element: Element
+    buffer: str
+    provenances: tuple[Provenance, Provenance]
+    roots: tuple[Scalar, Scalar]
+    nodes: DivergentNodes
+
+
 def first_divergence(left: Provenance, root_left: Scalar, right: Provenance, root_right: Scalar) -> DivergentNodes:
     """Descend into the first operands that differ while operation and number of operands agree.
 

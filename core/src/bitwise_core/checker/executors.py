@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from bitwise_core.errors import InputError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 EXTRA = "bitwise-core[distributed]"
 """The requirement that installs dask.distributed."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bitwise_core.assembly.module import AssemblyError, Module
-from bitwise_core.checker.analysis import Source
+from bitwise_core.checker.sources import Source
 from bitwise_core.errors import InputError
-from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.registry import Registry
 from bitwise_core.visible_text import visible
+
+if TYPE_CHECKING:
+    from bitwise_core.execution.architecture import Arch
 
 Parser: TypeAlias = Callable[[str, str], Module]
 
@@ -55,11 +58,13 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if not data.strip():
         raise InputError(f"{path}: is empty")
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise InputError(f"{path}: is UTF-16 text; save it as UTF-8")
     zero = data.find(0)
     if zero >= 0:
         raise InputError(f"{path}: is not text (a zero byte at offset {zero}); give the assembly, not a binary")
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text (byte {data[error.start]:#04x} at offset {error.start})") from None
 
@@ -85,14 +90,19 @@ def extensions(registry: Registry) -> tuple[str, ...]:
     return found
 
 
+def check_folder(folder: Path) -> None:
+    """Raise InputError where a path is not a folder."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
+
+
 def read_folder(folder: Path, suffixes: Sequence[str]) -> Folder:
     """Read the kernels of a folder: those of its manifest, and every other file with one of `suffixes`.
 
     The other files have no launch, so they are Unknown in an analysis for given launches.  Without a manifest, all
     files are kernels without a launch.  Raises InputError with one sentence for each file that cannot be read.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
+    check_folder(folder)
     present = sorted(path.name for path in folder.iterdir() if path.suffix in suffixes)
     unprintable = [f"{folder}: holds {visible(name)}: rename the file" for name in present if not name.isprintable()]
     if unprintable:
@@ -124,7 +134,9 @@ def _read_texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[
         path = folder / name
         try:
             if not path.exists():
-                raise InputError(f"{path}: {missing}")
+                slashed = name.replace("\\", "/")
+                instead = f"; write {slashed}" if slashed != name and (folder / slashed).is_file() else ""
+                raise InputError(f"{path}: {missing}{instead}")
             texts[name] = read_text(path)
         except (InputError, OSError, ValueError) as error:
             sentences.append(str(error))

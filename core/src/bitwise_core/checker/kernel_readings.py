@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from bitwise_core.checker.analysis import (
-    AnalysisResult,
-    Arches,
-    Options,
-    Session,
-    Source,
-    arch_pair,
-    buffer_numbers,
-    with_cross_architecture,
-)
-from bitwise_core.checker.comparison import Comparison, LargeComparison, compare, compare_large, session_of
 from bitwise_core.checker.readings import Readers, Reading, ReadingCache, environment, kernel_subject, reading_key
-from bitwise_core.checker.verdicts import Outcome, verdict
-from bitwise_core.checker.worker_pool import Progress, WorkerPool
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Arches, Options, Source, arch_pair, buffers_of, with_cross_architecture
+from bitwise_core.checker.verdicts import Comparison, LargeComparison, Outcome, verdict
 from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.concrete import LANES_PER_BATCH
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.references import Deferred
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from bitwise_core.checker.worker_pool import Progress
+
+SESSION = Deferred("bitwise_core.checker.kernel_answers:session")
+"""The session of one worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +45,16 @@ def readers(sources: Sequence[Source], target: str, options: Options, execution:
 
     Raises KeyError where no plugin models a target.
     """
+    from bitwise_core.checker.worker_pool import WorkerPool
+
     registry.default().arch(target)
-    launches = [source.launch for source in sources if source.launch is not None]
     if len({source.target or target for source in sources}) > 1:
         options = replace(options, cross_architecture=True)
-    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
-    make = partial(_session, buffers, options, None if execution.executor is None else (environment(),))
+    buffers = buffers_of(sources)
+    make = partial(SESSION, buffers, options, None if execution.executor is None else (environment(),))
     pool = WorkerPool(make, execution.workers, len(sources), time_limit=options.time_limit, executor=execution.executor)
     with pool:
         yield Readers(buffers, options, pool, execution.cache, execution.progress)
-
-
-def _session(buffers: Mapping[str, int], options: Options, expected: tuple[str | None] | None) -> Session:
-    """The session of one worker.  Raises ForeignWorker where another environment than this is expected."""
-    if expected is not None and environment() != expected[0]:
-        raise ForeignWorker(
-            f"the worker {platform.node()} runs another version of bitwise, of Python, NumPy or the assembler than "
-            "this process, or its code was changed since it started; install the same versions and start it again"
-        )
-    return Session(buffers, options)
 
 
 class ForeignWorker(BitwiseError, RuntimeError):
@@ -78,11 +65,6 @@ AnalysisJob: TypeAlias = tuple[Source, str]
 """A kernel and the name of its architecture."""
 
 ComparisonJob: TypeAlias = tuple[AnalysisJob, AnalysisJob]
-
-
-def _analyse(session: Session, job: AnalysisJob) -> AnalysisResult:
-    source, arch = job
-    return session.analyse(source, registry.default().arch(arch)).portable()
 
 
 def _without_analysis(job: AnalysisJob, reason: str) -> AnalysisResult:
@@ -99,6 +81,8 @@ def _keeps_analysis(result: AnalysisResult) -> bool:
 
 
 def _cost(job: AnalysisJob) -> float:
+    from bitwise_core.execution.concrete import LANES_PER_BATCH
+
     source, _ = job
     launch = source.launch
     threads = 1 if launch is None or launch.block is None else prod(launch.block)
@@ -107,7 +91,7 @@ def _cost(job: AnalysisJob) -> float:
 
 ANALYSIS = Reading(
     name="analysis",
-    answer=_analyse,
+    answer=Deferred("bitwise_core.checker.kernel_answers:analyse"),
     subject=lambda job: kernel_subject(*job),
     cost=_cost,
     lost=_without_analysis,
@@ -118,15 +102,9 @@ ANALYSIS = Reading(
 """The analysis of one kernel."""
 
 
-def _compare(session: Session, job: ComparisonJob) -> LargeComparison:
-    (left, of_left), (right, of_right) = job
-    plugins = registry.default()
-    return compare_large((left, right), (plugins.arch(of_left), plugins.arch(of_right)), session)
-
-
 LARGE_COMPARISON = Reading(
     name="comparison of large grids",
-    answer=_compare,
+    answer=Deferred("bitwise_core.checker.kernel_answers:compare"),
     # The reason of the outcome names the kernels.
     subject=lambda job: [(source.name, kernel_subject(source, arch)) for source, arch in job],
     cost=lambda job: sum(map(_cost, job)),
@@ -143,6 +121,9 @@ def analysis_jobs(sources: Iterable[Source], target: str) -> list[AnalysisJob]:
     return [(source, source.target or target) for source in sources]
 
 
+_COMPARE: Callable[[Source, Source, Arches, Options], Comparison] = Deferred("bitwise_core.checker.comparison:compare")
+
+
 def compare_or_recall(
     left: Source, right: Source, arch: Arches, options: Options, cache: ReadingCache | None
 ) -> Comparison:
@@ -152,15 +133,16 @@ def compare_or_recall(
     trees, which are not kept.
     """
     if cache is None:
-        return compare(left, right, arch, options)
-    session = session_of((left, right), with_cross_architecture(arch, options))
+        return _COMPARE(left, right, arch, options)
+    both = with_cross_architecture(arch, options)
+    buffers = buffers_of((left, right))
     first, second = ((source, each.name) for source, each in zip((left, right), arch_pair(arch), strict=True))
-    keys = [reading_key(ANALYSIS, job, session.buffers, session.options, cache) for job in (first, second)]
-    of_both = reading_key(LARGE_COMPARISON, (first, second), session.buffers, session.options, cache)
-    recalled = _recall(cache, keys, of_both, (left, right), session.options)
+    keys = [reading_key(ANALYSIS, job, buffers, both, cache) for job in (first, second)]
+    of_both = reading_key(LARGE_COMPARISON, (first, second), buffers, both, cache)
+    recalled = _recall(cache, keys, of_both, (left, right), both)
     if recalled is not None:
         return recalled
-    found = compare(left, right, arch, options)
+    found = _COMPARE(left, right, arch, options)
     for key, result in zip(keys, found.results, strict=True):
         cache.put(ANALYSIS, key, result)
     decided = found.verdict.outcome in (Outcome.EQUAL, Outcome.UNPROVED)

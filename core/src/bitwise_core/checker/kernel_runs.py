@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bitwise_core.checker.analysis import Options, Source, analyse, buffer_numbers, prepare
+from bitwise_core.checker.analysis import analyse, prepare
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.determined_runs import may_wait, simulate_in_one_order, stops_at_order

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from html import escape
+from typing import TYPE_CHECKING
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.kernel_readings import (
     ANALYSIS,
     LARGE_COMPARISON,
@@ -18,8 +16,14 @@ from bitwise_core.checker.kernel_readings import (
     readers,
 )
 from bitwise_core.checker.readings import Readers, ReadingCache
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, counted, given_tensors, verdict
-from bitwise_core.checker.worker_pool import Progress
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from bitwise_core.checker.worker_pool import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Partition:
         return f"Partition({self.sentence()})"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = "".join(
             f"<tr><td>{number}</td><td>{len(names)}</td><td>{escape(_shortened(names))}</td></tr>"
             for number, names in enumerate(self.classes[:_MAXIMUM_SHOWN_CLASSES], 1)

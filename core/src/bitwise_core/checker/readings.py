@@ -13,18 +13,22 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from bitwise_core.caching.code_digest import code_digest
 from bitwise_core.caching.entry_files import OFF_VARIABLE, SIZE_VARIABLE, EntryFolder, cache_directory
 from bitwise_core.caching.key_digest import NotAKey, key_digest
-from bitwise_core.checker.analysis import Options, Session, Source
-from bitwise_core.checker.worker_pool import Lost, Progress, WorkerPool
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.plugins import registry
+from bitwise_core.plugins.references import Deferred
+
+if TYPE_CHECKING:
+    from bitwise_core.checker.analysis import Session
+    from bitwise_core.checker.worker_pool import Progress, WorkerPool
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -42,7 +46,8 @@ _NOT_DECIDING = (OFF_VARIABLE, SIZE_VARIABLE)
 class Reading(Generic[Job, Result]):
     """How one kind of question about kernels is answered.
 
-    `name` belongs to the key.  `answer` runs in a worker and is a function of a module.  `subject` returns what
+    `name` belongs to the key.  `answer` runs in a worker and is a function of a module, or
+    a reference to one that is imported when there is a job.  `subject` returns what
     decides the answer to a job, besides the session and the environment.  `cost` estimates its time, in any unit.
     `lost` returns the result where a worker returned none, for the given reason.  `renamed` returns a result as that
     of another job with the same key, None where the result holds for its own job only.  `keeps` decides whether a
@@ -86,7 +91,8 @@ def environment() -> str | None:
     }
     loaded = [(each.name, each.distribution, each.version) for each in plugins.plugins]
     known = plugins.arches.references
-    tools = {name: each.audit_tools() for name, each in known.items() if each.audit_tools is not None}
+    find = cache(lambda tools: tools())  # architectures of one vendor share their tools
+    tools = {name: find(each.audit_tools) for name, each in known.items() if each.audit_tools is not None}
     return key_digest(code, variables, loaded, tools)
 
 
@@ -95,16 +101,26 @@ class CacheWarning(RuntimeWarning):
 
 
 class ReadingCache:
-    """The readings that are kept on disk, of one environment.  `fault` is the reason why none could be written."""
+    """The readings that are kept on disk, of one environment.  `fault` is the reason why none could be written.
 
-    def __init__(self, entries: EntryFolder, environment: str) -> None:
-        self.entries, self.environment = entries, environment
+    By default the environment is that of this process.  Without a known one nothing is recalled or kept.
+    """
+
+    def __init__(self, entries: EntryFolder, environment: str | None = None) -> None:
+        self.entries, self._given = entries, environment
         self.fault: str | None = None
-        self._checked = time.monotonic()
+        # The analysis is imported after the environment is known, so that the first result is checked in any case.
+        self._checked = float("-inf")
+
+    @cached_property
+    def environment(self) -> str | None:
+        """The digest of the environment, which is made when a reading is asked for; None if it is unknown."""
+        return self._given or environment()
 
     def get(self, reading: Reading[Job, Result], key: str | None) -> Result | None:
         """The kept result of a key, None if there is none."""
-        content = None if key is None or reading.result is None else self.entries.read(key)
+        usable = key is not None and reading.result is not None and self.environment is not None
+        content = self.entries.read(key) if key is not None and usable else None
         if content is None:
             return None
         codec: _Codec[Result] = _codec(reading)
@@ -115,7 +131,7 @@ class ReadingCache:
 
     def put(self, reading: Reading[Job, Result], key: str | None, result: Result) -> None:
         """Keep a result that may be kept.  The first failure is stated as a warning, and nothing more is written."""
-        if key is None or reading.result is None or not reading.keeps(result):
+        if key is None or reading.result is None or not reading.keeps(result) or self.environment is None:
             return
         if self.fault is not None or not self._same_environment():
             return
@@ -136,12 +152,11 @@ class ReadingCache:
 
 
 def open_cache(wanted: bool = True) -> ReadingCache | None:
-    """The cache of readings; None where it is turned off, has no folder, or the code that runs is unknown."""
+    """The cache of readings; None where it is turned off or has no folder."""
     directory = cache_directory()
     if not wanted or os.environ.get(OFF_VARIABLE, "") not in ("", "0") or directory is None:
         return None
-    found = environment()
-    return None if found is None else ReadingCache(EntryFolder(directory / FOLDER), found)
+    return ReadingCache(EntryFolder(directory / FOLDER))
 
 
 def reading_key(
@@ -197,7 +212,11 @@ class Readers:
         return [found[position] for position in range(len(jobs))]
 
     def _read(self, jobs: Sequence[Job], reading: Reading[Job, Result]) -> Iterator[tuple[int, Result]]:
-        for place, result in self.pool.stream(reading.answer, jobs, [reading.cost(job) for job in jobs]):
+        from bitwise_core.checker.worker_pool import Lost
+
+        # What a process that is forked has imported, its workers need not import again.
+        answer = reading.answer.load() if isinstance(reading.answer, Deferred) else reading.answer
+        for place, result in self.pool.stream(answer, jobs, [reading.cost(job) for job in jobs]):
             yield place, reading.lost(jobs[place], result.reason) if isinstance(result, Lost) else result
 
     def _report(self, done: int, total: int) -> None:
@@ -257,5 +276,7 @@ class _Codec(Generic[Result]):
 def _codec(reading: Reading[Any, Any]) -> _Codec[Any]:
     kind = reading.result
     assert kind is not None
-    hints = get_type_hints(kind)
-    return _Codec(kind, {each.name: TypeAdapter(hints[each.name]) for each in fields(kind) if each.compare})
+    kept = {each.name: each.type for each in fields(kind) if each.compare}
+    # The types of the other fields need not be imported.
+    hints = get_type_hints(type(kind.__name__, (), {"__annotations__": kept, "__module__": kind.__module__}))
+    return _Codec(kind, {name: TypeAdapter(hints[name]) for name in kept})

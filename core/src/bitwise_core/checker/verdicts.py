@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from html import escape
+from typing import TYPE_CHECKING
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, conflicting_tensors
+from bitwise_core.checker.results import AnalysisResult, conflicting_tensors
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.assumptions import CONDITIONS
 from bitwise_core.execution.element_types import Array
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.decimals import apart, decimal, ulps
+
+if TYPE_CHECKING:
+    from bitwise_core.checker.divergence import DivergenceTrace
 
 
 class Outcome(StrEnum):
@@ -149,6 +153,8 @@ class Verdict:
         return f"Verdict({', '.join(self.sentences())})"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         head, *rest = (escape(each) for each in self.sentences())
         return f"<b>{head}</b>" + "".join(f"<br>{each}" for each in rest)
 
@@ -180,6 +186,27 @@ COMMON_NOTES = (
 
 EQUAL_TREES = "every output element has the same canonical dependence tree"
 DIFFERENT_TREES = "the canonical dependence trees differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The analysis results of two kernels and the verdict; `trace` where the trees of a divergence can be built."""
+
+    results: tuple[AnalysisResult, AnalysisResult]
+    verdict: Verdict
+    trace: DivergenceTrace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LargeComparison:
+    """The outcome of a comparison block by block, and the reason.
+
+    `interrupted`: it stopped for a reason outside of the kernels, so that another run may go further.
+    """
+
+    outcome: Outcome
+    reason: str
+    interrupted: bool = False
 
 
 def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:
@@ -219,12 +246,16 @@ def _verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> V
 
 
 def refuted(verdict: Verdict, counterexample: Counterexample) -> Verdict:
-    """The verdict DIFFERENT that a counterexample proves; its scope is one launch, whatever scope was requested."""
+    """The verdict DIFFERENT that a counterexample proves; its scope is one launch, whatever scope was requested.
+
+    The assumptions of a proof for every launch are none of two runs.
+    """
+    proof = () if verdict.scope == "every launch" else verdict.notes
     return replace(
         verdict,
         outcome=Outcome.DIFFERENT,
         reason="both kernels were run on one input, and their bytes differ",
         scope="launch",
-        notes=tuple(dict.fromkeys((*verdict.notes, *counterexample.notes))),
+        notes=tuple(dict.fromkeys((*proof, *counterexample.notes, *COMMON_NOTES))),
         counterexample=counterexample,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,16 @@ from bitwise_core.cli.exit_status import INTERRUPTED, WRONG_INPUT, internal_erro
 if TYPE_CHECKING:
     from bitwise_core.cli.commands import app
 
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
+"""The imports of a command make this many objects, all of which stay: Python's default collects a hundred times."""
+
 
 def main() -> None:
     """Run the command line, and exit.
 
     Whatever goes wrong ends with `WRONG_INPUT` and a sentence: another status would be an answer about kernels.
     """
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     try:
         status = _status()
     except KeyboardInterrupt:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bitwise_core.cli.common import as_errors, assumptions, kept_readings, versions
+from bitwise_core.cli.common import as_errors, assumptions, kept_readings, kernels, versions
 from bitwise_core.cli.lazy_commands import CommandReference, Commands, add_lazy_command
 from bitwise_core.limits import READING_SECONDS
 
 if TYPE_CHECKING:
-    from bitwise_core.checker.analysis import Options
+    from bitwise_core.checker.sources import Options
 
 app = typer.Typer(
     name="bitwise",
@@ -106,7 +106,7 @@ class TreeFormat(StrEnum):
 
 
 def _options(every_launch: bool, assume: list[str] | None, no_audit: bool, time_limit: float = 0) -> Options:
-    from bitwise_core.checker.analysis import Options
+    from bitwise_core.checker.sources import Options
 
     return Options(
         every_launch=every_launch,
@@ -267,10 +267,11 @@ def tree(
     Exit status: 0 printed, 2 a file or an argument is wrong, 3 the kernel cannot be analysed.
     """
     with as_errors():
+        options = _options(False, assume, no_contraction_audit)
+        (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
         from bitwise_core.cli import tree_command
 
-        options = _options(False, assume, no_contraction_audit)
-        status = tree_command.run(kernel, element, manifest, entry, target, options, output_format.value, whole)
+        status = tree_command.run(source, arch, options, element, output_format.value, whole)
     raise typer.Exit(status)
 
 
@@ -294,10 +295,11 @@ def run(
     Exit status: 0 written, 2 a file or an argument is wrong, 3 the kernel cannot be run exactly.
     """
     with as_errors():
+        options = _options(False, None, no_contraction_audit)
+        (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
         from bitwise_core.cli import run_command
 
-        options = _options(False, None, no_contraction_audit)
-        status = run_command.run(kernel, inputs, out, manifest, entry, target, options, as_json)
+        status = run_command.run(source, arch, options, inputs, out, as_json)
     raise typer.Exit(status)
 
 

@@ -16,8 +16,8 @@ from bitwise_core.cli.exit_status import INTERRUPTED, WRONG_INPUT, internal_erro
 from bitwise_core.errors import BitwiseError, InputError
 
 if TYPE_CHECKING:
-    from bitwise_core.checker.analysis import Options, Source
     from bitwise_core.checker.readings import ReadingCache
+    from bitwise_core.checker.sources import Options, Source
     from bitwise_core.execution.architecture import Arch
 
 SCHEMA = 1

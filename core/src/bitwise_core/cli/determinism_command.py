@@ -8,7 +8,6 @@ from pathlib import Path
 
 import typer
 
-from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
 from bitwise_core.checker.determinism import determinism as determinism_of
 from bitwise_core.checker.kernel_files import (
@@ -19,6 +18,7 @@ from bitwise_core.checker.kernel_files import (
     resolve_targets,
     targets_of,
 )
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES
 from bitwise_core.cli.common import UNKNOWN, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable
@@ -32,11 +32,10 @@ NONDETERMINISTIC = 1
 
 def run(paths: Sequence[Path], target: str | None, options: Options, readers: ReaderSettings, as_json: bool) -> int:
     """Print whether the kernels of folders and files are deterministic.  Return the status.  Raises InputError."""
-    plugins = registry.default()
     sources: list[Source] = []
     for path in paths:
         if path.is_dir():
-            sources += read_folder(path, extensions(plugins)).sources
+            sources += read_folder(path, extensions(registry.default())).sources
         else:
             sources.append(read_kernel(str(path)))
     without = [source.name for source in sources if source.launch is None]
@@ -44,6 +43,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
         raise InputError(f"{without[0]}: has no launch and other kernels have one; give --every-launch")
     if without:
         options = replace(options, every_launch=True)
+    plugins = registry.default()
     arch, resolved = resolve_targets(sources, plugins, target)
     found = answered(determinism_of, resolved, arch.name, options, readers)
     if as_json:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import typer
 
-from bitwise_core.checker.analysis import Arches, Options, Source
-from bitwise_core.checker.comparison import Comparison
-from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.kernel_files import arch_of
 from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.readings import ReadingCache
-from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Side, Verdict, counted
+from bitwise_core.checker.sources import Arches, Options, Source
+from bitwise_core.checker.verdicts import Comparison, Counterexample, Divergence, Outcome, Side, Verdict, counted
 from bitwise_core.cli.buffer_files import write_buffers
 from bitwise_core.cli.common import kernels, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable
@@ -70,6 +68,8 @@ def search_and_write(
 
     Raises InputError where the input cannot be written.
     """
+    from bitwise_core.checker.counterexamples import search_verdict
+
     with _spinner(f"searching for a counterexample, for at most {search.seconds:g} s"):
         verdict = search_verdict(left, right, arch, options, found, search.seconds)
     counterexample = verdict.counterexample

@@ -9,15 +9,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
-from bitwise_core import report
-from bitwise_core.checker.analysis import AnalysisResult, Options, Source
 from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import (
     arch_of,
+    check_folder,
     extensions,
     read_folder,
     read_text,
@@ -27,8 +26,9 @@ from bitwise_core.checker.kernel_files import (
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.partition import partition as partition_of
 from bitwise_core.checker.readings import ReadingCache
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, counted
-from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 from bitwise_core.cli.common import print_answer, print_assumptions, print_list
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
@@ -37,6 +37,9 @@ from bitwise_core.plugins import registry
 from bitwise_core.report.expected_classes import ExpectedClasses
 from bitwise_core.report.findings import Finding, findings, junit, sarif
 from bitwise_core.report.shared_settings import class_names
+
+if TYPE_CHECKING:
+    from bitwise_core.checker.worker_pool import Progress as ProgressCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
     if outputs.update and outputs.expected is None:
         raise InputError("--update-expected: name the file of the expected classes with --expected")
     expected = None if outputs.expected is None or outputs.update else ExpectedClasses.read(outputs.expected)
+    check_folder(path)
     plugins = registry.default()
     folder = read_folder(path, extensions(plugins))
     if not folder.has_manifest:
@@ -126,8 +130,11 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
     if outputs.html is not None:
         title = path.resolve().name
         texts = source_texts(path, outputs.sources)
-        section = report.section(found, sources, arch, options, title, folder.configurations, texts=texts)
-        write_report("--html", outputs.html, report.render(f"bitwise: {title}", [section]))
+        from bitwise_core.report.page import render
+        from bitwise_core.report.section import section
+
+        shown = section(found, sources, arch, options, title, folder.configurations, texts=texts)
+        write_report("--html", outputs.html, render(f"bitwise: {title}", [shown]))
     if outputs.as_json:
         content = {**found.as_json(), "conditions": sorted(options.assume)}
         content["shared"] = class_names(found.classes, folder.configurations)

@@ -8,26 +8,23 @@ import numpy as np
 import typer
 
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options
 from bitwise_core.checker.kernel_runs import run_kernel
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
-from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
+from bitwise_core.cli.common import UNKNOWN, print_answer
 from bitwise_core.errors import InputError
+from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.values.symbolic_vector import Array
 
 
-def run(
-    kernel: str, inputs: Path, out: Path, manifest: Path | None, entry: str | None, target: str | None,
-    options: Options, as_json: bool,
-) -> int:  # fmt: skip
+def run(source: Source, arch: Arch, options: Options, inputs: Path, out: Path, as_json: bool) -> int:
     """Run a kernel on the arrays of a file, write every buffer after the launch, and return the exit status.
 
     Raises InputError.
     """
-    (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
     if source.launch is None:
         raise InputError(f"{source.name}: has no launch; a kernel is run for one launch: give --manifest")
     before = read_buffers(inputs, source.launch)

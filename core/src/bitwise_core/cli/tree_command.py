@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.comparison import find_element, session_of, stored_parts, trace_element
 from bitwise_core.checker.expression_trees import MAXIMUM_NODES, Tree, build_tree
-from bitwise_core.cli.common import UNKNOWN, kernels, print_answer
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.cli.common import UNKNOWN, print_answer
 from bitwise_core.errors import InputError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.buffers import element_types
@@ -30,16 +30,12 @@ DEPTH = 24
 """The levels of a tree that are shown."""
 
 
-def run(
-    kernel: str, element: str, manifest: Path | None, entry: str | None, target: str | None,
-    options: Options, output_format: str, whole: bool,
-) -> int:  # fmt: skip
+def run(source: Source, arch: Arch, options: Options, element: str, output_format: str, whole: bool) -> int:
     """Print the tree of one element and return the exit status.  Raises InputError.
 
     `output_format` is a value of `TreeFormat`.  Long chains are shortened in text and pictures, and large trees cut;
     `whole` prints everything.
     """
-    (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
     if source.launch is None:
         raise InputError(f"{source.name}: has no launch; a tree is computed for one launch: give --manifest")
     try:

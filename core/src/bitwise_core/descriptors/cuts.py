@@ -176,6 +176,17 @@ class Cut(TextRecord, word="cut"):
             else [rest] + [whole] * (self.count - 1)
         )
 
+    def part_lengths(self, length: int) -> list[int]:
+        """Return the numbers of k of the parts of `length` k, in order.  Raises DescriptorError as `lengths` does."""
+        if self.layout != "strided":
+            return self.lengths(length)
+        assert self.count is not None
+        tiles, rest = divmod(length, self.tile)
+        each, more = divmod(tiles, self.count)
+        found = [(each + (part < more)) * self.tile for part in range(self.count)]
+        found[more] += rest
+        return found
+
     def parts(self, positions: Positions) -> list[Positions]:
         """Return the parts of a sequence of k, in order.  Raises DescriptorError where they do not cover it."""
         if self.layout == "strided":

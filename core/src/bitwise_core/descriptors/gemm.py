@@ -244,10 +244,10 @@ class GEMMDesc(Descriptor, word="gemm"):
                 )
 
     def _check_cuts(self) -> None:
-        lengths = {len(self.positions())}
+        lengths = {max(0, self._cut_length)}
         for level, cut in enumerate(self.k_cuts):
             try:
-                parts = {len(part) for length in lengths for part in cut.parts(np.arange(length))}
+                parts = {each for length in lengths for each in cut.part_lengths(length)}
             except DescriptorError as error:
                 dropped = f" (k_dropped = {self.k_dropped})" if self.k_dropped else ""
                 raise DescriptorError(f"k_cuts[{level}] does not cover k{dropped}: {error}") from None
@@ -273,9 +273,14 @@ class GEMMDesc(Descriptor, word="gemm"):
         types = "_".join((self.accumulator_dtype, *self.factor_dtypes, self.accumulator_dtype))
         return f"{self.instruction.family}_k{self.instruction.k}_{types}_{self.instruction.architecture}"
 
+    @property
+    def _cut_length(self) -> int:
+        """How many k are cut and looped over; negative where more are dropped than there are."""
+        return self.k - self.k_dropped - (self.tail.length if self.tail else 0)
+
     def positions(self) -> Positions:
         """Return the k that are cut and looped over, ascending: int64.  Without a tail, all that are summed."""
-        return np.arange(self.k - self.k_dropped - (self.tail.length if self.tail else 0), dtype=np.int64)
+        return np.arange(self._cut_length, dtype=np.int64)
 
     def tail_positions(self) -> Positions:
         """Return the k of the tail, ascending: int64; of length 0 without one."""

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.element_types import ELEMENT_TYPES
+from bitwise_core.execution.element_types import ELEMENT_TYPES, Array
 from bitwise_core.execution.tensor_contents import (
     FLOATS,
     TensorContents,
@@ -30,7 +30,6 @@ from bitwise_core.execution.tensor_contents import (
     number_form,
     tensor_contents,
 )
-from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.json_text import parse_json
 
 POINTER_SHIFT = 40

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from bitwise_core.execution.domains.domain import Unsupported
-
 
 class TimeLimitExceeded(BaseException):
     """The time limit passed.  Not an Exception, so that no handler of failures catches it.
@@ -27,13 +25,6 @@ class TimeLimitExceeded(BaseException):
             "time_limit, sets another one in seconds, and 0 sets none"
         )
         self.seconds, self.line = seconds, line
-
-
-class Interrupted(Unsupported):
-    """The reading stopped for a reason outside of the kernel, such as a missing or killed tool.
-
-    Another run may go further, so that such a result is not kept.
-    """
 
 
 _LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("time limit", default=None)

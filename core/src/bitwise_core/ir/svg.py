@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
+from bitwise_core.ir.constant_text import constant_text
 from bitwise_core.ir.element_names import NO_WIDTHS, element_name
 from bitwise_core.ir.nodes import Constant, Load, Matrix, Node, OpaqueOperation, Operation, descendants
 from bitwise_core.ir.text import head
@@ -43,15 +44,16 @@ class _Box:
         return _CHARACTER * len(self.label) + 2 * _GAP // 2
 
 
-def label(node: Node, widths: Mapping[str, int] = NO_WIDTHS) -> str:
+def label(node: Node, widths: Mapping[str, int] = NO_WIDTHS, parent: Node | None = None, place: int = 0) -> str:
     """Return the short text in a node's box: `X[6]` for a load.
 
-    `widths` are the widths of the buffers' elements in bytes, by default those of the loads.
+    `widths` are the widths of the buffers' elements in bytes, by default those of the loads.  The operand `place` of
+    `parent` is a number in the format that it reads.
     """
     if isinstance(node, Load):
         text = element_name(node.buffer, node.offset, node.bits // 8, widths.get(node.buffer))
     elif isinstance(node, Constant):
-        text = f"{node.value:#x}"
+        text = constant_text(node, parent, place)
     elif isinstance(node, Operation | OpaqueOperation):
         text = node.name
     elif isinstance(node, Matrix):
@@ -123,7 +125,7 @@ def _unfold(root: Node, max_nodes: int, widths: Mapping[str, int]) -> list[list[
                 again = bool(child.children) and child in drawn
                 drawn.add(child)
                 kind = "more" if again else child.kind
-                text = label(child, widths)
+                text = label(child, widths, box.node, position)
                 below = _Box(f"see {text}" if again else text, kind, box.depth + 1, child)
                 box.children.append(below)
                 level.append(below)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 
+from bitwise_core.ir.constant_text import constant_text
 from bitwise_core.ir.element_names import NO_WIDTHS, element_name
 from bitwise_core.ir.nodes import (
     Concat,
@@ -244,9 +245,11 @@ def render(root: Node, max_depth: int = 12, max_lines: int = 200, widths: Mappin
     it reads; `widths` are the widths of the buffers' elements in bytes, by default those of the loads.
     """
 
-    def title(node: Node) -> str:
+    def title(node: Node, parent: Node | None, place: int) -> str:
         if isinstance(node, Label):
             return node.name
+        if isinstance(node, Constant):
+            return f"constant {constant_text(node, parent, place)} b{node.bits}"
         if not isinstance(node, Load):
             return head(node)
         return element_name(node.buffer, node.offset, node.bits // 8, widths.get(node.buffer))
@@ -257,9 +260,9 @@ def render(root: Node, max_depth: int = 12, max_lines: int = 200, widths: Mappin
             uses[child] = uses.get(child, 0) + 1
     names: dict[Node, str] = {}
     lines: list[str] = []
-    stack: list[tuple[Node, int]] = [(root, 0)]
+    stack: list[tuple[Node, int, Node | None, int]] = [(root, 0, None, 0)]
     while stack:
-        node, depth = stack.pop()
+        node, depth, parent, place = stack.pop()
         indent = "  " * depth
         if len(lines) >= max_lines:
             lines.append(f"{indent}... {len(stack) + 1} more operands, of {len(uses)} nodes in all")
@@ -267,14 +270,14 @@ def render(root: Node, max_depth: int = 12, max_lines: int = 200, widths: Mappin
         if node in names:
             lines.append(f"{indent}{names[node]} (above)")
             continue
-        label = title(node)
+        label = title(node, parent, place)
         if node.children and uses[node] > 1:
             names[node] = f"%{len(names)}"
             label = f"{names[node]} = {label}"
         if node.children and depth >= max_depth:
             names.pop(node, None)
-            lines.append(f"{indent}{title(node)} ...")
+            lines.append(f"{indent}{title(node, parent, place)} ...")
             continue
         lines.append(indent + label)
-        stack.extend((child, depth + 1) for child in reversed(node.children))
+        stack.extend((child, depth + 1, node, number) for number, child in reversed(list(enumerate(node.children))))
     return "\n".join(lines) + "\n"

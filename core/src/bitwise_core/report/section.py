@@ -6,21 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, prepare, with_cross_architecture
+from bitwise_core.checker.analysis import Session, prepare
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.comparison import (
-    DivergenceTrace,
-    Element,
-    divergence,
-    find_element,
-    session_of,
-    trace_element,
-)
+from bitwise_core.checker.comparison import divergence, find_element, session_of, trace_element
+from bitwise_core.checker.divergence import DivergenceTrace, Element
 from bitwise_core.checker.explanations import sums_on_path
 from bitwise_core.checker.expression_trees import Tree, build_tree
 from bitwise_core.checker.kernel_files import arch_of, targets_of
 from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options, Source, with_cross_architecture
 from bitwise_core.checker.sum_orders import numbered_orders
 from bitwise_core.checker.sums_of_values import is_addition, summation
 from bitwise_core.checker.verdicts import COMMON_NOTES, Divergence

@@ -27,10 +27,13 @@ def tree_record(tree: Tree, path: Sequence[Node], widths: Mapping[str, int], sho
     path = path[: shown + 1]
     count = 0
 
-    def record(node: Node, place: int | None) -> dict[str, Any]:
+    def record(node: Node, place: int | None, parent: Node | None = None, operand_place: int = 0) -> dict[str, Any]:
         nonlocal count
         count += 1
-        made: dict[str, Any] = {"t": label_of(node) if node.children else label(node, widths), "k": node.kind}
+        made: dict[str, Any] = {
+            "t": label_of(node) if node.children else label(node, widths, parent, operand_place),
+            "k": node.kind,
+        }
         if node in tree.lines:
             made["l"] = tree.lines[node]
         if place is not None:
@@ -50,14 +53,14 @@ def tree_record(tree: Tree, path: Sequence[Node], widths: Mapping[str, int], sho
             continue
         own["c"] = []
         following = None if place is None or place + 1 >= len(path) else path[place + 1]
-        for operand in operands[:MAXIMUM_OPERANDS]:
+        for number, operand in enumerate(operands[:MAXIMUM_OPERANDS]):
             if operand is following and place is not None:
                 folded, end, end_place = _folded_path(path, place + 1)
                 following = None
             else:
                 folded, end = _folded_chain(node, operand)
                 end_place = None
-            below = record(end, end_place)
+            below = record(end, end_place, node if end is operand else None, number)
             waiting.append((end, below, end_place, 0 if place is not None else beside + 1))
             if folded:
                 below = {"t": f"{folded} more of them", "k": "more", "c": [below]} | (

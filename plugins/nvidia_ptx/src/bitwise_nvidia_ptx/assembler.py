@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
 from bitwise_nvidia_ptx import (
     machine_blocks,
@@ -556,16 +557,18 @@ def _disassemblers(path: str) -> Iterator[str]:
 def _file_digest(path: str) -> str:
     """Return the SHA-256 of a tool's file.  Raises PtxasNotFound."""
     try:
-        status = os.stat(path)
-        return _digest_of_file(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        return _digest_of_file(file_state(path))
     except OSError as error:
         raise PtxasNotFound(f"{path} cannot be read ({error.strerror}); give the path of a ptxas") from None
 
 
 @functools.lru_cache(maxsize=32)
-def _digest_of_file(path: str, modified: int, size: int, inode: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest_of_file(state: FileState) -> str:
+    def read() -> bytes:
+        with open(state.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest().encode()
+
+    return recalled("content", (state,), read).decode()
 
 
 @functools.cache

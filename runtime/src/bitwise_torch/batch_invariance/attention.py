@@ -24,7 +24,7 @@ from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.problem import NAMES
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientLauncher, AttentionLauncher
-from bitwise_torch import attention_calls
+from bitwise_torch import attention_calls, attention_execution
 from bitwise_torch.batch_invariance.mask_runs import Masks, Run, Segments, causal_mask
 from bitwise_torch.batch_invariance.row_operators import NotServed
 
@@ -364,7 +364,7 @@ def _gradients_of_segments(
     if segments.others is not None:  # they have no weights
         logarithms = logarithms.masked_fill(segments.others[:, None], math.inf)
     of_out, q, k, v, result = map(_tokens, (slope, query, key, value, out))
-    found = attention_calls.varlen_gradients(
+    found = attention_execution.varlen_gradients(
         of_out, q, k, v, result, logarithms, segments.starts, segments.longest, scale
     )
     return [_of_tokens(each, len(query)) for each in found]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitwise_core.checker.analysis import MAXIMUM_LANES
-from bitwise_core.checker.comparison import DivergenceTrace
+from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
 from bitwise_core.execution.assumptions import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
@@ -190,7 +190,8 @@ class KernelPair:
         difference: tuple[str, int, int, int, int, int, str],
         simulations: list[SimulationResult],
     ) -> Counterexample:
-        notes = dict.fromkeys(note for each in simulations for note in each.notes)
+        prepared = [note for each in self.kernels for note in each.notes]
+        notes = dict.fromkeys((*prepared, *(note for each in simulations for note in each.notes)))
         if self.only is not None:
             notes[PARTIAL_LAUNCH.format(element=f"{difference[0]}[{difference[1]}]")] = None
             try:

@@ -10,20 +10,14 @@ import numpy as np
 
 from bitwise_core import numerics
 from bitwise_core.assembly.module import AssemblyError
-from bitwise_core.checker.analysis import (
-    Arches,
-    Options,
-    Source,
-    arch_pair,
-    conflicting_tensors,
-    given_digests,
-    prepare,
-)
-from bitwise_core.checker.comparison import Comparison, DivergenceTrace
+from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.counterexamples.kernel_pair import KernelPair, NotFound, make_pair, zero_extended
 from bitwise_core.checker.counterexamples.tree_search import Evaluator, build_trees, candidates
 from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, WORDS, draw, special_patterns
-from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict, counted, refuted
+from bitwise_core.checker.divergence import DivergenceTrace
+from bitwise_core.checker.results import conflicting_tensors, given_digests
+from bitwise_core.checker.sources import Arches, Options, Source, arch_pair
+from bitwise_core.checker.verdicts import Comparison, Counterexample, Outcome, Verdict, counted, refuted
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.buffers import element_types
 from bitwise_core.execution.concrete import PreparedLaunch

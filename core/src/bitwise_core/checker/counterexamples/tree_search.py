@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core import numerics
-from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.counterexamples.memory_contents import (
     SAMPLES,
     ElementIndex,
@@ -19,6 +18,7 @@ from bitwise_core.checker.counterexamples.memory_contents import (
     contents_with_special,
     with_feedback,
 )
+from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.expression_trees import build_tree
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.simulation import matrix_units

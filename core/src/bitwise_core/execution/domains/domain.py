@@ -35,6 +35,13 @@ class DataDependent(Unsupported):
         self.block: int | None = None
 
 
+class Interrupted(Unsupported):
+    """The reading stopped for a reason outside of the kernel, such as a missing or killed tool.
+
+    Another run may go further, so that such a result is not kept.
+    """
+
+
 class Domain(Protocol):
     """The operations on values that depend on data.
 

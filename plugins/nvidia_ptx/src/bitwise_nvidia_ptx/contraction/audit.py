@@ -35,8 +35,8 @@ from typing import TypeAlias
 
 from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
-from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.time_limit import Interrupted, check_time
+from bitwise_core.execution.domains.domain import Interrupted, Unsupported
+from bitwise_core.execution.time_limit import check_time
 from bitwise_nvidia_ptx.assembler import (
     NO_FUSION,
     AssemblyFailed,
