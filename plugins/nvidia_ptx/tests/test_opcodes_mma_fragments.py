@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes
 
 PLACES = "mov.u32 %r51, %ctaid.x; mad.lo.u32 %r50, %r51, 32, %r0; mul.lo.u32 %r52, %r50, 16; cvt.u64.u32 %d5, %r52; add.s64 %d6, %d1, %d5; add.s64 %d7, %d0, %d5;"
@@ -83,3 +84,38 @@ def test_some_results_of_a_step_are_accumulators_of_a_smaller_one() -> None:
     )
     assert found[0] == hashes(f"{begin}{moved}{SMALL.format('%g8, %g9')}{store}", dtype="fp64")
     assert len({str(each) for each in found}) == 3
+
+
+FP8 = "mma.sync.aligned.m16n8k32.row.col.{form}.e4m3.e5m2.{form} {{{results}}}, {{{a}}}, {{{b}}}, {{{c}}};"
+
+
+@pytest.mark.parametrize(
+    ("form", "results", "a", "b", "c", "known"),
+    [
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r20, %r21, %r22, %r23", True),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r1, %r1, %r1", "%r1, %r1", "%r24, %r24, %r24, %r24", True),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r23, %r22, %r21, %r20", False),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r20, %r20, %r22, %r23", False),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r20", "%r5, %r6", "%r24, %r25, %r26, %r27", False),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r23", "%r20, %r21, %r22, %r23", False),
+        ("f16", "%r20, %r21", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r20, %r21", True),
+        ("f16", "%r20, %r21", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r21, %r20", False),
+    ],
+)
+def test_results_of_fp8_are_written_where_only_their_accumulator_was(
+    form: str, results: str, a: str, b: str, c: str, known: bool
+) -> None:
+    """ptxas 12.8 replaces the instruction by several for sm_90, which write a result before all are read."""
+    multiply = FP8.format(form=form, results=results, a=a, b=b, c=c)
+    body = (
+        LOADS
+        + ZERO
+        + "".join(f"mov.b32 %r{each}, %r7;" for each in range(24, 28))
+        + multiply
+        + STORE.format(20, 21, 22, 23)
+    )
+    if known:
+        assert hashes(body)
+    else:
+        with pytest.raises(Unsupported, match="writes a register that it reads at another place"):
+            hashes(body)
