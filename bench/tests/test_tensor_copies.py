@@ -11,12 +11,17 @@ import pytest
 from bitwise_bench.tensor_copies import TYPES, patterns
 from bitwise_nvidia_ptx.opcodes.tensor_maps import ELEMENT_BYTES, ROUNDED_ELEMENTS
 
+CODES = (
+    "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz",
+)  # fmt: skip
+"""The types in the order of their codes in `tensormap.replace`, from the PTX ISA."""
 RECORD = json.loads(Path(__file__).parents[2].joinpath("records/tensor-copies-sm90-h200.json").read_text())["types"]
 
 
-@pytest.mark.parametrize(("code", "name"), enumerate(TYPES))
+@pytest.mark.parametrize(("code", "name"), list(enumerate(CODES)))
 def test_types_that_are_modelled_keep_all_bits(code: int, name: str) -> None:
     assert (code in ELEMENT_BYTES) != (code in ROUNDED_ELEMENTS)
+    assert set(CODES) == set(TYPES)
     found = RECORD[name]
     assert all(each["elements"] == (1 << 20) // TYPES[name] for each in found.values())
     assert found["store"]["changed"] == 0
