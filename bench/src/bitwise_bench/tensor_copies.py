@@ -27,7 +27,7 @@ TYPES: Mapping[str, int] = MappingProxyType(
         "f32.ftz": 4, "tf32": 4, "tf32.ftz": 4,
     }
 )  # fmt: skip
-"""The bytes of an element of each type, in the order of the codes of the driver, which `tensormap.replace` has too."""
+"""The bytes of an element of each type, in the order of the driver's codes (`tensormap.replace` has another one)."""
 
 BYTES = 1 << 20
 _THREADS = 64

@@ -104,3 +104,38 @@ def test_some_warps_of_a_block_multiply(condition: tuple[str, int], own: tuple[i
 def test_a_part_of_a_warp_does_not_multiply() -> None:
     with pytest.raises(Unsupported, match="part of a warp"):
         run(some_warps("lt.u32", 40), threads=96)
+
+
+FP8 = "mma.sync.aligned.m16n8k32.row.col.{form}.e4m3.e5m2.{form} {{{results}}}, {{{a}}}, {{{b}}}, {{{c}}};"
+
+
+@pytest.mark.parametrize(
+    ("form", "results", "a", "b", "c", "known"),
+    [
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r20, %r21, %r22, %r23", True),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r1, %r1, %r1", "%r1, %r1", "%r24, %r24, %r24, %r24", True),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r23, %r22, %r21, %r20", False),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r20, %r20, %r22, %r23", False),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r20", "%r5, %r6", "%r24, %r25, %r26, %r27", False),
+        ("f32", "%r20, %r21, %r22, %r23", "%r1, %r2, %r3, %r4", "%r5, %r23", "%r20, %r21, %r22, %r23", False),
+        ("f16", "%r20, %r21", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r20, %r21", True),
+        ("f16", "%r20, %r21", "%r1, %r2, %r3, %r4", "%r5, %r6", "%r21, %r20", False),
+    ],
+)
+def test_results_of_fp8_are_written_where_only_their_accumulator_was(
+    form: str, results: str, a: str, b: str, c: str, known: bool
+) -> None:
+    """ptxas 12.8 replaces the instruction by several for sm_90, which write a result before all are read."""
+    multiply = FP8.format(form=form, results=results, a=a, b=b, c=c)
+    body = (
+        LOADS
+        + ZERO
+        + "".join(f"mov.b32 %r{each}, %r7;" for each in range(24, 28))
+        + multiply
+        + STORE.format(20, 21, 22, 23)
+    )
+    if known:
+        assert hashes(body)
+    else:
+        with pytest.raises(Unsupported, match="writes a register that it reads at another place"):
+            hashes(body)

@@ -40,6 +40,8 @@ from bitwise_nvidia_ptx.shared_addresses import own_offset
 _K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+_UNPACKED = frozenset({"e4m3", "e5m2"})
+"""The types of operands that the assembler unpacks for machines without a matrix instruction of them."""
 _NARROW = frozenset({"e2m1", "e2m3", "e3m2"})
 _LARGEST_MAGNITUDE = {"s8": 128, "u8": 255}
 
@@ -140,6 +142,8 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         units=units_of(context),
     )
     destination, a, b, c = instruction.operands
+    if left in _UNPACKED:
+        _check_places(instruction, *map(registers_in, (destination, a, b, c)))
 
     def step(machine: Machine) -> None:
         if not has_whole_warps(machine) or machine.threads % machine.warp:
@@ -175,6 +179,26 @@ def _warps_of_active_lanes(machine: Machine) -> Array | None:
 
 def _moved(values: list[Value], source: Array | None) -> list[Value]:
     return values if source is None else [take_threads(each, source[None]) for each in values]
+
+
+def _check_places(
+    instruction: Instruction,
+    results: tuple[Operand, ...],
+    rows: tuple[Operand, ...],
+    columns: tuple[Operand, ...],
+    accumulators: tuple[Operand, ...],
+) -> None:
+    """Raise UnknownInstruction if a register of the result is an operand other than the accumulator at its place.
+
+    Where the machine has no such instruction, the assembler replaces it by several.  ptxas 12.8 for sm_90 then writes
+    one register of the result after the other, and reads an accumulator after it was overwritten.
+    """
+    others = {*rows, *columns}
+    for place, each in enumerate(results):
+        if each in others or each in accumulators[:place] or each in accumulators[place + 1 :]:
+            raise UnknownInstruction(
+                instruction, "writes a register that it reads at another place, which ptxas may do too early"
+            )
 
 
 def registers_in(operand: Operand) -> tuple[Operand, ...]:
