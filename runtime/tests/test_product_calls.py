@@ -264,7 +264,7 @@ def test_operations_in_place_and_sums_of_batches_are_replayed() -> None:
         return [
             C.clone().addmm_(A, B, beta=0.5), torch.addmv(vector, A, B[:, 0].contiguous(), alpha=2),
             vector.clone().addmv_(A, B[:, 0].contiguous()), C.expand(3, 4, 5).contiguous().baddbmm_(a, b),
-            torch.addbmm(C, a, b, beta=0.5), torch.addbmm(C[0], a, b, beta=0.5, out=out),
+            torch.addbmm(C, a, b, beta=0.5), torch.addbmm(C[:1], a, b, beta=0.5, out=out),
             C.clone().addbmm_(a[:1], b[:1]),
         ]  # fmt: skip
 
@@ -286,7 +286,7 @@ def test_operations_in_place_and_sums_of_batches_are_replayed() -> None:
     assert (patterns(found[1][:, None]) == wanted(problem(n=1), doubled, A, B[:, :1], C[:, :1])).all()
     assert (patterns(found[2][:, None]) == wanted(problem(n=1), one, A, B[:, :1], C[:, :1])).all()
     assert (patterns(found[3][2]) == wanted(problem(), one, a[2], b[2], C)).all()
-    for addend, total in ((C, found[4]), (C[:1].expand(4, 5), found[5])):
+    for addend, total in ((C, found[4]), (C[:1].expand(4, 5).contiguous(), found[5])):
         expected = addmm(addend, a[0], b[0], beta=0.5, lock=lock)
         for left, right in zip(a[1:], b[1:], strict=True):
             expected = addmm(expected, left, right, lock=lock)

@@ -95,9 +95,13 @@ def test_scales_of_blocks_multiply_sums_of_128_values(blocks: tuple[Any, Any], o
     one = found()
     assert (one.block_scaling, str(one.steps)) == (order, "epilogue(steps=[step(name=convert dtype=bf16)])")
     assert [each.span for each in one.product.k_cuts] == [128]
+    groups = 128 in blocks  # slices are whole groups of four blocks, where an operand has blocks of 128 x 128
+    assert [each.span for each in found(**SPLIT).product.k_cuts] == [3584, 128]
+    assert [each.span for each in found(split_k=3, reduction=2).product.k_cuts] == [2560 if groups else 2432, 128]
     shorter = given.model_copy(update={"k": 7200})
     for torch, problem, fields in (
-        ("2.11.0", given, {"algorithm": 24}), ("2.11.0", given, SPLIT),
+        ("2.11.0", given, {"algorithm": 24}), ("2.11.0", given, {"split_k": 2, "reduction": 4}),
+        ("2.11.0", given, {"split_k": 40, "reduction": 2}),
         ("2.11.0", given, {"split_k": -1}), ("2.11.0", shorter, {}), ("2.12.0", given, {}),
     ):  # fmt: skip
         with pytest.raises(RowNotCovered, match="is not described"):

@@ -472,7 +472,8 @@ def _batch_added(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
     """Run addbmm as the products that it consists of, which the scope of this thread receives."""
     import torch
 
-    total = arguments[0]
+    _, a, b = arguments
+    total = arguments[0].expand(a.shape[1], b.shape[2]).contiguous()
     for a, b, each in _products_of_batch(arguments, options):
         total = torch.addmm(total, a, b, **each)
     if name == "addbmm_" or "out" in options:

@@ -100,7 +100,7 @@ def block_scaled_product_of(
 ) -> FinishedGEMM:
     """What the library computes for a query of `scaled_query` with scales of blocks of k, then the bias.
 
-    Slices of k are whole blocks. Raises RowNotCovered.
+    Slices are whole blocks of k, whole groups of four where an operand has blocks of 128 x 128. Raises RowNotCovered.
     """
     check_pytorch(known, "blocks", torch_version, problem.words)
     split, k, fields = configuration.split_k, problem.k, configuration.record()
@@ -118,9 +118,10 @@ def block_scaled_product_of(
             "call has one scale for each operand"
         )
     known.record_use("block_scales", row)
-    span = -(-(k // split) // _BLOCK) * _BLOCK if sliced else k
-    if span * max(split, 1) < k:
-        raise RowNotCovered(f"{query.description} is not described: its {split} slices drop the last values of k")
+    step = _BLOCK * (4 if _BLOCK in (query.blocks or ()) else 1)
+    span = -(-(k // split) // step) * step if sliced else k
+    if sliced and not span * (split - 1) < k <= span * split:
+        raise RowNotCovered(f"{query.description} is not described: {split} slices of {span} values are not measured")
     plain = single_pass(k, problem.a, problem.b, known, fast_accumulation=False)
     cuts = (Cut(span=span), *plain.k_cuts) if sliced else plain.k_cuts
     return FinishedGEMM(
