@@ -443,8 +443,9 @@ def test_gradients_of_packed_sequences_are_those_of_each(depth: int, sinks: bool
     def gradients(part: slice, mask: Any) -> list[Any]:
         leaves = [each[:, :, part].clone().requires_grad_() for each in (q, k, v)]
         if sinks:
-            given = {"softcap": 3.0, "s_aux": scores, "scaling": 0.3}
-            out = attention_of_module(torch.nn.Module(), *leaves, mask[None, None], **given)[0].transpose(1, 2)
+            module, given = torch.nn.Module(), {"softcap": 3.0, "s_aux": scores, "scaling": 0.3}
+            query, key, value = leaves
+            out = attention_of_module(module, query, key, value, mask[None, None], **given)[0].transpose(1, 2)
         else:
             out = torch.nn.functional.scaled_dot_product_attention(*leaves, attn_mask=mask)
         found = torch.autograd.grad(out, [*leaves, *([scores] if sinks else [])], slope[:, :, part])
@@ -524,15 +525,16 @@ def test_gradients_of_padded_sequences_are_those_of_each_without_a_mask(device: 
         return [out.detach(), *torch.autograd.grad(out, leaves, slope)]
 
     with batch_invariant(strict=True):
-        found = gradients(*batch, mask)
+        q, k, v, slope = batch
+        found = gradients(q, k, v, slope, mask)
         for row, (left, right) in enumerate(pads):
             alone = gradients(*(each[row] for each in given))
             part = slice(left, longest - right)
             assert all(torch.equal(x[row : row + 1, :, part], y) for x, y in zip(found, alone, strict=True))
             assert not any(x[row, :, :left].any() or x[row, :, longest - right :].any() for x in found[1:])
-        slope = batch[3].clone()
+        slope = slope.clone()
         slope[0, :, -1] = 1.0  # a query of padding that matters has the gradients of the plain form
-        others = gradients(*batch[:3], slope, mask)
+        others = gradients(q, k, v, slope, mask)
         assert others[1][0, :, -1].any()
         assert torch.equal(others[0], found[0])
 

@@ -508,6 +508,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.pictured_mode_costs),
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
+        "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
     }
 )

@@ -128,6 +128,7 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
+        self._masks = Masks(self.strict)  # a mode that ended keeps no mask alive
 
     def attention(self, *operands: Any, **options: Any) -> Any:
         """Return attention in this mode; the arguments are those of `attention.attention`.  Raises NotServed."""
