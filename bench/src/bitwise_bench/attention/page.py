@@ -69,7 +69,10 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
             "pages", "Decoding from pages, bf16; backends have contiguous keys", gigabytes,
             ("batch x keys", "heads / groups", "width", "page"),
         ),
-        ("lengths", "Causal prefill of variable lengths, bf16", teraflops, ("lengths", "heads / groups", "width")),
+        (
+            "lengths", "Causal prefill of variable lengths, bf16; flash is PyTorch's `varlen_attn`", teraflops,
+            ("lengths", "heads / groups", "width"),
+        ),
         (
             "gradients", "Gradients of a causal prefill, bf16, without the forward pass", teraflops,
             ("batch x queries", "heads / groups", "width"),
@@ -82,7 +85,10 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
                 {**each, "seconds": each["gradient seconds"], "operations": 2.5 * each["operations"]}
                 for each in record[step]["results"]
             ]
-            parts += ["#### Gradients of variable lengths, bf16\n", _table(results, columns, unit)]
+            parts += [
+                "#### Gradients of variable lengths, bf16, without the forward pass\n",
+                _table(results, columns, unit),
+            ]
     if "gradients" in record and not record["gradients"]["results"][0].get("graphs"):
         parts.append(
             "Gradients are timed between two events, with the time of the host until the first kernel starts.\n"

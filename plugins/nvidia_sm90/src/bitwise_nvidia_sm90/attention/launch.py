@@ -347,11 +347,9 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     """Return the schedule of operands on a GPU with this number of multiprocessors."""
     ragged = operands.key_starts is not None or operands.key_lengths is not None
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
-    # The copies of many small pages take longer than the computation with narrow heads.
-    turns = can_take_turns(desc, operands) and not (desc.scores.k == 64 and 0 < _page_size(operands) < 64)
     found = schedule_of(
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
-        turns,
+        can_take_turns(desc, operands),
     )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
     if many and can_specialise(desc, operands):

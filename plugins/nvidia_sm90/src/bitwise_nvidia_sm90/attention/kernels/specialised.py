@@ -34,47 +34,36 @@ NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
-def tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M: gl.constexpr, WARPS: gl.constexpr):
-    """Return the tile of rows, the head and the sequence of a program's turn, and the tiles before those of its number.
+def tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M: gl.constexpr):
+    """Return the tile of rows, the head and the sequence of a program's turn, and the tiles of sequences before it.
 
-    The tile is negative behind the last one.  Tiles of a higher number, whose rows are longer, come first, back and
-    forth.  Sequences of variable lengths are searched from `tile` on, before which there are `behind` tiles.
+    The tile is negative behind the last one.  Long rows come first: of all dense sequences, back and forth, or of one
+    sequence after the other from `sequence` on, before which there are `behind` tiles.
     """
     program, programs = gl.program_id(0), gl.num_programs(0)
-    place = gl.where(turn % 2 == 0, program, programs - 1 - program) + turn * programs
     if query_starts is None:
+        place = gl.where(turn % 2 == 0, program, programs - 1 - program) + turn * programs
         width = units * sequences
-        tile, sequence = tiles - 1 - place // width, place % width // units
+        tile, head, sequence = tiles - 1 - place // width, place % units, place % width // units
     else:
-        count, sequence = longer_sequences(tile, (place - behind) // units, query_starts, sequences, M, WARPS)
-        while (place >= behind + count * units) & (tile >= 0):
-            behind += count * units
-            tile -= 1
-            count, sequence = longer_sequences(tile, (place - behind) // units, query_starts, sequences, M, WARPS)
-        place -= behind
-    return tile, place % units, sequence, behind
+        place = program + turn * programs
+        count = tiles_of(sequence, query_starts, sequences, M) * units
+        while (place >= behind + count) & (sequence < sequences):
+            behind += count
+            sequence += 1
+            count = tiles_of(sequence, query_starts, sequences, M) * units
+        tile = gl.where(sequence < sequences, count // units - 1 - (place - behind) // units, -1)
+        head = (place - behind) % units
+    return tile, head, sequence, behind
 
 
 @gluon.jit
-def added(left, right):
-    """Return the sum of two numbers."""
-    return left + right
-
-
-@gluon.jit
-def longer_sequences(tile, place, query_starts, sequences, M: gl.constexpr, WARPS: gl.constexpr):
-    """Return the number of sequences that have a tile of rows of this number, and the one at a place among them."""
-    LANES: gl.constexpr = gl.BlockedLayout([1], [32], [WARPS], [0])
-    count, found = gl.to_tensor(0), gl.to_tensor(0)
-    for first in range(0, sequences, 32):
-        sequence = first + gl.arange(0, 32, LANES)
-        real = sequence < sequences
-        rows = gl.load(query_starts + sequence + 1, mask=real, other=0)
-        rows -= gl.load(query_starts + sequence, mask=real, other=0)
-        longer = (rows > tile * M).to(gl.int32)
-        found += gl.sum((count + gl.associative_scan(longer, 0, added) <= place).to(gl.int32), axis=0)
-        count += gl.sum(longer, axis=0)
-    return count, found
+def tiles_of(sequence, query_starts, sequences, M: gl.constexpr):
+    """Return the number of tiles of rows of a sequence, none behind the last one."""
+    real = sequence < sequences
+    rows = gl.load(query_starts + sequence + 1, mask=real, other=0)
+    rows -= gl.load(query_starts + sequence, mask=real, other=0)
+    return (rows + M - 1) // M
 
 
 @gluon.jit
@@ -113,9 +102,7 @@ def copy_tiles(
     ) = given  # fmt: skip
     count = 0
     turn = 0
-    tile, head, sequence, behind = tile_of(
-        turn, tiles - 1, gl.to_tensor(0), query_starts, tiles, units, sequences, M, 1
-    )
+    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M)
     while tile >= 0:
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
@@ -162,7 +149,7 @@ def copy_tiles(
                 )  # fmt: skip
             count += 1
         turn += 1
-        tile, head, sequence, behind = tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M, 1)
+        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
 
 
 @gluon.jit
@@ -307,9 +294,7 @@ def compute_tiles(
     played = 0
     turn = 0
     cleared = 0
-    tile, head, sequence, behind = tile_of(
-        turn, tiles - 1, gl.to_tensor(0), query_starts, tiles, units, sequences, M, 4
-    )
+    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M)
     while tile >= 0:
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
@@ -400,7 +385,7 @@ def compute_tiles(
             inside = inside & (lane < W)
         gl.store(place + lane, rounded, mask=inside)
         turn += 1
-        tile, head, sequence, behind = tile_of(turn, tile, behind, query_starts, tiles, units, sequences, M, 4)
+        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
 
 
 @gluon.jit(
