@@ -372,6 +372,8 @@ def _computed(
 
     Without `logarithms` they may be None.  Raises AttentionError.
     """
+    import torch
+
     query, key, value = call.query, call.key, call.value
     _check_heads(query, key, value)
     if call.sinks is not None:
