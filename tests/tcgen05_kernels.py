@@ -152,14 +152,15 @@ def _source(text: str, blocks: int, element: str) -> Source:
 
 
 def reading(
-    text: str, target: str = "sm_100", blocks: int = 1, element: str = "u32", *, every_launch: bool = False
-) -> AnalysisResult:
+    text: str, target: str = "sm_100", blocks: int = 1, element: str = "u32", *, every_launch: bool = False,
+    assume: frozenset[str] = frozenset(),
+) -> AnalysisResult:  # fmt: skip
     """Analyse a kernel for its launch, or for every launch."""
     return analyse(
         _source(text, blocks, element),
         registry.default().arch(target),
         {"in": 1, "out": 2},
-        Options(every_launch=every_launch),
+        Options(every_launch=every_launch, assume=assume),
     )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tcgen05_kernels import executed, reading
+import tcgen05_kernels
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.execution.assumptions import WORK_STEALING
+from tcgen05_kernels import executed
 
 HEAD = """
 .version 8.7
@@ -40,6 +43,12 @@ ANSWER = """
 """
 LOOP = "xor.b32 %r5, %r5, 1; add.u32 %r6, %r6, 1; @%p3 bra NEXT;"
 END = "ret; }"
+
+
+def reading(text: str, blocks: int) -> AnalysisResult:
+    return tcgen05_kernels.reading(text, blocks=blocks, assume=frozenset({WORK_STEALING}))
+
+
 STEALS = HEAD + ASK + TILE + WAIT + ANSWER + LOOP + END
 PLAIN = HEAD + TILE + END
 
@@ -94,3 +103,9 @@ def test_what_is_not_modelled_is_unknown(old: str, new: str, reason: str) -> Non
 
 def test_the_verdict_says_what_is_assumed() -> None:
     assert any("every other distribution of the tiles" in each for each in reading(STEALS, blocks=4).notes)
+
+
+def test_without_the_assumption_such_kernels_are_unknown() -> None:
+    unknown = tcgen05_kernels.reading(STEALS, blocks=4).unknown
+    assert unknown is not None
+    assert "--assume work-stealing" in unknown

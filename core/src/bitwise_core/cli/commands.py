@@ -61,7 +61,9 @@ EveryLaunch = Annotated[
 Assume = Annotated[
     list[str] | None,
     typer.Option(
-        "--assume", metavar="CONDITION", help="A condition that proofs may assume: finite or matrix-arithmetic."
+        "--assume",
+        metavar="CONDITION",
+        help="A condition that proofs may assume: finite, matrix-arithmetic or work-stealing.",
     ),
 ]
 NoContractionAudit = Annotated[

@@ -16,6 +16,9 @@ In the domain of terms, rules may then treat inputs and intermediate values as f
 `MATRIX_ARITHMETIC`: each matrix unit computes exactly what its row states, also where the row is published and was not
 measured.  Steps of units whose rows state one arithmetic are then one operation.
 
+`WORK_STEALING`: where blocks take over tiles of others, which blocks do so is a choice of the hardware, and no result
+depends on it.  One distribution of the tiles is then executed for all.
+
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
 (`values.finiteness`).
@@ -30,18 +33,23 @@ import numpy as np
 
 from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 
-FINITE, MATRIX_ARITHMETIC = "finite", "matrix-arithmetic"
+FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
         FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
+        WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
 )
 """The assumptions that may be requested for a proof, each with its description."""
 
 CONDITIONS: Mapping[str, str] = MappingProxyType(
-    {FINITE: "all values are finite", MATRIX_ARITHMETIC: "matrix units compute what is published of them"}
+    {
+        FINITE: "all values are finite",
+        MATRIX_ARITHMETIC: "matrix units compute what is published of them",
+        WORK_STEALING: "which block computes a tile changes no result",
+    }
 )
 """The assumptions as conditions of a verdict, each as a clause."""
 

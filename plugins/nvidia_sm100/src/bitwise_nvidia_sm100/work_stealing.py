@@ -4,7 +4,8 @@ Source: PTX ISA 8.8, "clusterlaunchcontrol".
 Which blocks are taken over is a choice of the hardware.  Executed is one choice in which all of them are started: each
 takes over `TAKEN` others, and the block that had a tile before differs each time.  So each tile is computed as the
 first one of a block and after one to `TAKEN` others.  Stores of different values at one address are a race, so that a
-launch without one has the same values in each case.  That other choices give these values as well is assumed.
+launch without one has the same values in each case.  That other choices give these values as well is an assumption,
+and without it the verdict is Unknown.
 
 The response has a form of its own: x and y of the block in its lower half, z and whether there is one in its upper
 half.
@@ -16,6 +17,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Instruction, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.assumptions import WORK_STEALING
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
@@ -71,6 +73,12 @@ def _request(instruction: Instruction) -> Step:
     target, place = instruction.operands
 
     def step(machine: Machine) -> None:
+        if not machine.domain.assumes(WORK_STEALING):
+            raise Unsupported(
+                "which blocks take over tiles of others is a choice of the hardware; --assume work-stealing reads one "
+                "choice for all",
+                instruction.line,
+            )
         thread = issuing_thread(machine, "a request to take over a block")
         if machine.cluster is not None or machine.clusters.shape != (1, 1, 1):
             raise Unsupported("a cluster takes over another, which is not modelled", instruction.line)

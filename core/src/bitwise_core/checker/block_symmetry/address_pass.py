@@ -96,6 +96,10 @@ class AddressDomain:
         self.moved_pointers: set[int] = set()
         """Those of which the address differs between blocks, and was combined with data by additions only."""
 
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`."""
+        return True
+
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`: a pass assumes nothing, so it covers at least the executions of a full run."""
         return False

@@ -105,6 +105,10 @@ class BitsDomain:
         self.notes: dict[str, None] = {}
         """The assumptions of this run that are not established facts, in the order of occurrence."""
 
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`."""
+        return True
+
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`: a pattern is a constant."""
         return False

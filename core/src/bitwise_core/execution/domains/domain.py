@@ -52,6 +52,9 @@ class Domain(Protocol):
     recorder: Recorder | None
     """The recorder of a recorded run, None in every other run."""
 
+    def assumes(self, assumption: str) -> bool:
+        """Return whether a run makes an assumption of `assumptions`; one on bit patterns is one case of each."""
+
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """Return which lanes the run's assumptions make finite numbers of a format; constants are not covered."""
 

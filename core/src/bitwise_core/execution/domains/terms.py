@@ -98,6 +98,7 @@ class TermDomain:
         follows_members: bool = False,
     ) -> None:
         self.recorder = recorder
+        self._assumptions = assumptions
         self.has_one_arithmetic = MATRIX_ARITHMETIC in assumptions
         self._steps_by_arithmetic: dict[mma_steps.MmaStep, mma_steps.MmaStep] = {}
         self.zero_signs = ZeroSigns()
@@ -131,6 +132,10 @@ class TermDomain:
             yield
         finally:
             self.context = before
+
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`."""
+        return assumption in self._assumptions
 
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`."""
