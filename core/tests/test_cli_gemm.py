@@ -98,7 +98,7 @@ def test_as_json_and_from_a_line_and_with_a_tree() -> None:
         "      A[2]\n"
         "    convert.fp32.fp16\n"
         "      B[2]\n"
-        "    constant 0x0 b32\n"
+        "    constant 0 (0x0) b32\n"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.term_recorder import Recorder
@@ -94,4 +94,27 @@ class Domain(Protocol):
         """Return the new accumulator of one fused matrix step, elementwise over broadcastable shapes (blocks, ...).
 
         The vectors must be this domain's own.
+        """
+
+
+@runtime_checkable
+class StepsInOrder(Protocol):
+    """A domain that computes matrix steps on one accumulator together, while `defers_steps` is true."""
+
+    @property
+    def defers_steps(self) -> bool:
+        """Whether the steps of an accumulator may be computed when it is read."""
+
+    def mma_steps_in_order(
+        self,
+        step: MmaStep,
+        accumulator: SymbolicVector,
+        lefts: Sequence[OperandVectors],
+        rights: Sequence[OperandVectors],
+        row: Array,
+        column: Array,
+    ) -> SymbolicVector:
+        """Return the result of floating-point steps one after the other, as `Domain.mma_step` for each.
+
+        An output takes the vectors `row` and `column` of each step's operands.
         """

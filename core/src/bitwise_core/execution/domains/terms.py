@@ -639,6 +639,11 @@ class TermDomain:
             step = self._by_arithmetic(step)
         return mma_steps.mma_terms(step, accumulator, left, right, self.context)
 
+    @property
+    def defers_steps(self) -> bool:
+        """See `StepsInOrder`: a domain derived from this one may compute steps in its own way."""
+        return type(self) is TermDomain and self.recorder is None
+
     def mma_steps_in_order(
         self,
         step: mma_steps.MmaStep,
@@ -648,10 +653,7 @@ class TermDomain:
         row: Array,
         column: Array,
     ) -> SymbolicVector:
-        """Return the result of floating-point steps one after the other, as `mma_step` for each.
-
-        An output takes the vectors `row` and `column` of each step's operands.
-        """
+        """See `StepsInOrder.mma_steps_in_order`."""
         of_a = [each for each in lefts if isinstance(each, mma_steps.HashedVectors)]
         of_b = [each for each in rights if isinstance(each, mma_steps.HashedVectors)]
         if self.has_one_arithmetic:

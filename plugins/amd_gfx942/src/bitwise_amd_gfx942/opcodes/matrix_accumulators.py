@@ -21,7 +21,7 @@ from bitwise_amd_gfx942.opcodes.matrix_layouts import (
     stacked_values,
 )
 from bitwise_amd_gfx942.registers import WAVE
-from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -66,8 +66,7 @@ def accumulate(
 def may_be_deferred(machine: Machine, step: MmaStep, operand: Fragment) -> bool:
     """Whether the steps of an instruction may be computed when their results are read."""
     domain = machine.domain
-    # A domain derived from that of terms may compute steps in its own way.
-    if type(domain) is not TermDomain or domain.recorder is not None or step.integers is not None:
+    if not (isinstance(domain, StepsInOrder) and domain.defers_steps) or step.integers is not None:
         return False
     return machine.written_lanes is None and operand.bits <= 32
 
@@ -135,7 +134,7 @@ class DeferredSteps(SymbolicVector):
             compute_together(each for both in operands for each in both)
             lefts, rights = ([each for both in operands for each in both[side].vectors] for side in (0, 1))
             domain, (rows, columns, axes) = operands[0][0].domain, self._indices
-            assert isinstance(domain, TermDomain)
+            assert isinstance(domain, StepsInOrder)
             start = before.value if isinstance(before, DeferredSteps) else before
             total = domain.mma_steps_in_order(self._step, start, lefts, rights, rows, columns)
             self._computed = total, registers_of(total, axes)
