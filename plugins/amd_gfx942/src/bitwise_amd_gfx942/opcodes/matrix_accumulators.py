@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitwise_amd_gfx942.opcodes.matrix_fragments import Fragment, compute_together
 from bitwise_amd_gfx942.opcodes.matrix_layouts import (
@@ -23,7 +24,6 @@ from bitwise_amd_gfx942.opcodes.matrix_layouts import (
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import bundled, shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep
@@ -33,7 +33,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 MAXIMUM_DEFERRED = 64
 """How many instructions on one accumulator are computed together at most."""
 
-_NO_WORDS: hashing.Words = np.zeros((2, 1, 1), dtype=np.uint64)
+_NO_WORDS: NDArray[np.uint64] = np.zeros((2, 1, 1), dtype=np.uint64)
 
 
 def accumulate(
@@ -142,12 +142,12 @@ class DeferredSteps(SymbolicVector):
         return self._computed
 
     @property
-    def words(self) -> hashing.Words:
+    def words(self) -> NDArray[np.uint64]:
         """The payload."""
         return self.value.words
 
     @words.setter
-    def words(self, words: hashing.Words) -> None:
+    def words(self, words: NDArray[np.uint64]) -> None:
         """Nothing is kept: the payload is that of the results."""
 
     @property
@@ -171,12 +171,12 @@ class DeferredRegister(SymbolicVector):
         self.bundle = whole, index
 
     @property
-    def words(self) -> hashing.Words:
+    def words(self) -> NDArray[np.uint64]:
         """The payload."""
         return self._whole.registers[self._index].words
 
     @words.setter
-    def words(self, words: hashing.Words) -> None:
+    def words(self, words: NDArray[np.uint64]) -> None:
         """Nothing is kept: the payload is that of the results."""
 
     @property
