@@ -379,7 +379,7 @@ def mma_terms_in_order(
         rows, columns = _stacked_words(left), _stacked_words(right)
         if not step.commutes:
             columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
-        return more_steps(result, "fused " + step.name, rows, columns, row, column)
+        return more_steps(result, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
     for one, other in zip(left, right, strict=True):
         result = mma_terms(step, result, one.take(row), other.take(column), context)
     return result
