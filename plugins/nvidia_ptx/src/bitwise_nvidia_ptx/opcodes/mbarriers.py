@@ -5,7 +5,10 @@ Source: PTX ISA 8.7, "mbarrier".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -374,6 +377,23 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
         races.arrived(where, address)
 
 
+_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy)
+
+
+def _pending(
+    copies: list[_AnyCopy], barrier: MBarrier, blocks: Array, complete: Callable[[_AnyCopy, Array], None]
+) -> list[_AnyCopy]:
+    """Complete the copies of ended phases in these blocks, and return those that are pending in other blocks."""
+    left = []
+    for each in copies:
+        arrived = (barrier.phase > each.phase) & each.blocks & blocks
+        if arrived.any():
+            complete(each, arrived)
+        if (each.blocks & ~arrived).any():
+            left.append(replace(each, blocks=each.blocks & ~arrived))
+    return left
+
+
 def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:
     """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
 
@@ -387,24 +407,12 @@ def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Arr
     if not (ready & active).any():
         machine.write(destination, np.zeros((1, 1), dtype=bool))
         return Blocked("an mbarrier")
-    kept = []
     blocks: Array = np.any(ready & active, axis=1)
     threads: Array = np.any(ready & active, axis=0)
-    still = []
-    for each in barrier.thread_copies:
-        arrived = (barrier.phase > each.phase) & each.blocks & blocks
-        if arrived.any():
-            _complete_of_threads(machine, barrier.address, each, arrived)
-        if (each.blocks & ~arrived).any():
-            still.append(replace(each, blocks=each.blocks & ~arrived))
-    barrier.thread_copies = still
-    for copy in barrier.copies:
-        arrived = (barrier.phase > copy.phase) & copy.blocks & blocks
-        if arrived.any():
-            _complete(machine, barrier.address, copy, arrived)
-        if (copy.blocks & ~arrived).any():
-            kept.append(replace(copy, blocks=copy.blocks & ~arrived))
-    barrier.copies = kept
+    barrier.thread_copies = _pending(
+        barrier.thread_copies, barrier, blocks, partial(_complete_of_threads, machine, barrier.address)
+    )
+    barrier.copies = _pending(barrier.copies, barrier, blocks, partial(_complete, machine, barrier.address))
     for races in machine.races.of_blocks(blocks):
         warps = np.unique(np.flatnonzero(threads) // machine.warp)
         races.acquire(barrier.address, warps, of_cluster=of_cluster)
