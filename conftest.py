@@ -20,10 +20,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Keep the garbage collector from what the collection makes: it took a seventh of the time of all tests."""
+    """Switch the garbage collector off while tests are collected, which makes almost no garbage."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
