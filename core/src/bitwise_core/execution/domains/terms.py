@@ -99,7 +99,6 @@ class TermDomain:
     ) -> None:
         self.recorder = recorder
         self._assumptions = assumptions
-        self.has_one_arithmetic = MATRIX_ARITHMETIC in assumptions
         self._steps_by_arithmetic: dict[mma_steps.MmaStep, mma_steps.MmaStep] = {}
         self.zero_signs = ZeroSigns()
         self.first_extrema = FirstExtrema()
@@ -635,8 +634,7 @@ class TermDomain:
         assert isinstance(right, mma_steps.HashedVectors)
         if step.integers is not None:
             return integer_terms(step, accumulator, left, right, self.context)
-        if self.has_one_arithmetic:
-            step = self._by_arithmetic(step)
+        step = self._by_arithmetic(step)
         return mma_steps.mma_terms(step, accumulator, left, right, self.context)
 
     @property
@@ -656,11 +654,13 @@ class TermDomain:
         """See `StepsInOrder.mma_steps_in_order`."""
         of_a = [each for each in lefts if isinstance(each, mma_steps.HashedVectors)]
         of_b = [each for each in rights if isinstance(each, mma_steps.HashedVectors)]
-        if self.has_one_arithmetic:
-            step = self._by_arithmetic(step)
+        step = self._by_arithmetic(step)
         return mma_steps.mma_terms_in_order(step, accumulator, of_a, of_b, row, column, self.context)
 
     def _by_arithmetic(self, step: mma_steps.MmaStep) -> mma_steps.MmaStep:
+        """Return the step under the name of its arithmetic where that is assumed to decide its bits."""
+        if not self.assumes(MATRIX_ARITHMETIC):
+            return step
         found = self._steps_by_arithmetic.get(step)
         if found is None:
             found = self._steps_by_arithmetic[step] = mma_steps.with_arithmetic(step)
