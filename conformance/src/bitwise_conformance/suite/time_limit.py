@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,26 +17,24 @@ class TimeLimitExceeded(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeLimitExceeded in the body after some seconds.  Works in the main thread of a process only.
 
-    Python discards exceptions raised in callbacks of the garbage collector, so the alarm there is repeated.
+    Python discards exceptions raised in finalizers, in callbacks of weak references and in callbacks of the garbage
+    collector.  The alarm is therefore repeated until the body ends, and a discarded TimeLimitExceeded is not reported.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if not _in_callback(frame):
-            raise TimeLimitExceeded
+        raise TimeLimitExceeded
 
+    def report(discarded: sys.UnraisableHookArgs) -> None:
+        if discarded.exc_type is not TimeLimitExceeded:
+            report_before(discarded)
+
+    report_before = sys.unraisablehook
     before = signal.signal(signal.SIGALRM, ring)
+    sys.unraisablehook = report
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.05)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _in_callback(frame: FrameType | None) -> bool:
-    codes = [getattr(callback, "__code__", None) for callback in gc.callbacks]
-    while frame is not None:
-        if frame.f_code in codes:
-            return True
-        frame = frame.f_back
-    return False
+        sys.unraisablehook = report_before
