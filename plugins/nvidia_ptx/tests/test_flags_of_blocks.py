@@ -103,11 +103,35 @@ def test_contents_that_an_order_decides_are_not_determined(body: str) -> None:
         hashes(body, blocks=BLOCKS)
 
 
+def nested(first: str, second: str) -> str:
+    """Return a kernel whose blocks store to out[0] within two branches, by the words `first` and `second`."""
+    return (
+        START + "mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d1, %d2; ld.global.b32 %r2, [%d2]; ld.global.b32 %r3, [%d2+4];"
+        "ld.global.b32 %r4, [%d1]; ld.global.b32 %r5, [%d1+4]; ld.global.b32 %r6, [%d1+8]; setp.ne.b32 %p3, %r4, 0;"
+        "setp.ne.b32 %p4, %r5, 0; setp.ne.b32 %p5, %r6, 0; or.pred %p6, %p3, %p4; or.pred %p7, %p4, %p5;"
+        f"setp.ne.b32 %p8, %r2, 0; setp.ne.b32 %p9, %r3, 0; @!{first} bra END; @!{second} bra INNER; @%p2 bra INNER;"
+        "st.global.b32 [%d0], %r9; INNER: bar.sync 0; END:"
+    )
+
+
+def test_nested_conditions_of_a_block_hold_together() -> None:
+    """A block stores where both of its conditions hold, not where one block has the first and another the second."""
+    of_any = executed(nested("%p6", "%p7"), 2)
+    assert len(of_any) == 1
+    assert executed(nested("%p8", "%p9"), 2) != of_any
+    with pytest.raises(Unsupported, match="race"):
+        hashes(nested("%p8", "%p9"), blocks=2)
+    assert hashes(nested("%p6", "%p7"), blocks=2) == hashes(nested("%p6", "%p7"), blocks=1)
+    # The condition of all blocks may be the inner one.
+    assert hashes(nested("%p8", "%p7"), blocks=2) == hashes(nested("%p6", "%p7"), blocks=2)
+    assert executed(nested("%p8", "%p7"), 2) == of_any
+
+
 BEGIN = START + (
     "mul.wide.u32 %d4, %r1, 4; add.s64 %d5, %d4, %d0; add.s64 %d4, %d1, %d4; ld.global.b32 %r2, [%d4];"
-    "ld.global.b32 %r3, [%d1+8]; mov.b32 %r4, 3; not.pred %p3, %p2;"
+    "ld.global.b32 %r3, [%d1+8]; ld.global.b32 %r5, [%d4+4]; mov.b32 %r4, 3; not.pred %p3, %p2;"
 )
-"""%r2: a word of the block, %r3: one of all blocks; %d0: cells of all blocks, %d5: those of the block."""
+"""%r2, %r5: words of the block, %r3: one of all blocks; %d0: cells of all blocks, %d5: those of the block."""
 FIRST = "@!%p2"
 """The guard of a block's first thread, which alone changes memory."""
 
@@ -117,7 +141,7 @@ def statement(draw: random.Random, labels: Iterator[int], depth: int = 0) -> str
     value, other = (draw.choice(("%r8", "%r9", "%r1", "%r2", "%r3", "%r4")) for _ in range(2))
     cell = draw.choice(("[%d0]", "[%d0+4]", "[%d0]", "[%d0+4]", "[%d0]", "[%d0+4]", "[%d5+16]", "[%d5+20]"))
     test = f"setp.{draw.choice(('eq', 'ne'))}.b32"
-    condition = draw.choice(("%r2", "%r2", "%r3"))
+    condition = draw.choice(("%r2", "%r5", "%r3"))
     number = next(labels)
     predicate = f"%p{10 + number % 25}"
     kind = draw.choice(("store",) * 9 + ("load",) * 2 + ("atomic", "barrier", "sum", "guarded") + ("branch",) * 5)

@@ -213,7 +213,8 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
     chosen = _predicate_of_threads(machine, predicate, thread)
     for each in contents:
         each.recorder = recorder
-    chosen = _joint_predicate(machine, chosen, address, [there for _, there in found], contents)
+    if machine.path is None:  # within another branch, a block stores under the conditions of both
+        chosen = _joint_predicate(machine, chosen, address, [there for _, there in found], contents)
     value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
     result: list[Access] = []
     for part, (rows, there) in zip(parts, found, strict=True):
