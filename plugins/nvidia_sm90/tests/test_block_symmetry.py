@@ -65,14 +65,17 @@ class Case:
     body: str
     n: int = 300
     threads: int = 32
+    given: tuple[int, ...] = ()
+    """The contents of x, where the launch gives them."""
 
 
 def prepared(case: Case) -> PreparedLaunch:
     module = SM90.parse(HEAD.format(threads=case.threads, body=case.body), "kernel.ptx")
+    given = {"dtype": "i32", "values": case.given} if case.given else {}
     launch = Launch.model_validate({
         "file": "kernel.ptx",
         "grid": [-(-case.n // case.threads)],
-        "args": [{"buffer": "x"}, {"buffer": "y"}, {"i32": case.n}],
+        "args": [{"buffer": "x", **given}, {"buffer": "y"}, {"i32": case.n}],
     })  # fmt: skip
     return prepare_launch(module, SM90, launch)
 
@@ -318,6 +321,25 @@ def test_loops_that_data_ends() -> None:
 def test_a_gather_from_a_read_only_table() -> None:
     case = Case(GATHER.format(index="%rd4", table="%rd1"))
     assert compared(case, Case(case.body, threads=64)).equal
+
+
+NUMBER_OF_BLOCK = """ld.global.b32 %r6, [%rd5];
+xor.b32 %r7, %r6, %r6;
+mul.wide.s32 %rd6, %r7, 4;
+mul.wide.s32 %rd7, {block}, 4;
+add.s64 %rd7, %rd1, %rd7;
+add.s64 %rd7, %rd7, %rd6;
+ld.global.b32 %r8, [%rd7];
+st.global.b32 [%rd5], %r8;"""
+"""Stores the number that the launch gives for a block, at an address to which data that is always zero is added."""
+
+
+def test_given_numbers_at_addresses_that_move_with_the_block() -> None:
+    own, first = (Case(NUMBER_OF_BLOCK.format(block=block), n=320, given=tuple(range(5, 15))) for block in ("%r2", "0"))
+    assert all_blocks(own) != all_blocks(first)
+    assert compared(first, Case("st.global.b32 [%rd5], 5;", n=320, given=first.given)).equal
+    with pytest.raises(NotSymmetric, match="depends on the block's number"):
+        summary(own)
 
 
 OWN = "mov.b64 %rd8, %rd4;"

@@ -385,13 +385,16 @@ class AddressMemory(GlobalMemory):
         # Data that a run of one block finds to be constant makes a load of the address to which it is added.
         own = set() if number is None else _buffers_of(number)
         column = None if number is None else number.column
-        for buffer in own | (known or domain.pointers):
+        reached = own | (known or domain.pointers)
+        for buffer in reached:
             thread = np.array([buffer << POINTER_SHIFT], dtype=np.uint64)
             if number is not None and buffer in own:
                 thread = active_values(number.thread, mask).reshape(-1)
             if thread.size:
                 self.accesses.append(GlobalAccess("gather", column, thread, 8, line))
-        return opaque_data(bits)
+        # There it returns given numbers, which differ between blocks.
+        moves_in_given = column is not None and not reached.isdisjoint(self.given.buffers)
+        return opaque_data(bits, TAINT if moves_in_given else 0)
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
