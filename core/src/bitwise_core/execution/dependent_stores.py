@@ -196,7 +196,12 @@ def _depend_on_their_own(
 
 def _elements(selection: _Selection, prepared: PreparedLaunch) -> _Elements | None:
     """Return the contested elements, None if there are none or if one has several loads."""
-    stores = {line for line, info in lines_with_infos(prepared) if info.effects.overlaps(Effect.STORE)}
+    # A load at a store keeps the old content under a condition; asynchronous loads store in shared memory.
+    stores = {
+        line
+        for line, info in lines_with_infos(prepared)
+        if info.effects.overlaps(Effect.STORE) and not info.effects.overlaps(Effect.ASYNCHRONOUS)
+    }
     if not selection.loads or any(line in stores for line, *_ in selection.loads):
         return None
     address = np.concatenate([each for _, each, _, _ in selection.loads])

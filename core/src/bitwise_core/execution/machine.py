@@ -16,6 +16,7 @@ from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.race_detector import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.thread_numbers import MAXIMUM_AGENTS, agent_of_block
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -137,6 +138,7 @@ class Machine:
     threads' local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols`
     holds the addresses of arrays, and `windows`, for those whose address differs between blocks, the special register
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
+    `storing_agents` counts the asynchronous stores to global memory.
     """
 
     domain: Domain
@@ -170,6 +172,7 @@ class Machine:
     extra: dict[str, Any] = field(default_factory=dict)
     asynchronous_reads: AsynchronousReads = field(default_factory=AsynchronousReads)
     cluster: ClusterState | None = None
+    storing_agents: int = 0
     _whole_blocks: tuple[Array, WholeBlocks] | None = None
 
     def read(self, operand: Operand) -> Value:
@@ -245,6 +248,20 @@ class Machine:
         """Whether no lane but those of the current instruction, all of which are active, may read a register again."""
         live = self.live_elsewhere
         return live is not None and self.mask is self.group and not live(name)
+
+    def loading_agent(self) -> Array:
+        """Return the number of the agent of each block that executes asynchronous loads from global memory."""
+        return agent_of_block(self.thread[:, :1], 0)
+
+    def new_storing_agent(self) -> Array:
+        """Return the number of an agent of each block that executes an asynchronous store to global memory.
+
+        Each call returns another one, since nothing orders two such stores.  Raises Unsupported if there are too many.
+        """
+        self.storing_agents += 1
+        if self.storing_agents == MAXIMUM_AGENTS:
+            raise Unsupported("a block makes too many asynchronous stores to follow them")
+        return agent_of_block(self.thread[:, :1], self.storing_agents)
 
     @property
     def written_lanes(self) -> Array | None:

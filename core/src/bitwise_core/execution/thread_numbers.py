@@ -1,4 +1,7 @@
-"""The numbers of threads in a launch: its block's number times 2**20, plus its number in the block."""
+"""The numbers of threads in a launch: its block's number times 2**20, plus its number in the block.
+
+Asynchronous copies are executed by agents of their block, which have numbers that no thread of a launch has.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 _BLOCK_SHIFT = 20
+_AGENT_SHIFT = 18
+"""An agent's number in its block has this bit, and none above it."""
+
+MAXIMUM_AGENTS = 1 << _AGENT_SHIFT
+"""How many agents a block has."""
 
 Numbers = TypeVar("Numbers", int, npt.NDArray[Any])
 
@@ -26,4 +34,16 @@ def block_of(thread: Numbers) -> Numbers:
 def further_thread(thread: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the number of one further thread of the block of each thread, which no thread of a launch has."""
     found: npt.NDArray[Any] = thread | ((1 << _BLOCK_SHIFT) - 1)
+    return found
+
+
+def agent_of_block(thread: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
+    """Return the number of an agent of the block of each thread; `number` is below MAXIMUM_AGENTS."""
+    found: npt.NDArray[Any] = (block_of(thread) << _BLOCK_SHIFT) + ((1 << _AGENT_SHIFT) + number)
+    return found
+
+
+def is_agent(thread: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return which threads are agents: no barrier orders what they do before what follows it."""
+    found: npt.NDArray[Any] = (thread >> _AGENT_SHIFT & 3) == 1
     return found

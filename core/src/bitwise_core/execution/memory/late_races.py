@@ -27,7 +27,7 @@ from bitwise_core.execution.memory.undetermined import (
     UndeterminedValues,
     by_arrival,
 )
-from bitwise_core.execution.thread_numbers import block_of
+from bitwise_core.execution.thread_numbers import block_of, is_agent
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -95,7 +95,7 @@ class _Tables:
 
     def for_load(self, load: Access) -> list[tuple[_Rows, bool | None]]:
         """Return tables for a load, each with whether it is for stores of other blocks or its own, None for both."""
-        if not self._alike or load.bits != self._stores[0].bits:
+        if not self._alike or load.bits != self._stores[0].bits or is_agent(load.thread).any():
             return [(self._all, None)]
         address, size = self._for_others.address, np.uint64(load.bits // 8)
         before = np.searchsorted(address, load.address - size + np.uint64(1), side="left")
@@ -185,7 +185,8 @@ def _contest(
         racing = (stored_end > load.address[place]) & ~settled[place]
         if of_others is not None:
             racing &= foreign == of_others
-        racing &= foreign | ((rows.thread[row] != load.thread[place]) & (rows.epoch[row] == load.epoch))
+        near = (rows.epoch[row] == load.epoch) | is_agent(load.thread[place])
+        racing &= foreign | ((rows.thread[row] != load.thread[place]) & near)
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
         racing &= ~whole | rows.chosen[row] | differing(rows.hash[:, row], loaded[:, place])
         if order is not None:

@@ -36,7 +36,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined_where,
 )
 from bitwise_core.execution.term_recorder import Recorder
-from bitwise_core.execution.thread_numbers import block_of
+from bitwise_core.execution.thread_numbers import block_of, is_agent
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -447,7 +447,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             other = thread[row] != load.thread[place]
             if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
-            if (other & (epoch[row] == load.epoch)).any():
+            if (other & ((epoch[row] == load.epoch) | is_agent(load.thread[place]))).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"
                 raise race(Kind.GLOBAL, reason, load.line)
 

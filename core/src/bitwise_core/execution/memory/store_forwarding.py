@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, OTHER_THREAD, STORE_RACE, Cause, Kind
 from bitwise_core.execution.term_recorder import Recorder
-from bitwise_core.execution.thread_numbers import block_of
+from bitwise_core.execution.thread_numbers import block_of, is_agent
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
@@ -60,6 +60,7 @@ class StoredElements:
         unordered = (block_of(self.thread[row]) != block_of(self.thread[final])) | (
             self.epoch[row] >= self.epoch[final]
         )
+        unordered |= is_agent(self.thread[row]) | is_agent(self.thread[final])
         if order is not None:
             unordered &= ~order(self.thread[row], self.epoch[row], self.thread[final], self.epoch[final])
         chosen = np.flatnonzero(other_thread & unordered)
@@ -262,7 +263,7 @@ def _last_before(
     place, row = range_pairs(low, high)
     thread, epoch, loading = rows.thread[row], rows.epoch[row], load.thread[place]
     foreign = block_of(thread) != block_of(loading)
-    unordered = foreign | ((thread != loading) & (epoch >= load.epoch))
+    unordered = foreign | ((thread != loading) & ((epoch >= load.epoch) | is_agent(thread) | is_agent(loading)))
     if order is not None:
         unordered &= ~order(thread, epoch, loading, np.full(row.shape, load.epoch))
     if not unordered.any() and not (high - low > 1).any():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bitwise_core.execution.memory.store_forwarding import Access, StoredRows, differing
-from bitwise_core.execution.thread_numbers import block_of
+from bitwise_core.execution.thread_numbers import block_of, is_agent
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values.distinct import sorted_distinct
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
@@ -202,7 +202,7 @@ def _reduced(rows: StoredRows, *, by_epoch: bool) -> StoredRows:
     kept = _decisive(rows.taken(order), hashes[:, order], ("address", "bits", "thread", "epoch"))
     order = np.sort(order[kept])
     order = order[np.lexsort((rows.thread[order] >> 20, rows.bits[order], rows.address[order]))]
-    if by_epoch:
+    if by_epoch and not is_agent(rows.thread).any():
         order = order[_decisive_of_blocks(rows.taken(order), hashes[:, order])]
     order = np.sort(order)
     return rows.taken(order[np.argsort(rows.address[order], kind="stable")])

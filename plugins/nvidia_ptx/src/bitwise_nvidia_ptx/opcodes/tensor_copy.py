@@ -302,7 +302,7 @@ def _load_box(
         box.address,
         bits,
         np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)),
-        np.zeros((1, 1), dtype=np.int64),
+        machine.loading_agent(),
         machine.epoch,
         line,
     )
@@ -431,5 +431,4 @@ def _store_box(machine: Machine, target: Operand, source: Operand, axes: tuple[i
     value = machine.shared.load(cells, box.element * 8)
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
-    number = machine.thread[:, thread : thread + 1]
-    machine.memory.store(box.address, value, mask, number, machine.epoch, line)
+    machine.memory.store(box.address, value, mask, machine.new_storing_agent(), machine.epoch, line)

@@ -1,0 +1,70 @@
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Accesses to global memory that nothing orders with a tensor copy: the copy is asynchronous, whoever issues it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Outcome, Verdict
+from bitwise_nvidia_sm90.architecture import SM90
+from cluster_kernels import launch, text
+
+START = """
+mov.u32 %r10, room; add.u32 %r15, %r10, 2048; mad.lo.u32 %r11, %r0, 4, %r10; mov.b64 %d12, map; mul.lo.u32 %r18, %r2, 32;
+setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p3, %r2, 0; setp.eq.u32 %p5, %r0, 5; and.pred %p4, %p1, %p3; mov.b32 %r30, 77;
+@%p1 mbarrier.init.shared::cta.b64 [%r15], 1; bar.sync 0;
+"""
+"""%p1: the issuing thread, %p3: the first block, %p4: the first thread of all, %p5: another thread."""
+LOAD = """
+@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r15], 128;
+@%p1 cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r10], [%d12, {%r18}], [%r15];
+"""
+WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r15], 0; @!%p2 bra W; ld.shared.b32 %r21, [%r11];"
+OUT = "st.global.b32 [%d9], %r21;"
+BEFORE_STORE = "fence.proxy.async.shared::cta; bar.sync 0;"
+STORE = f"""
+ld.global.b32 %r21, [%d8]; add.u32 %r22, %r21, 1; st.shared.b32 [%r11], %r22; {BEFORE_STORE}
+@%p1 cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%d12, {{%r18}}], [%r10]; @%p1 cp.async.bulk.commit_group;
+"""
+READ = "@%p1 cp.async.bulk.wait_group.read 0; bar.sync 0;"
+CHANGED = "@{} st.global.b32 [%d8], %r30;"
+RETURNED = f"bar.sync 0; st.shared.b32 [%r11], %r21; {BEFORE_STORE}" + STORE[STORE.index("@%p1") :]
+
+RACES = {
+    "the first thread of all stores what another block copies": START + "@%p4 st.global.b32 [%d1+128], %r30;" + LOAD + WAIT + OUT,
+    "the issuing thread stores before the copy": START + CHANGED.format("%p1") + LOAD + WAIT + OUT,
+    "the issuing thread stores while the copy is made": START + LOAD + CHANGED.format("%p1") + WAIT + OUT,
+    "a thread stores after a barrier, before the wait": START + LOAD + "bar.sync 0;" + CHANGED.format("%p5") + WAIT + OUT,
+    "the issuing thread loads after a copy to global memory": START + STORE + "@%p1 ld.global.b32 %r21, [%d8];" + OUT,
+    "a thread loads after the copy has read": START + STORE + READ + "@%p5 ld.global.b32 %r21, [%d8];" + OUT,
+    "the issuing thread stores after the copy": START + STORE + CHANGED.format("%p1"),
+    "the issuing thread stores before its copy": START + CHANGED.format("%p1") + STORE.replace("[%d8]", "[%d9]"),
+    "two copies to one place": START + STORE + READ + f"st.shared.b32 [%r11], %r30; {BEFORE_STORE}" + STORE[STORE.index("@%p1") :],
+    "two copies to one place, far apart": START + STORE + READ + "bar.sync 0;" * 3 + f"st.shared.b32 [%r11], %r30; {BEFORE_STORE}" + STORE[STORE.index("@%p1") :],
+}  # fmt: skip
+ORDERED = {
+    "a copy": START + LOAD + WAIT + OUT,
+    "a copy to global memory of what was loaded before a barrier": START + STORE,
+    "two copies of one content": START + STORE + READ + STORE[STORE.index("@%p1") :],
+    "a copy back": START + LOAD + WAIT + "add.u32 %r21, %r21, 1;" + RETURNED,
+    "a copy back of sums": START + LOAD + WAIT + "ld.shared.b32 %r22, [%r10+16]; add.u32 %r21, %r21, %r22;" + RETURNED,
+    "a store of what was copied": START + LOAD + WAIT + "st.global.b32 [%d8], %r21;",
+    "a store that depends on what was copied": START + LOAD + WAIT + "add.u32 %r21, %r21, 1; st.global.b32 [%d8], %r21;",
+}  # fmt: skip
+
+
+def compared_with_itself(body: str) -> Verdict:
+    sources = [Source(name, text(body), launch((4,), name=name)) for name in ("a.ptx", "b.ptx")]
+    return compare(*sources, SM90, Options(audit_contraction=False)).verdict
+
+
+@pytest.mark.parametrize("body", RACES.values(), ids=RACES)
+def test_accesses_that_nothing_orders_with_a_copy(body: str) -> None:
+    assert "not determined" in compared_with_itself(body).reason
+
+
+@pytest.mark.parametrize("body", ORDERED.values(), ids=ORDERED)
+def test_accesses_that_are_ordered_with_a_copy(body: str) -> None:
+    assert compared_with_itself(body).outcome is Outcome.EQUAL
