@@ -21,7 +21,13 @@ from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.issuing_thread import require_pairs
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, step_name, units_of
+from bitwise_nvidia_ptx.opcodes.matrix_sync import (
+    ELEMENT_BITS,
+    cuts_accumulator,
+    integer_products,
+    step_name,
+    units_of,
+)
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     TileCells,
     tile_addresses,
@@ -75,11 +81,13 @@ class Product:
         options = " satfinite" if shape.saturates else f" {scales.form} block{scales.block}" if scales else ""
         family = f"{FAMILY}.{scales.kind}" if scales else FAMILY
         types = shape.result, shape.left, shape.right, shape.result
+        name = step_name(family, k, *types, context.arch.name, options)
         self.step = MmaStep(
-            step_name(family, k, *types, context.arch.name, options),
+            name,
             positive_zero=shape.result != "s32",
             commutes=shape.left == shape.right,
             integers=integer_products(k, *types[:3], clamps=shape.saturates),
+            cuts=cuts_accumulator(name, context),
             opaque=scales is not None,
             units=units_of(context),
         )

@@ -32,6 +32,7 @@ from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import fragment_vectors
 from bitwise_nvidia_ptx.opcodes.matrix_sync import (
     ELEMENT_BITS,
+    cuts_accumulator,
     instruction_k,
     integer_products,
     registers_in,
@@ -114,6 +115,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         positive_zero=result in ("f32", "f16"),
         commutes=left == right,
         integers=products,
+        cuts=cuts_accumulator(name, context),
         units=units_of(context),
     )
 

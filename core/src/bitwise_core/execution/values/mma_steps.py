@@ -50,8 +50,10 @@ class MmaStep:
     `name` identifies everything that determines its bits.  `positive_zero`: the unit's zero results are +0, also on
     underflow (one exact sum that is normalised once has no other zero).  `commutes`: rows and columns have elements of
     one type.  `integers` is None for floating-point units.  `signed_zeros`: the sign of a zero product affects the
-    result, so a step of zeros is known to add +0 only if all of them are +0.  `opaque`: nothing is known of the unit's
-    sums, so a step of zeros is a step like any other; its operand vectors are gathered as bits, without a format.
+    result, so a step of zeros is known to add +0 only if all of them are +0.  `cuts`: the unit cuts results to fewer
+    bits than their format has, so a step of zeros cuts the accumulator; that of another step of such a unit of the
+    architecture is cut already.  `opaque`: nothing is known of the unit's sums, so a step of zeros is a step like any
+    other; its operand vectors are gathered as bits, without a format.
     `units` are the rows of the architecture, of which one may state the arithmetic of the step.  Steps of one
     `arithmetic` are one operation, whatever their names.
     """
@@ -61,15 +63,21 @@ class MmaStep:
     commutes: bool
     integers: IntegerProducts | None = None
     signed_zeros: bool = False
+    cuts: bool = False
     opaque: bool = False
     units: tuple[MmaSpec, ...] = field(default=(), compare=False, repr=False)
     arithmetic: str = ""
 
 
+def row_of(name: str, units: Sequence[MmaSpec]) -> MmaSpec | None:
+    """Return the row of a step's name, None if there is none."""
+    wanted = "_".join(name.split())
+    return next((each for each in units if each.name == wanted), None)
+
+
 def with_arithmetic(step: MmaStep) -> MmaStep:
     """Return the step with the arithmetic that its row states; without a row, the step itself."""
-    name = "_".join(step.name.split())
-    row = next((each for each in step.units if each.name == name), None)
+    row = row_of(step.name, step.units)
     return step if row is None else replace(step, arithmetic=row.arithmetic_name)
 
 
@@ -321,7 +329,8 @@ def mma_terms(
     """Compute one fused step, elementwise over broadcastable shapes, with accumulator words (2, blocks, ...).
 
     If both vectors are all zeros, the step adds +0 to the accumulator (measured: an accumulator of -0 is returned as
-    +0, every other one unchanged).  If the elements of both are finite, one vector of zeros is sufficient.
+    +0, every other one unchanged, unless the step cuts it).  If the elements of both are finite, one vector of zeros is
+    sufficient.
     """
     if step.integers is None:
         accumulator = nan_marks.accumulator_operand(accumulator, context)
@@ -329,20 +338,23 @@ def mma_terms(
     # Accumulators that began with different flags have the same ones after a step.
     flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
     flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
+    chained = L.CHAINED | L.CUT * step.cuts
     name, rows = "fused " + (step.arithmetic or step.name), left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
     unchanged = _adds_nothing(step, left, right, context)
+    if unchanged is not None and step.cuts:
+        unchanged = _where_cut(accumulator, unchanged)
     if step.integers is not None:
         start = exact_hash(accumulator)
         named = rows + hashing.shaped(hashing.constant(name), rows.ndim)
         words = hashing.mix(start * hashing.shaped(hashing.multiplier(2), start.ndim) + named + columns)
         out = SymbolicVector(accumulator.bits, words, flags)
     elif isinstance(flags, int) and unchanged is None and context.recorder is None:
-        marked = nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, rows, flags | L.CHAINED)).flags
+        marked = nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, rows, flags | chained)).flags
         assert isinstance(marked, int)
         return next_steps(accumulator, marked, name, rows, columns)
     else:
-        out = SymbolicVector(accumulator.bits, step_payload(accumulator, name, rows, columns), flags | L.CHAINED)
+        out = SymbolicVector(accumulator.bits, step_payload(accumulator, name, rows, columns), flags | chained)
     context.note(
         MATRIX + step.name,
         out,
@@ -409,6 +421,17 @@ def _adds_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, cont
         return None
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
     return both if both.any() else None
+
+
+def _where_cut(accumulator: SymbolicVector, unchanged: Array) -> Array | None:
+    """Return in which of these outputs a step that cuts its accumulator leaves it as it is, None if in no output."""
+    form = np.asarray(accumulator.flags & (L.NUMBER_FORM | 255 << L.OPERATION_SHIFT))
+    found: Array = form == (L.TERM | L.CHAINED | L.CUT)
+    zero = known_zero(accumulator)
+    if zero is not None:
+        found = found | zero
+    found = found & unchanged
+    return found if found.any() else None
 
 
 def step_words(step: MmaStep, left: HashedVectors, right: HashedVectors) -> hashing.Words:

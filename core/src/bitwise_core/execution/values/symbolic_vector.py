@@ -89,6 +89,8 @@ FLOAT_AC_TERMS = 16
 """AC operations up to this number are floating-point, those from here to `ARGMINMAX` are on integers."""
 CHAINED = 1 << OPERATION_SHIFT
 """With TERM: the payload is a sum over a chain of matrix steps that is not mixed (`values.matrix_chains`)."""
+CUT = 2 << OPERATION_SHIFT
+"""With CHAINED: the last step cuts results to fewer bits than their format has (`MmaStep.cuts`)."""
 GUARDED, GUARDED_CONSTANT = 254, 255
 """Operation numbers of guarded values (`values.nan_guards`): of a term, and of a constant."""
 ARGMINMAX = 240

@@ -147,6 +147,16 @@ class MmaSpec:
     source: str
 
     @property
+    def keeps_accumulator(self) -> bool:
+        """Whether a step of zeros returns every finite accumulator as it is, except -0, for which it may return +0."""
+        arithmetic, result = self.arithmetic, FORMATS[self.result]
+        if not isinstance(result, FloatFormat) or not isinstance(arithmetic, FusedSum | FlooredSum):
+            return True
+        if isinstance(arithmetic, FlooredSum):
+            return arithmetic.accumulator_bits >= result.mantissa_bits
+        return arithmetic.accumulator_last or arithmetic.mantissa_bits >= result.mantissa_bits
+
+    @property
     def arithmetic_name(self) -> str:
         """What decides the bits of a step, whichever unit computes it: the types, k and the arithmetic."""
         types = f"{self.result} {self.left} {self.right} {self.accumulator}"

@@ -27,7 +27,7 @@ from bitwise_core.execution.instruction_info import (
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_several_shared, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
+from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep, row_of
 from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics.mma import MmaSpec
@@ -75,10 +75,16 @@ def units_of(context: Context) -> tuple[MmaSpec, ...]:
     return () if context.arch.bits is None else context.arch.bits.matrix_units
 
 
+def cuts_accumulator(name: str, context: Context) -> bool:
+    """Return whether a fused step of zeros cuts its accumulator; see `MmaStep.cuts`."""
+    row = row_of(name, units_of(context))
+    return row is not None and not row.keeps_accumulator
+
+
 def require_row(instruction: Instruction, name: str, context: Context) -> None:
     """Raise UnknownInstruction if an architecture with matrix-unit rows has none of a fused step."""
-    rows = {unit.name for unit in units_of(context)}
-    if rows and "_".join(name.split()) not in rows:
+    rows = units_of(context)
+    if rows and row_of(name, rows) is None:
         raise UnknownInstruction(instruction, f"has no matrix-unit row on {context.arch.name}: its bits are not known")
 
 
@@ -139,6 +145,8 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         positive_zero=result in ("f32", "f16"),
         commutes=left == right,
         integers=products,
+        signed_zeros=result == "f64",
+        cuts=cuts_accumulator(name, context),
         units=units_of(context),
     )
     destination, a, b, c = instruction.operands
