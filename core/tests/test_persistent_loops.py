@@ -165,3 +165,33 @@ def test_shared_memory_carries_no_value_between_iterations() -> None:
     assert parametric_function(within) != parametric_function(tiles())
     with pytest.raises(Unsupported, match="undefined value"):
         parametric_function(shared("mov.b32 %r44, %r10", load, barrier, "st.shared.b32 [%r42], %r44", barrier))
+
+
+SUM_OVER_TILES = """	mov.u32 %r5, %nctaid.x;
+	mov.u32 %r10, %r3;
+	mov.b32 %r30, 0f00000000;
+	shr.s32 %r11, %r1, 1;
+	setp.lt.s32 %p1, %r10, %r11;
+	@!%p1 bra $done;
+$again:
+	mad.lo.s32 %r20, %r10, 32, %r4;
+	mul.wide.s32 %rd3, %r20, 4;
+	add.s64 %rd4, %rd1, %rd3;
+	ld.global.b32 %r31, [%rd4];
+	add.rn.f32 %r30, %r30, %r31;
+	mad.lo.s32 %r21, %r10, 32, %r4;
+	mul.wide.s32 %rd5, %r21, 4;
+	add.s64 %rd6, %rd2, %rd5;
+	st.global.b32 [%rd6], %r30;
+	add.u32 %r10, %r10, %r5;
+	shr.s32 %r11, %r1, 1;
+	setp.lt.s32 %p1, %r10, %r11;
+	@%p1 bra $again;
+$done:
+"""
+"""Adds up what a block loads; the bound is computed again in each iteration."""
+
+
+def test_a_coordinate_whose_definition_has_the_tile_index_twice() -> None:
+    with pytest.raises(Unsupported, match="not proved to be determined"):
+        signature(kernel(SUM_OVER_TILES, 32))

@@ -24,6 +24,8 @@ from bitwise_core.numerics import modular
 STRIDES = (1, 16)
 """The amounts that are added to a coordinate in its instances.  Masks may be for vectors of up to 16 elements."""
 LARGEST_TILE = 1 << 14
+_MOST_REPLACED = 64
+"""How many monomials of a polynomial are expressed by one coordinate at most."""
 TILE = "tile of a block"
 """The symbol of the tile of a persistent loop, and the axis by which it is renamed."""
 EXTENT = "extent of the grid"
@@ -112,7 +114,8 @@ class Coordinates:
         if not self._tile_indices and not self.loop_positions:
             return value
         for coordinate in (*self.created, *self.loop_positions):
-            while True:
+            # A definition whose other terms have the tile index too brings it back; what is left is exact.
+            for _ in range(_MOST_REPLACED):
                 found = self._find_tile_index(value, coordinate)
                 if found is None:
                     break
