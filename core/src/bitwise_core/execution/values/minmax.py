@@ -108,8 +108,11 @@ def extremum(
     if context.member_sets is not None:
         words = context.member_sets.union(one.words, other.words, words, upper_half=True)
     elif context.repeated_members is not None:
+        # The set of a value and itself, by which LLVM quiets a NaN, repeats no member.
+        apart = True if same is False else ~same
         for value, beside, members in ((left, right, one), (right, left, other)):
-            context.repeated_members.examine(members.words, _enters_set(kind, value, beside))
+            entering = L.nonempty(np.logical_and(apart, _enters_set(kind, value, beside)))
+            context.repeated_members.examine(members.words, entering)
     if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags
