@@ -99,6 +99,8 @@ def extremum(
     `keeps_identity` means that the infinity that is the identity element can still be the result: if all other members
     are NaN.
     """
+    if left is right and context.recorder is None:
+        return left
     kind = _extremum_named(name)
     one, other = _members_of(kind, left), _members_of(kind, right)
     if kind.drops_zero:
