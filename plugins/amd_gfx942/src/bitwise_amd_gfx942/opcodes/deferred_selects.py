@@ -6,12 +6,14 @@ of these registers are temporary: the lanes of the same mask read them, and no s
 
 from __future__ import annotations
 
-from bitwise_core.execution.domains.domain import Domain, StepsInOrder
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector
-from bitwise_core.execution.values.symbolic_vector import Origin, SymbolicVector, Value
+from bitwise_core.execution.values.packing import as_symbolic_vector, extract
+from bitwise_core.execution.values.symbolic_vector import Origin, PackedVector, SymbolicVector, Value, width
 
 _MAXIMUM_DEPTH = 16
 """How many selects of selects are deferred."""
@@ -20,15 +22,15 @@ _NO_WORDS = hashing.constant("a deferred select")
 
 
 class DeferredSelect(SymbolicVector):
-    """A select between two vectors, whose parts are computed when they are read."""
+    """A select whose payload, flags and origins are computed when they are read."""
 
     __slots__ = ("_computed", "_domain", "_operands", "depth")
 
-    def __init__(self, domain: Domain, predicate: Value, if_true: SymbolicVector, if_false: SymbolicVector) -> None:
+    def __init__(self, domain: Domain, predicate: Value, if_true: Value, if_false: Value) -> None:
         self._computed: Value | None = None
         self._domain, self._operands = domain, (predicate, if_true, if_false)
         self.depth = 1 + max(_depth(if_true), _depth(if_false))
-        super().__init__(if_true.bits, _NO_WORDS, 0)
+        super().__init__(width(if_true), _NO_WORDS, 0)
 
     @property
     def is_computed(self) -> bool:
@@ -40,9 +42,17 @@ class DeferredSelect(SymbolicVector):
         """What the domain returns for the select."""
         if self._computed is None:
             predicate, if_true, if_false = self._operands
-            self._computed = self._domain.select(predicate, computed(if_true), computed(if_false))
+            self._computed = self._domain.select(predicate, L.settled(if_true), L.settled(if_false))
             del self._operands
         return self._computed
+
+    def settled(self) -> Value:
+        """See `SymbolicVector.settled`."""
+        return self.value
+
+    def part(self, low: int, bits: int) -> Value:
+        """See `SymbolicVector.part`."""
+        return extract(self.value, low, bits)
 
     @property
     def words(self) -> hashing.Words:
@@ -85,25 +95,21 @@ def _depth(value: Value) -> int:
     return value.depth if isinstance(value, DeferredSelect) and not value.is_computed else 0
 
 
-def computed(value: Value) -> Value:
-    """Return the value, computed if it is a deferred select."""
-    return value.value if isinstance(value, DeferredSelect) else value
-
-
 def deferred_select(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
-    """Return a select by a predicate that depends on data, deferred where both values are plain vectors."""
-    domain = machine.domain
+    """Return a select by a predicate that depends on data, deferred in the domain of terms.
+
+    A select of two numbers is none to defer: it may be one number, or have a form of its own.
+    """
+    domain, kinds = machine.domain, (type(if_true), type(if_false))
     if (
-        isinstance(domain, StepsInOrder)
-        and domain.defers_steps
-        and type(if_true) in _PLAIN
-        and type(if_false) in _PLAIN
+        getattr(domain, "defers_steps", False)
+        and kinds[0] in _PLAIN
+        and kinds[1] in _PLAIN
+        and kinds != (np.ndarray, np.ndarray)
         and max(_depth(if_true), _depth(if_false)) < _MAXIMUM_DEPTH
     ):
-        assert isinstance(if_true, SymbolicVector)
-        assert isinstance(if_false, SymbolicVector)
         return DeferredSelect(domain, predicate, if_true, if_false)
-    return domain.select(predicate, computed(if_true), computed(if_false))
+    return domain.select(predicate, if_true, if_false)
 
 
-_PLAIN = (SymbolicVector, DeferredSelect)
+_PLAIN = (SymbolicVector, DeferredSelect, PackedVector, np.ndarray)

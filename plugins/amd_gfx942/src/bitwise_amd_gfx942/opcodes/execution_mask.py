@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitwise_amd_gfx942.lane_masks import complement_mask, disjoint, is_subset, partitioned_mask, same_mask
-from bitwise_amd_gfx942.opcodes.deferred_selects import computed, deferred_select
+from bitwise_amd_gfx942.opcodes.deferred_selects import deferred_select
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.select_provenance import Select, record_select, selects_of
@@ -154,7 +154,7 @@ def merge_inactive_lanes(machine: Machine, lanes: Value, value: Value, old: Valu
         if whole is not None:
             inner = deferred_select(machine, lanes, value, if_true)
             if isinstance(whole, np.ndarray):
-                result = inner if whole.all() else blend_values(whole, computed(inner), computed(if_false))
+                result = inner if whole.all() else blend_values(whole, inner, if_false)
             else:
                 result = merge_inactive_lanes(machine, whole, inner, if_false)
                 others = selects_of(machine, result)
