@@ -102,8 +102,15 @@ def sequences(body: str) -> list[KnownSequence]:
 
 def by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult:
     with monkeypatch.context() as patch:
-        patch.setattr(byte_functions, "MINIMUM_INSTRUCTIONS", 1 << 30)
+        patch.setattr(byte_functions, "_known_sequences", lambda *_: ())
         return reading(body)
+
+
+def in_some_lanes(change: tuple[str, str] | None = None, after: str = "") -> str:
+    """Return the instructions after a replacement, in a short block that some lanes execute, with others after it."""
+    start = "s_mov_b64 exec, s[30:31]\ns_branch start\nstart:\nv_bfe"
+    body = text(change).removesuffix("s_mov_b64 exec, -1").replace("v_bfe", start, 1)
+    return f"v_mov_b32_e32 v11, v3\n{body}{after}s_mov_b64 exec, -1"
 
 
 def values() -> tuple[Array, Array]:
@@ -144,21 +151,55 @@ def test_the_sequence_is_one_operation(change: tuple[str, str] | None, monkeypat
     assert found.signature == by_instruction(body, monkeypatch).signature
 
 
-def test_it_is_executed_as_one_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other instructions are left out where all lanes run, and none where some lanes are off."""
-    ran: list[int | None] = []
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The sequences that are executed, and whether each is computed as one operation."""
+    ran: list[bool] = []
     made = byte_functions._known_value
 
     def noted(*arguments: object) -> object:
-        ran.append(None)
-        return made(*arguments)  # type: ignore[arg-type]
+        value = made(*arguments)  # type: ignore[arg-type]
+        ran.append(value is not None)
+        return value
 
     monkeypatch.setattr(byte_functions, "_known_value", noted)
+    return ran
+
+
+def test_it_is_executed_as_one_operation(computed: list[bool]) -> None:
     assert reading(text()).signature is not None
-    assert len(ran) == 1
-    partly = f"{FIRST}s_mov_b64 exec, s[30:31]\ns_branch start\nstart:\n{ROUNDED}\ns_mov_b64 exec, -1"
-    assert reading(partly).signature == by_instruction(partly, monkeypatch).signature is not None
-    assert len(ran) == 1
+    assert computed == [True]
+
+
+@pytest.mark.parametrize("change", [None, *ALSO.values()], ids=["plain", *ALSO])
+def test_it_is_one_operation_in_some_lanes(
+    change: tuple[str, str] | None, computed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = in_some_lanes(change)
+    assert reading(body).signature == by_instruction(body, monkeypatch).signature is not None
+    assert computed == [True]
+    x, one = values()
+    assert (run(body, x, one, threads=512)[20:] == run(f"{FIRST}v_mov_b32_e32 v5, v4", x, one, threads=512)[20:]).all()
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "v_mov_b32_e32 v5, v11\n",
+        "s_mov_b64 exec, -1\nv_mov_b32_e32 v5, v11\n",
+        "v_mov_b32_e32 v11, v2\ns_mov_b64 exec, -1\nv_add_u32_e32 v5, v5, v11\n",
+        "s_mov_b64 exec, s[24:25]\nv_mov_b32_e32 v11, v2\ns_mov_b64 exec, -1\nv_add_u32_e32 v5, v5, v11\n",
+        "s_mov_b64 exec, -1\nv_mov_b32_dpp v5, v11 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n",
+        "s_mov_b64 exec, vcc\nv_mov_b32_e32 v5, v2\n",
+        "s_barrier\nv_mov_b32_e32 v5, v11\n",
+    ],
+)
+def test_what_reads_a_member_in_some_lanes(after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other lanes keep their registers, and results of members that something reads are computed."""
+    body = in_some_lanes(after=after)
+    found, expected = reading(body), by_instruction(body, monkeypatch)
+    assert (found.signature, found.unknown) == (expected.signature, expected.unknown)
+    assert found.signature is not None
 
 
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
@@ -167,6 +208,8 @@ def test_what_differs_is_read_by_instruction(change: tuple[str, str], monkeypatc
     assert found.signature is not None
     assert found.signature == by_instruction(text(change), monkeypatch).signature
     assert found.signature != whole.signature
+    body = in_some_lanes(change)
+    assert reading(body).signature == by_instruction(body, monkeypatch).signature
 
 
 def test_results_of_members_stay_in_inactive_lanes(monkeypatch: pytest.MonkeyPatch) -> None:

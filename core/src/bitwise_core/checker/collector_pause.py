@@ -24,6 +24,8 @@ class CollectorPause:
         self._was_enabled = False
         self._kept = 0
         """How often `keep` was called since all generations were collected."""
+        self._others_froze = False
+        """Whether the application was found to have frozen objects since then."""
 
     def __enter__(self) -> None:
         with self._lock:
@@ -36,16 +38,20 @@ class CollectorPause:
         """Let the objects made during the pause join the oldest generation, before it ends.
 
         They are then those that the analysis returns, and no cycles of any size.  The collector would look at all of
-        them when it is enabled, which takes 3 % of the median analysis.
+        them when it is enabled, which takes 3 % of the median analysis.  Objects that the application froze stay
+        frozen: nothing is kept there.
         """
         with self._lock:
             self._kept += 1
             if self._kept == ANALYSES_BETWEEN_COLLECTIONS:
-                self._kept = 0
+                self._kept, self._others_froze = 0, False
                 gc.collect()
-            elif gc.get_freeze_count() == 0:
-                gc.freeze()
-                gc.unfreeze()
+            elif not self._others_froze:
+                # Python counts frozen objects one by one, which may take longer than an analysis.
+                self._others_froze = gc.get_freeze_count() > 0
+                if not self._others_froze:
+                    gc.freeze()
+                    gc.unfreeze()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -11,7 +11,7 @@ own steps on every value of these bytes.  So two cones with one table are one fu
 
 A cone whose instructions are fewer than `MINIMUM_INSTRUCTIONS`, or whose result depends on more bytes than
 `MAXIMUM_BYTES`, is executed as it is.  The sequences that an architecture knows (`known_sequences.py`) are cones, too:
-their results are computed by the operation that the architecture names.
+their results are computed by the operation that the architecture names, also where only some lanes are active.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.term_recorder import SAME
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
-from bitwise_core.execution.values.term_hash import exact_hash, term
+from bitwise_core.execution.values.term_hash import exact_hash, poison, term
 
 MINIMUM_INSTRUCTIONS = 16
 """The fewest instructions of a cone that is looked up."""
@@ -112,25 +112,27 @@ def steps_with_byte_functions(program: Program) -> tuple[Step, ...]:
 def _replaced_steps(program: Program) -> tuple[Step, ...]:
     steps = list(program.steps)
     for first, end in _blocks(program):
-        cones, skipped = _cones(program, first, end)
+        found = _cones(program, first, end)
+        cones = found.cones
         if not cones:
             continue
         captures: dict[int, list[tuple[int, int, tuple[str, ...]]]] = {}
         for cone in cones:
             for number, place in enumerate(cone.captured):
                 captures.setdefault(place, []).append((cone.members[-1], number, cone.inputs[number]))
-        for index in skipped:
-            steps[index] = _skipping(steps[index], skipped[index])
+        for index, root in found.skipped.items():
+            steps[index] = _skipping(steps[index], root, found.skipped_in_some_lanes.get(index))
         for cone in cones:
             steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program)
         for index, wanted in captures.items():
             steps[index] = _capturing(steps[index], wanted)
-        steps[first] = _entering(steps[first], frozenset(cone.members[-1] for cone in cones), program.execution_mask)
+        steps[first] = _entering(steps[first], found, program.execution_mask)
     return tuple(steps)
 
 
 def _blocks(program: Program) -> Iterator[tuple[int, int]]:
-    """Yield the first instruction and the end of each run of instructions that a group of all lanes executes."""
+    """Yield the first instruction and the end of each run of instructions that one group of lanes executes."""
+    fewest = MINIMUM_INSTRUCTIONS if program.sequences is None else 1
     starts = {0, *program.joins, *program.reconvergence.values()}
     count = len(program.steps)
     for index, following in enumerate(program.following):
@@ -138,7 +140,7 @@ def _blocks(program: Program) -> Iterator[tuple[int, int]]:
             starts.update((index, index + 1, *(each for each in following if each != EXIT)))
     ordered = sorted(each for each in starts if 0 <= each < count)
     for first, end in zip(ordered, [*ordered[1:], count], strict=True):
-        if end - first >= MINIMUM_INSTRUCTIONS:
+        if end - first >= fewest:
             yield first, end
 
 
@@ -228,8 +230,27 @@ def _texts(program: Program) -> list[_Text]:
     return found
 
 
-def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int, int]]:
-    """Return the cones of a block, and the other instructions that they replace, each with the root of one cone."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The cones of a block.
+
+    `skipped` are the other instructions that they replace where all lanes are active, each with the root of one cone.
+    `in_some_lanes` are the roots of the cones that are used where fewer lanes are active: those that the architecture
+    knows, if no group waits inside of the block; `skipped_in_some_lanes` are the instructions that these replace.
+    """
+
+    cones: list[Cone]
+    skipped: Mapping[int, int]
+    in_some_lanes: frozenset[int]
+    skipped_in_some_lanes: Mapping[int, int]
+
+
+_NO_CONES = _Found([], {}, frozenset(), {})
+_WAITS = Effect.BARRIER | Effect.ASYNCHRONOUS | Effect.CLUSTER | Effect.CALL
+
+
+def _cones(program: Program, first: int, end: int) -> _Found:
+    """Return the cones of a block."""
     infos = program.infos
     if sum(info.effects.overlaps(Effect.LANEWISE) for info in infos[first:end]) < MINIMUM_INSTRUCTIONS:
         members = [False] * (end - first)
@@ -238,7 +259,7 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
         members = [texts[index].lanewise and index not in program.refused for index in range(first, end)]
     sequences = _known_sequences(program, first, end)
     if sum(members) < MINIMUM_INSTRUCTIONS and not sequences:
-        return [], {}
+        return _NO_CONES
     texts = _texts(program)
     mask = program.execution_mask
     made: dict[int, list[int]] = {}
@@ -262,7 +283,7 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
         for key in text.written:
             latest[key] = index
     if max(sizes.values(), default=0) < MINIMUM_INSTRUCTIONS and not sequences:
-        return [], {}
+        return _NO_CONES
     live = live_at(program, end)
     # A definition that is live at the end, or that an instruction outside of cones reads, is a root.
     escapes = {index for key, index in latest.items() if live(key)}
@@ -294,8 +315,12 @@ def _cones(program: Program, first: int, end: int) -> tuple[list[Cone], dict[int
             if cone.known is not None or 2 * sum(each in saved for each in cone.members) >= len(cone.members)
         ]
         if len(saving) == len(kept):
-            return kept, skipped
+            break
         kept = saving
+    known = [cone for cone in kept if cone.known is not None]
+    if mask is None or not known or any(info.effects.overlaps(_WAITS) for info in infos[first:end]):
+        return _Found(kept, skipped, frozenset(), {})
+    return _Found(kept, skipped, frozenset(cone.members[-1] for cone in known), _skipped(known, uses, escapes))
 
 
 def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSequence, ...]:
@@ -399,31 +424,53 @@ _OPEN = "cones that were entered"
 """The key of `machine.extra` for the inputs of the cones that were entered, by root and number of the input."""
 
 
-def _entering(step: Step, roots: frozenset[int], execution_mask: str | None) -> Step:
-    """Return the first step of a block, which opens these cones if all lanes execute it, under no condition on data.
+_LANES = "the lanes in which cones were entered"
+"""The key of `machine.extra` for the lanes in which the open cones are computed; None: all."""
+
+
+def _entering(step: Step, found: _Found, execution_mask: str | None) -> Step:
+    """Return the first step of a block, which opens its cones if its lanes are known, under no condition on data.
 
     Until the end of the block, neither the lanes nor the condition can change.
     """
+    every = frozenset(cone.members[-1] for cone in found.cones)
 
     def run(machine: Machine) -> Control | None:
-        whole = machine.written_lanes is None and machine.condition is None
-        if whole and execution_mask is not None:
-            lanes = machine.registers.get(execution_mask)
-            whole = isinstance(lanes, np.ndarray) and lanes.size == 1 and bool(lanes.all())
-        machine.extra[_OPEN] = {root: {} for root in roots} if whole else {}
+        roots, lanes = every, None
+        if machine.condition is not None:
+            roots = _NO_ROOTS
+        elif execution_mask is None:
+            roots = every if machine.written_lanes is None else _NO_ROOTS
+        else:
+            mask = machine.registers.get(execution_mask)
+            if not isinstance(mask, np.ndarray):
+                roots = _NO_ROOTS
+            elif machine.written_lanes is not None or mask.size > 1 or not mask.all():
+                roots = found.in_some_lanes
+                lanes = mask if machine.mask is None else mask & machine.mask
+                if not lanes.any():
+                    roots = _NO_ROOTS
+        machine.extra[_OPEN], machine.extra[_LANES] = {root: {} for root in roots}, lanes
         return step(machine)
 
     return run
 
 
-def _skipping(step: Step, root: int) -> Step:
+_NO_ROOTS: frozenset[int] = frozenset()
+
+
+def _skipping(step: Step, root: int, in_some_lanes: int | None) -> Step:
     """Return a step that does nothing while a cone that needs it is open, since the cone executes it itself.
 
-    All cones of a block are opened together, and each is open until its root.
+    All cones of a block are opened together, and each is open until its root: `root`, or `in_some_lanes` where not all
+    lanes are active (None: the step is executed there).
     """
 
     def run(machine: Machine) -> Control | None:
-        return None if root in machine.extra.get(_OPEN, ()) else step(machine)
+        cones = machine.extra.get(_OPEN)
+        if not cones:
+            return step(machine)
+        return None if (root if machine.extra[_LANES] is None else in_some_lanes) in cones else step(machine)
 
     return run
 
@@ -460,6 +507,11 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
         )
         if value is None:
             value = _executed(machine, cone, program, captured)
+        lanes = machine.extra[_LANES]
+        if lanes is not None:
+            # In other lanes the register keeps its value.
+            old = machine.registers.get(cone.result)
+            value = blend_values(lanes, value, poison(width(value)) if old is None else old)
         machine.registers[cone.result] = value
         return None
 
@@ -475,7 +527,9 @@ def _known_value(
         held = captured[cone.definitions.index(definition)]
         if len(held) != 1:
             return None
-        values += held.values()
+        values += map(L.settled, held.values())
+    if machine.extra[_LANES] is not None and any(isinstance(each, PackedVector) for each in values):
+        return None  # its parts may follow from lanes that are not active
     return sequence.compute(machine, values)
 
 

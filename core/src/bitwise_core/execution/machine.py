@@ -331,6 +331,12 @@ class Machine:
         rows: Array = np.any(self.mask, axis=1)
         return rows
 
+    def active_blocks_of(self, thread: int) -> Array:
+        """Return in which blocks a thread is active, shape (blocks,)."""
+        if self.mask is None:
+            return np.ones(self.blocks, dtype=bool)
+        return np.broadcast_to(self.mask, (self.blocks, self.threads))[:, thread].copy()
+
     def active_whole_blocks(self) -> WholeBlocks | None:
         """Return the blocks whose lanes are all active, if no lane of another block may be read; otherwise None."""
         if self.owned is None or self.mask is not self.owned:

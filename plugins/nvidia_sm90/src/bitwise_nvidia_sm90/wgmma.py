@@ -247,7 +247,7 @@ def _accumulator(
     if not active[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
-    values = [_register_value(machine, each) for each in registers]
+    values = [machine.registers.get(_name(each)) or poison(32) for each in registers]
     bundled = _whole_accumulator(values)
     if bundled is not None and shape_of(bundled)[2:] == shape:
         return bundled
@@ -278,10 +278,9 @@ def _accumulator(
     return SymbolicVector(bits, words.reshape(2, blocks, *shape), flags)
 
 
-def _register_value(machine: Machine, operand: Operand) -> Value:
+def _name(operand: Operand) -> str:
     assert isinstance(operand, Register)
-    value = machine.registers.get(operand.name)
-    return poison(32) if value is None else value
+    return operand.name
 
 
 def _whole_accumulator(values: list[Value]) -> SymbolicVector | None:
@@ -305,8 +304,12 @@ def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector
     shape = (count // 4, 2, 2, len(groups), 4, 8, 4)
     whole = bits == 32 and len(groups) * _WARPGROUP == machine.threads
     if whole and isinstance(value, ChainedSteps) and value.shape[2:] == shape:
-        for index, register in enumerate(registers):
-            machine.write(register, ChainedRegister(value, count, index))
+        parts = [ChainedRegister(value, count, index) for index in range(count)]
+        if machine.mask is None and machine.domain.recorder is None:
+            machine.registers.update(zip([_name(each) for each in registers], parts, strict=True))
+            return
+        for register, part in zip(registers, parts, strict=True):
+            machine.write(register, part)
         return
     blocks = value.words.shape[1]
     words = np.broadcast_to(value.words, (2, blocks, *shape)).reshape(2, blocks, count, -1)

@@ -529,6 +529,7 @@ class TermDomain:
         """See `Domain.select`."""
         if isinstance(predicate, np.ndarray):
             return blend_values(predicate, if_true, if_false)
+        if_true, if_false = L.settled(if_true), L.settled(if_false)
         if if_true is if_false:
             return if_true
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):

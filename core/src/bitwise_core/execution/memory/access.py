@@ -166,7 +166,7 @@ def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, 
 
     Raises Race where an execution before this one found that a write may precede the read.
     """
-    blocks, kept = machine.active()[:, thread].copy(), undetermined_values(machine)
+    blocks, kept = machine.active_blocks_of(thread), undetermined_values(machine)
     if kept is not None and kept.generations:
         for races in machine.races.of_blocks(blocks):
             contested = kept.contested(cells, races.generation)

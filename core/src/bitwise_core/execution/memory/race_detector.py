@@ -115,6 +115,8 @@ class RaceDetector:
         """Which cells the deferred reads take."""
         self.read_by_agents = False
         """Whether an asynchronous agent has read a cell."""
+        self.warps_with_agents: frozenset[int] = frozenset()
+        """The warps whose threads have started reads that an asynchronous agent makes."""
 
     @property
     def size_in_bytes(self) -> int:
@@ -575,6 +577,7 @@ class RaceDetector:
         self.read[cells] = PENDING
         self.read_round[cells] = NO_BARRIER_SUFFICES
         self.reads_by_warp[actor // self.warp, cells] = PENDING
+        self.warps_with_agents |= {actor // self.warp}
 
     def _check_asynchronous_read(self, cells: Array, actor: int) -> None:
         self._require(cells)
@@ -754,11 +757,14 @@ class RaceDetector:
         self._record_deferred()
         where, warp = _as_slice(cells), actor // self.warp
         read, mine = self.read[where], self.reads_by_warp[warp, where]
-        still = (self.reader[where] // self.warp == warp) & (read == PENDING)
+        reader = self.reader[where]
+        still = (read == PENDING) & (reader >= warp * self.warp) & (reader < (warp + 1) * self.warp)
         self.read[where] = np.where(still, self.clock[warp, warp], read)
         self.read_step[where] = np.where(still, self.lockstep[warp], self.read_step[where])
         self.reads_by_warp[warp, where] = np.where(mine == PENDING, self.clock[warp, warp], mine)
-        pending = (self.reads_by_warp[:, where] == PENDING).any(axis=0) | (self.read[where] == PENDING)
+        pending = self.read[where] == PENDING
+        for each in self.warps_with_agents:
+            pending |= self.reads_by_warp[each, where] == PENDING
         self.read_round[where] = np.where(pending, NO_BARRIER_SUFFICES, self.round)
 
 

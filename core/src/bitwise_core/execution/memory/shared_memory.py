@@ -299,7 +299,8 @@ class SharedMemory:
         self._flags[:, cells] = np.where(kept, self._flags[:, cells], flags)
 
     def _reserve(self, size: int) -> None:
-        count = -(-size // self.granule)
+        # Kernels write their tiles one after the other, and each growth copies everything.
+        count = max(-(-size // self.granule), min(2 * self._words.shape[2], SHARED_LIMIT // self.granule))
         words = np.empty((2, self.blocks, count), dtype=np.uint64)
         words[:] = _NEVER_WRITTEN
         flags = np.full((self.blocks, count), L.TERM | L.POISON, dtype=np.uint32)

@@ -167,7 +167,10 @@ def chosen_place(
     known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
     if of_pairs and not known.any():
         return None
+    compared = list(_compared_pairs(condition, _DEPTH)) if conjunction else []
     for form, first, second, largest in _candidates(condition):
+        if not _may_order(compared, first, second):
+            continue
         if of_pairs and not (_numbers(form, first, apply) & _numbers(form, second, apply)).any():
             continue
         numbers = [exact_hash(each) for each in (first, second)]
@@ -290,6 +293,39 @@ def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, s
         elif name == "and.b1" and depth:
             for operand in operands:
                 yield from _comparisons(operand, depth - 1)
+
+
+def _compared_pairs(predicate: SymbolicVector, depth: int) -> Iterator[list[tuple[hashing.Words, hashing.Words]]]:
+    """Yield for each comparison of two numbers in a conjunction the pairs of which it is one, by their hashes.
+
+    Predicates that several operations made may be something else than these comparisons.
+    """
+    operations = list(_by_lane(predicate.origins))
+    if len(operations) == 1 and operations[0][0] == "and.b1":
+        for operand in operations[0][1] if depth else ():
+            yield from _compared_pairs(operand, depth - 1)
+    elif operations and all(name.partition(".")[2] in _FORMS for name, _ in operations):
+        pairs = [(full_hash(left), full_hash(right)) for _, (left, right) in operations]
+        if not any(map(np.array_equal, *zip(*pairs, strict=True))):
+            yield pairs
+
+
+def _may_order(
+    compared: list[list[tuple[hashing.Words, hashing.Words]]], first: SymbolicVector, second: SymbolicVector
+) -> bool:
+    """Return whether all comparisons may be of these two numbers in some lane, in either order."""
+    one, other = full_hash(first), full_hash(second)
+    lanes: Array = np.ones((1, 1), dtype=bool)
+    for pairs in compared:
+        same = [
+            (left == one).all(axis=0) & (right == other).all(axis=0)
+            for pair in pairs
+            for left, right in (pair, pair[::-1])
+        ]
+        lanes = lanes & np.logical_or.reduce(np.broadcast_arrays(*same))
+        if not L.some(lanes):
+            return False
+    return True
 
 
 def _by_lane(origins: Sequence[L.Origin]) -> Iterator[tuple[str, tuple[SymbolicVector, ...]]]:

@@ -99,6 +99,8 @@ def extremum(
     `keeps_identity` means that the infinity that is the identity element can still be the result: if all other members
     are NaN.
     """
+    if left is right and context.recorder is None:
+        return left
     kind = _extremum_named(name)
     one, other = _members_of(kind, left), _members_of(kind, right)
     if kind.drops_zero:
@@ -108,8 +110,11 @@ def extremum(
     if context.member_sets is not None:
         words = context.member_sets.union(one.words, other.words, words, upper_half=True)
     elif context.repeated_members is not None:
+        # The set of a value and itself, by which LLVM quiets a NaN, repeats no member.
+        apart = True if same is False else ~same
         for value, beside, members in ((left, right, one), (right, left, other)):
-            context.repeated_members.examine(members.words, _enters_set(kind, value, beside))
+            entering = L.nonempty(np.logical_and(apart, _enters_set(kind, value, beside)))
+            context.repeated_members.examine(members.words, entering)
     if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags

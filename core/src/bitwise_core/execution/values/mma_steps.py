@@ -256,8 +256,8 @@ def distinct_rows(rows: Array) -> tuple[Array, Array]:
     The blocks of a matrix product that share rows or columns load equal tiles.
     """
     numbers: dict[bytes, int] = {}
-    number = np.array([numbers.setdefault(each.tobytes(), len(numbers)) for each in rows])
-    return np.unique(number, return_index=True)[1], number
+    number = [numbers.setdefault(each.tobytes(), len(numbers)) for each in rows]
+    return np.array([number.index(each) for each in range(len(numbers))]), np.array(number)
 
 
 def loaded_elements(addresses: Array, bits: int, per_load: int) -> tuple[SymbolicVector, Array]:

@@ -48,6 +48,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     load_addresses,
     nonempty,
     select_flags,
+    settled,
     sticky_flags,
     uniform_flags,
     width,
@@ -96,6 +97,7 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
         lazy = lazy_integers(old)
     if lazy is not None:
         return lazy.blend(mask, new, old)
+    new, old = settled(new), settled(old)
     if isinstance(new, PackedVector) or isinstance(old, PackedVector):
         ends = sorted(set(part_ends(new)) | set(part_ends(old)))
         starts = [0, *ends[:-1]]
@@ -318,7 +320,7 @@ def concat(parts: Sequence[Value]) -> Value:
     if all(type(part) is SymbolicVector and not part.origins for part in parts):
         return PackedVector(tuple(parts))  # type: ignore[arg-type]
     flat: list[Array | SymbolicVector] = []
-    for part in parts:
+    for part in map(settled, parts):
         if isinstance(part, PackedVector):
             flat.extend((as_symbolic_vector(part),) if _has_whole_lane(part) else part.parts)
         else:

@@ -172,6 +172,10 @@ class SymbolicVector:
         """Return the value itself: values are never changed."""
         return self
 
+    def settled(self) -> Value:
+        """Return the value itself, or what a value that is computed when it is read turns out to be."""
+        return self
+
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
         return None
@@ -266,6 +270,11 @@ def width(value: Value) -> int:
     if isinstance(value, np.ndarray):
         return 1 if value.dtype == np.bool_ else value.dtype.itemsize * 8
     return value.bits
+
+
+def settled(value: Value) -> Value:
+    """Return a value in the form in which it was computed; see `SymbolicVector.settled`."""
+    return value.settled() if isinstance(value, SymbolicVector) else value
 
 
 def some(mask: Array) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitwise_amd_gfx942.lane_masks import complement_mask, disjoint, is_subset, partitioned_mask, same_mask
+from bitwise_amd_gfx942.opcodes.deferred_selects import deferred_select
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.select_provenance import Select, record_select, selects_of
@@ -147,11 +148,11 @@ def merge_inactive_lanes(machine: Machine, lanes: Value, value: Value, old: Valu
     rest, result = complement_mask(machine, lanes), None
     for predicate, if_true, if_false in selects_of(machine, old):
         if same_mask(predicate, rest):
-            result = machine.domain.select(lanes, value, if_true)
+            result = deferred_select(machine, lanes, value, if_true)
             break
         whole = partitioned_mask(machine, predicate, lanes)
         if whole is not None:
-            inner = machine.domain.select(lanes, value, if_true)
+            inner = deferred_select(machine, lanes, value, if_true)
             if isinstance(whole, np.ndarray):
                 result = inner if whole.all() else blend_values(whole, inner, if_false)
             else:
@@ -159,7 +160,7 @@ def merge_inactive_lanes(machine: Machine, lanes: Value, value: Value, old: Valu
                 others = selects_of(machine, result)
             break
     if result is None:
-        result = machine.domain.select(lanes, value, old)
+        result = deferred_select(machine, lanes, value, old)
     record_select(machine, result, lanes, value, old, others)
     return result
 

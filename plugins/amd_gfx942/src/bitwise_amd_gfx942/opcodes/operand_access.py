@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, immediate_bits
+from bitwise_amd_gfx942.opcodes.deferred_selects import DeferredSelect
+from bitwise_amd_gfx942.opcodes.select_provenance import read_select
 from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
 from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
@@ -49,6 +51,8 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
                 return _narrow_to_active(machine, found)
             if type(found) is SelectedOffset:
                 return found.blended
+            if type(found) is DeferredSelect:
+                return read_select(machine, found)
             value: Value = poison(32) if found is None else found
             return value
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.deferred_selects import DeferredSelect
 from bitwise_core.execution.machine import Machine, invert
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
@@ -40,6 +41,15 @@ def selects_of(machine: Machine, value: Value) -> tuple[Select, ...]:
     """The selects that a value is known to be, the latest first."""
     found = machine.extra.get("selections", {}).get(id(value))
     return ((found[1], found[2], found[3]), *found[4]) if found is not None and found[0] is value else ()
+
+
+def read_select(machine: Machine, value: DeferredSelect) -> Value:
+    """The value of a deferred select, which is known to be the same selects."""
+    result, known = value.value, machine.extra.get("selections", {})
+    found = known.get(id(value))
+    if found is not None and found[0] is value:
+        record_select(machine, result, *found[1:])
+    return result
 
 
 def split_out_of_bounds(machine: Machine, value: Value, bound: Array) -> tuple[Value, Value | None]:
