@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -123,6 +124,10 @@ class Case:
     def k(self) -> int:
         return DEPTHS[self.size]
 
+    def wide(self, major: bool) -> bool:
+        """Whether the swizzle of a tile is in units of 32 bytes, as for 32 bits along M or N."""
+        return self.size == 4 and major
+
     def tile(
         self, matrix: npt.NDArray[np.generic], major: bool
     ) -> tuple[npt.NDArray[np.uint8], list[tuple[int, int, int]]]:
@@ -141,14 +146,15 @@ class Case:
         if self.swizzle:
             place = panel * count * pitch + row * pitch + byte % pitch
             shared = 128 // pitch  # rows that share a phase
-            place ^= (row // shared % (pitch // 16)) << 4
+            place ^= row % 4 << 5 if self.wide(major) else (row // shared % (pitch // 16)) << 4
         else:
             place = panel * count * 16 + row * 16 + byte % 16
         image[place] = rows
         steps = []
         for step in range(matrix.shape[1] // self.k):
             if major:
-                leading, stride = (count * pitch, 8 * pitch) if self.swizzle else (128, count * 16)
+                depth = 4 if self.wide(major) else 8
+                leading, stride = (count * pitch, depth * pitch) if self.swizzle else (128, count * 16)
                 steps.append((step * self.k * pitch, leading, stride))
             elif self.swizzle:
                 at = step * 32
@@ -196,8 +202,8 @@ def kernel(
     for step, ((a_at, a_leading, a_stride), (b_at, b_leading, b_stride)) in enumerate(
         zip(a_steps, b_steps, strict=True)
     ):
-        of_a = smem_descriptor(a_at, a_leading, a_stride, case.swizzle)
-        of_b = smem_descriptor(start + b_at, b_leading, b_stride, case.swizzle)
+        of_a = smem_descriptor(a_at, a_leading, a_stride, case.swizzle, wide=case.wide(case.m_major))
+        of_b = smem_descriptor(start + b_at, b_leading, b_stride, case.swizzle, wide=case.wide(case.n_major))
         enable = "%p3" if step or adds else "%p4"
         left_operand = f"[%r3+{256 + 8 * step}]" if case.in_tensor_memory else "%rd30"
         text.add(
@@ -242,6 +248,7 @@ SHAPES = [
     *(Case(m=64, n=n) for n in (8, 24, 256)),
     *(Case(left=left, right=right, n=16) for left, right in product(("e4m3", "e5m2"), repeat=2)),
     *(Case(left="tf32", right="tf32", swizzle=swizzle) for swizzle in (0, 32, 64, 128)),
+    *(Case(left="tf32", right="tf32", m_major=m, n_major=n) for m, n in ((True, False), (False, True), (True, True))),
     *(Case(left=left, right=right, n=32, result="s32") for left, right in product(("u8", "s8"), repeat=2)),
     *(Case(left=form, right=form, in_tensor_memory=True) for form in ("f16", "bf16", "tf32", "e5m2")),
     Case(left="u8", right="s8", m=64, n=8, result="s32", in_tensor_memory=True),
@@ -505,6 +512,19 @@ def test_zero_columns_of_a_weight_stationary_product_are_unknown() -> None:
         found = reading(masked.replace("%r30, %p3;", "%r30, %p3, %rd40;"))
         assert found.unknown is not None
         assert "columns of B as zeros" in found.unknown
+
+
+def test_units_of_32_bytes_are_those_of_tiles_of_32_bits_along_m_or_n() -> None:
+    wide = smem_descriptor(0, 16, 1024, 128, wide=True)
+    narrow = smem_descriptor(0, 16, 1024, 128)
+    for case, own, other in ((BASE, narrow, wide), (Case(left="tf32", right="tf32", m_major=True), None, narrow)):
+        text = kernel(case)[0]
+        line = re.search(r"mov.b64 %rd30, (\d+);", text)
+        assert line is not None
+        assert own is None or int(line[1]) == own
+        found = reading(text.replace(line[0], f"mov.b64 %rd30, {int(line[1]) & (1 << 61) - 1 | other >> 61 << 61};"))
+        assert found.unknown is not None
+        assert "in units of 32 bytes" in found.unknown
 
 
 BITS = [

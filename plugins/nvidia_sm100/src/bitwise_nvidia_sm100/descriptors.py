@@ -18,7 +18,8 @@ from bitwise_core.numerics.mma import ScaleFormat
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout, tile_addresses
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 
-_SWIZZLES = {0: 0, 2: 128, 4: 64, 6: 32}
+_SWIZZLES = {0: (0, 16), 1: (128, 32), 2: (128, 16), 4: (64, 16), 6: (32, 16)}
+"""The width of each mode of swizzle, and the bytes that it moves together."""
 
 
 def tile_layout(descriptor: int) -> TileLayout:
@@ -26,8 +27,8 @@ def tile_layout(descriptor: int) -> TileLayout:
 
     Its bits: 0-13 address / 16; 16-29 leading byte offset / 16; 32-45 stride byte offset / 16; 46-48 the constant 1;
     49-51 base offset, which only a swizzle has; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128,
-    4 of 64, 6 of 32 bytes).  Raises Unsupported for a base offset of a swizzle, an absolute leading address, and a
-    swizzle of units of 32 bytes.
+    4 of 64, 6 of 32 bytes, 1 of 128 bytes in units of 32).  Raises Unsupported for a base offset of a swizzle, and an
+    absolute leading address.
     """
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     if descriptor >> 46 & 7 != 1:
@@ -41,7 +42,17 @@ def tile_layout(descriptor: int) -> TileLayout:
     mode = descriptor >> 61
     if mode not in _SWIZZLES:
         raise Unsupported(f"a matrix descriptor with the swizzle mode {mode} is not modelled")
-    return TileLayout(start, leading, stride, _SWIZZLES[mode])
+    return TileLayout(start, leading, stride, *_SWIZZLES[mode])
+
+
+def check_unit(layout: TileLayout, *, wide: bool) -> None:
+    """Raise Unsupported for a swizzle whose units are not those of a tile.
+
+    `wide`: the tile has elements of 32 bits along M or N.  Only such tiles have units of 32 bytes, and no others.
+    """
+    if (layout.unit == 32) != wide:
+        units = "of 32 bits along M or N without" if wide else "with"
+        raise Unsupported(f"a tile {units} a swizzle in units of 32 bytes is not modelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +156,6 @@ def instruction_shape(kind: str, descriptor: int, *, of_pair: bool = False, weig
         exists = m in (64, 128) and 8 <= n <= 256 and n % unit == 0
     if not exists:
         raise Unsupported(f"a matrix instruction of {m} rows by {n} columns is not modelled")
-    if kind == "tf32" and any(transposes):
-        raise Unsupported("a transposed operand of 32 bits is not modelled")
     if kind in ("f8f6f4", "i8"):
         _check_transposes(left, right, transposes, n)
     return Shape(m, n, result, left, right, *transposes, bool(number(3, 1)), weight_stationary=weight_stationary)

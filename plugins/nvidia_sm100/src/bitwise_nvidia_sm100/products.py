@@ -29,7 +29,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     tile_values,
     tile_vectors,
 )
-from bitwise_nvidia_sm100.descriptors import Scales, Shape, element_places, tile_layout
+from bitwise_nvidia_sm100.descriptors import Scales, Shape, check_unit, element_places, tile_layout
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.tensor_memory import (
     LANES,
@@ -133,7 +133,9 @@ class Product:
         return tile_vectors(self.machine, tile, form)
 
     def _tile_cells(self, descriptor: int, rows: int, size: int, k_major: bool) -> TileCells:
-        addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
+        layout = tile_layout(descriptor)
+        check_unit(layout, wide=size == 4 and not k_major)
+        addresses = tile_addresses(layout, rows, self.k, size, k_major)
         tile = tile_cells(self.machine, addresses, size)
         self._read(tile.touched)
         return tile
@@ -150,7 +152,9 @@ class Product:
     def _bytes(self, descriptor: int, rows: int, element: str, k_major: bool) -> SymbolicVector:
         """Return the bytes of packed elements of each row, words of shape (2, blocks, rows, bytes)."""
         padded = self.shape.scales is None or self.shape.scales.kind == "mxf8f6f4"
-        addresses = element_places(tile_layout(descriptor), rows, element, self.k, k_major, padded)
+        layout = tile_layout(descriptor)
+        check_unit(layout, wide=False)
+        addresses = element_places(layout, rows, element, self.k, k_major, padded)
         tile = tile_cells(self.machine, addresses, 1)
         self._read(tile.touched)
         return tile_values(self.machine, tile)
@@ -196,6 +200,8 @@ class Product:
         """
         if self.shape.packed and self.shape.left not in ELEMENT_BITS:
             raise Unsupported(f"an operand of {self.shape.left} in tensor memory is not modelled")
+        if self.shape.transposes_a:
+            raise Unsupported("a transposed operand in tensor memory does not exist")
         if self.of_pair and self.own_rows != LANES:
             raise Unsupported(f"an operand of {self.shape.m} rows in the tensor memories of a pair is not modelled")
         bits = ELEMENT_BITS[self.shape.left]
