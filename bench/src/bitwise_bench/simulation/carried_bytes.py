@@ -38,9 +38,9 @@ _EVIDENCE: Mapping[str, Any] = {"architecture": "any", "status": "published only
 """One value for the fields of a row that do not decide its bits."""
 
 
-def text_for(text: str, target: str) -> str:
-    """Return a PTX text with another `.target`."""
-    return _TARGET.sub(f".target {target}", text, count=1)
+def text_for(text: str, own: Arch, other: Arch) -> str:
+    """Return a PTX text of an architecture with the `.target` of another one, such as sm_100a for sm_103a."""
+    return _TARGET.sub(lambda found: found[0].replace(own.name, other.name), text, count=1)
 
 
 def same_machine(left: Arch, right: Arch) -> bool:
@@ -99,6 +99,8 @@ def carried(cases: Sequence[Case], folder: Path, records: Records) -> dict[str, 
 
     `folder` holds the compiled kernels.  Raises RecordError for records without an architecture.
     """
+    from bitwise_bench.corpus import catalogue
+
     loaded = registry.default()
     if "architecture" not in records.environment:
         raise RecordError("the recorded bytes name no architecture; record them again")
@@ -107,13 +109,17 @@ def carried(cases: Sequence[Case], folder: Path, records: Records) -> dict[str, 
     )
     if not same_machine(left, right):
         return {}
-    recorded, found = records.by_id(), dict[str, CaseRecord]()
+    recorded, found, others = records.by_id(), dict[str, CaseRecord](), catalogue.by_id(left.name)
     for case in cases:
-        if case.id not in recorded or not recorded[case.id].usable:
+        if (
+            case.id not in recorded
+            or not recorded[case.id].usable
+            or replace(others[case.id], target=right.name) != case
+        ):
             continue
         text = stored_source(case, folder)[0].text
-        digests = {normalised_digest(text_for(text, target)) for target in left.targets}
-        if recorded[case.id].digest in digests and same_instructions(right.parse(text, case.id), left, right):
+        is_same = recorded[case.id].digest == normalised_digest(text_for(text, right, left))
+        if is_same and same_instructions(right.parse(text, case.id), left, right):
             found[case.id] = recorded[case.id]
     return found
 
@@ -130,7 +136,10 @@ def kinds_of_groups(carried: Mapping[str, CaseRecord], draws: Sequence[str]) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the record; the exit status is 1 where a configuration could not be executed."""
+    """Write the record; the exit status is 1 where a configuration could not be executed.
+
+    Where the file exists already, what it holds is not executed again.
+    """
     parser = command_parser("simulation.carried_bytes", __doc__)
     parser.add_argument("--from", dest="records", type=Path, required=True, help="simulated bytes of an architecture")
     parser.add_argument("--target", required=True, help="the other architecture")
@@ -154,43 +163,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     print(f"the bytes of {len(kept)} of {len(cases)} configurations hold for {chosen.target}", flush=True)
     kinds = kinds_of_groups(kept, records.draws)
+    answers: dict[str, Mapping[str, Any]] = {}
+    if chosen.out.exists():  # an interrupted run
+        before = load_records(chosen.out).by_id()
+        answers = {name: _entry(each) for name, each in before.items() if name not in kept and each.error is None}
     groups: dict[str, list[str]] = {}
     for case in cases:
-        if case.id not in kept:
+        if case.id not in kept and case.id not in answers:
             groups.setdefault(f"{case.family}/{case.group}", []).append(case.id)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each worker process
     parts = {group: (0, kinds.get(group, FEWEST)) for group in groups}
     settings = {"target": chosen.target, "parts": parts, "folder": str(chosen.folder)}
     limits: dict[str, Any] = {"processes": chosen.processes, "seconds": chosen.seconds}
-    answers = run_all(simulate_case, batches_of(groups, {}), settings, report=_report, **limits)
-    results = []
-    for case in cases:
-        entry: dict[str, Any] = {"id": case.id, "family": case.family, "group": case.group}
-        if case.id in kept:
-            digest = normalised_digest(stored_source(case, chosen.folder)[0].text)
-            hashes = _of_kinds(kept[case.id], records.draws, kinds[f"{case.family}/{case.group}"])
-            entry |= {"outputs": kept[case.id].outputs, "digest": digest, "captured": digest, "repeated": True}
-            entry |= {"hashes": hashes}
-        else:
-            entry |= {key: value for key, value in answers[case.id].items() if key != "seconds"}
-        results.append(entry)
     environment = {**analysis_environment(), "simulated": records.environment["simulated"]}
     environment |= {"architecture": chosen.target, "machine": platform.machine()}
     environment |= {"carried": f"{len(kept)} of {len(cases)} from {chosen.records.name}"}
-    save_records(chosen.out, environment, DRAWS, results)
+
+    def save() -> None:
+        results = []
+        for case in cases:
+            entry: dict[str, Any] = {"id": case.id, "family": case.family, "group": case.group}
+            if case.id in kept:
+                digest = normalised_digest(stored_source(case, chosen.folder)[0].text)
+                hashes = _of_kinds(kept[case.id], records.draws, kinds[f"{case.family}/{case.group}"])
+                results.append(
+                    {**entry, **_entry(replace(kept[case.id], digest=digest, captured=digest, hashes=hashes))}
+                )
+            elif case.id in answers:
+                results.append({**entry, **{key: each for key, each in answers[case.id].items() if key != "seconds"}})
+        save_records(chosen.out, environment, DRAWS, results)
+
+    def report(name: str, answer: Mapping[str, Any]) -> None:
+        if answer.get("error"):
+            print(f"FAILED {name}: {answer['error']}", file=sys.stderr, flush=True)
+        answers[name] = answer
+        if len(answers) % 25 == 0:
+            save()
+
+    run_all(simulate_case, batches_of(groups, {}), settings, report=report, **limits)
+    save()
     return 1 if any(each.get("error") for each in answers.values()) else 0
 
 
-def _of_kinds(case: CaseRecord, draws: Sequence[str], count: int) -> list[list[str]]:
+def _entry(case: CaseRecord) -> dict[str, Any]:
+    """Return a configuration as `save_records` takes it, without its name."""
+    return {
+        "outputs": case.outputs, "digest": case.digest, "captured": case.captured, "repeated": case.repeated,
+        "hashes": case.hashes,
+    }  # fmt: skip
+
+
+def _of_kinds(case: CaseRecord, draws: Sequence[str], count: int) -> tuple[tuple[str, ...], ...]:
     """Return the hashes of a configuration on the first kinds of ORDER, in the order of DRAWS; others are empty."""
     of_draw = dict(zip(draws, case.hashes, strict=True))
     blank = ("",) * len(case.outputs)
-    return [list(of_draw[draw] if draw in ORDER[:count] else blank) for draw in DRAWS]
-
-
-def _report(name: str, answer: Mapping[str, Any]) -> None:
-    if answer.get("error"):
-        print(f"FAILED {name}: {answer['error']}", file=sys.stderr, flush=True)
+    return tuple(of_draw[draw] if draw in ORDER[:count] else blank for draw in DRAWS)
 
 
 if __name__ == "__main__":
