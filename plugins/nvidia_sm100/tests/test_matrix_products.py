@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.execution.domains.domain import Unsupported
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, registers, smem_descriptor
 
 Words = npt.NDArray[np.uint32]
@@ -407,11 +408,11 @@ def test_an_accumulator_is_accessed_after_its_product_is_complete(accesses: str)
         ("mma.cta_group::1.kind::f16", "mma.ws.sp.cta_group::1.kind::f16", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.ashift", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.collector::b0::fill", "is not modelled"),
-        ("%r30, %p4;", "%r30, %p4, 3;", "operands that are not modelled"),
+        ("%r30, %p4;", "%r30, %p4, 16;", "operands that are not modelled"),
+        ("%r30, %p4;", "%r30, %p4, %r1;", "operands that are not modelled"),
         ("%r30, %p4;", "%r30, {%r1, %r1}, %p4;", "has a mask of 2 words"),
         ("%r30, %p4;", "%r30, %p4, %p4, %p4;", "operands that are not modelled"),
         ("arrive::one.b64 [%rd20]", "arrive::one.shared::cluster.multicast::cluster.b32 [%rd20], 1", "is not modelled"),
-        ("tcgen05.wait::ld.", "@%p2 tcgen05.shift.cta_group::1.down [%r3]; tcgen05.wait::ld.", "is not modelled"),
         ("tcgen05.wait::ld.", "tcgen05.cp.cta_group::1.4x256b [%r3], %rd30; tcgen05.wait::ld.", "is not modelled"),
     ],
 )  # fmt: skip
@@ -441,6 +442,38 @@ def test_disabled_lanes_keep_what_they_hold(case: Case) -> None:
     other = masked.replace(f"%r40, {words[0]};", "%r40, 65534;")
     assert reading(other).signature not in (None, reading(masked).signature)
     assert reading(text.replace("%r30, %p3;", "%r30, {%r1, %r1, %r1, %r1}, %p3;")).signature == reading(text).signature
+
+
+def test_a_scaled_accumulator_is_a_step_of_its_own() -> None:
+    """Nobody has published its arithmetic.  Without an accumulator there is nothing to scale."""
+    text, content, *_ = kernel(BASE)
+    plain = reading(text).signature
+    first = text.replace("%r30, %p4;", "%r30, %p4, 3;")
+    assert first != text
+    assert reading(first).signature == reading(text.replace("%r30, %p3;", "%r30, %p3, 0;")).signature == plain
+    scaled = text.replace("%r30, %p3;", "%r30, %p3, 3;")
+    found = {reading(scaled).signature, reading(scaled.replace("%p3, 3;", "%p3, 4;")).signature}
+    assert len(found - {None, plain}) == 2
+    with pytest.raises(Unsupported, match=r"input/8 sm_100 has no matrix-unit row"):
+        executed(scaled, content, 512 * BASE.n)
+
+
+def test_a_shift_is_in_the_order_of_the_products_that_read_its_rows() -> None:
+    text = kernel(Case(n=16, in_tensor_memory=True))[0]
+    lines = text.splitlines()
+    places = [index for index, line in enumerate(lines) if "tcgen05.mma" in line]
+
+    def with_shift(after: int, column: int) -> str:
+        shift = f"@%p2 tcgen05.shift.cta_group::1.down [%r3+{column}];"
+        return "\n".join([*lines[: places[after] + 1], shift, *lines[places[after] + 1 :]])
+
+    plain = reading(text).signature
+    before = reading(with_shift(1, 256 + 8 * 2)).signature  # of the rows that the next product reads
+    assert before not in (None, plain)
+    assert reading(with_shift(1, 256 + 8)).signature == plain  # of rows that were read
+    found = reading(with_shift(1, 0)).unknown  # of the accumulator
+    assert found is not None
+    assert "known to be complete" in found
 
 
 def test_all_lanes_may_be_disabled() -> None:

@@ -30,6 +30,12 @@ _EARLY = (
 )
 
 
+_SHIFT = (
+    "tcgen05.shift moves the content of lane i + 1 to lane i in each quarter of the lanes, as a public readback on a "
+    "B200 shows; the PTX ISA does not say which row takes the place of which"
+)
+
+
 _STATIONARY = (
     "tcgen05.mma.ws with A in tensor memory multiplies the row of A of each lane of its result, as public kernels "
     "assume; the PTX ISA does not say so"
@@ -53,6 +59,7 @@ def _audit(arch: Arch, module: Module, text: str, entry: str | None) -> Contract
     found = arch.audit_contraction(module, text, entry)
     notes = [MODELLED] * ("tcgen05." in text) + [_COPIES] * ("tcgen05.cp." in text)
     notes += [_STEALING] * (f"{OPCODE}.try_cancel" in text)
+    notes += [_SHIFT] * ("tcgen05.shift." in text)
     notes += [_STATIONARY] * (_STATIONARY_OPERAND.search(text) is not None)
     if "tcgen05.ld." in text:
         line = first_early_use(module.kernel(entry), arch.opcodes)

@@ -49,8 +49,8 @@ from bitwise_nvidia_sm100.tensor_memory import (
 )
 
 FAMILY = "tcgen05"
-OPERAND_READ, COPY = 1, 2
-"""The kinds of work that read A or scales, and that copy; those of multiplications are `_accumulation`."""
+OPERAND_READ, COPY, SHIFT = 1, 2, 3
+"""The kinds of work that read A or scales, copy, and shift rows; those of multiplications are `_accumulation`."""
 _BYTES = "bytes"
 """The form of operand vectors of packed elements: they have no format."""
 _SCALE_OF_ONE = 127
@@ -61,11 +61,19 @@ class Product:
     """One multiplication that a thread of some blocks issues.
 
     `of_pair`: a thread of the even block of a pair issues it.  Each block then holds half of the rows of A and of D,
-    and half of the columns of B, of which it takes all.
+    and half of the columns of B, of which it takes all.  D is multiplied by 2**-`exponent` before it is added.
     """
 
     def __init__(
-        self, machine: Machine, thread: int, blocks: Array, context: Context, k: int, shape: Shape, of_pair: bool
+        self,
+        machine: Machine,
+        thread: int,
+        blocks: Array,
+        context: Context,
+        k: int,
+        shape: Shape,
+        of_pair: bool,
+        exponent: int = 0,
     ) -> None:
         self.machine, self.thread, self.k, self.shape = machine, thread, k, shape
         self.memory: TensorMemory = tensor_memory(machine)
@@ -81,13 +89,15 @@ class Product:
             options, family = f" {scales.form} block{scales.block}", f"{FAMILY}.{scales.kind}"
         elif shape.packed:
             options, family = f" ue8m0 block{k}", f"{FAMILY}.f8f6f4"  # a scale of 1
+        if exponent:
+            options += f" input/{2**exponent}"
         types = shape.result, shape.left, shape.right, shape.result
         self.step = MmaStep(
             step_name(family, k, *types, context.arch.name, options),
             positive_zero=shape.result != "s32",
             commutes=shape.left == shape.right,
             integers=integer_products(k, *types[:3], clamps=shape.saturates),
-            opaque=shape.packed,
+            opaque=shape.packed or exponent != 0,
             units=units_of(context),
         )
 
@@ -209,7 +219,7 @@ class Product:
             raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
         lanes, per_column = self._lanes(address), 32 // bits
         columns = (address & 0xFFFF) + np.arange(self.k // per_column)
-        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY})))
+        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY, SHIFT})))
         parts = [
             extract(self.memory.column(number), low * bits, bits)
             for number in columns.tolist()

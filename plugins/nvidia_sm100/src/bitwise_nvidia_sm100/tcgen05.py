@@ -44,6 +44,7 @@ from bitwise_nvidia_sm100.descriptors import KINDS, Shape, instruction_shape, sc
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
 from bitwise_nvidia_sm100.pending_loads import is_after_loads
 from bitwise_nvidia_sm100.products import Product
+from bitwise_nvidia_sm100.row_shifts import shift_step
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
@@ -87,7 +88,7 @@ def tensor_info(instruction: Instruction) -> InstructionInfo:
 
 @TABLE.opcode("tcgen05", operands=tensor_info)
 def tensor_core(instruction: Instruction, context: Context) -> Step:
-    """tcgen05.{alloc,dealloc,relinquish_alloc_permit,ld,st,wait,fence,cp,mma,commit} of a block or a pair of blocks."""
+    """tcgen05 of a block or of a pair of blocks, except for its sparse products."""
     parts = instruction.opcode.split(".")[1:]
     if parts in (["fence::before_thread_sync"], ["fence::after_thread_sync"]):
         return _no_operation
@@ -136,6 +137,8 @@ def _of_group(instruction: Instruction, context: Context, verb: str, rest: Seque
             return _commit_to_blocks(instruction)
     if verb == "cp":
         return copy_step(instruction, rest, of_pair)
+    if verb == "shift" and rest == ["down"]:
+        return shift_step(instruction, of_pair)
     if verb in ("mma", "mma.ws") and rest:
         form = _form(rest[0].removeprefix("kind::"), rest[1:], of_pair=of_pair, weight_stationary=verb == "mma.ws")
         return None if form is None else _multiply(instruction, context, form)
@@ -441,14 +444,16 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
 
 
 def _multiply(instruction: Instruction, context: Context, form: _Form) -> Step:
-    """tcgen05.mma{.ws} [d], a, b, idesc{, [scales of a], [scales of b]}{, lanes}, enable-input-d{, columns}.
+    """tcgen05.mma{.ws} [d], a, b, idesc{, [scales of a], [scales of b]}{, lanes}, enable-input-d{, last}.
 
-    D = A B, plus D if enabled.  `lanes` is a vector of words whose bits are 1 for the lanes that are not written, and
-    `columns`, of tcgen05.mma.ws, a descriptor of the columns of B that count as zeros.
+    D = A B, plus D if enabled.  `lanes` is a vector of words whose bits are 1 for the lanes that are not written.
+    `last` is for tcgen05.mma.ws a descriptor of the columns of B that count as zeros, and else an exponent: D is
+    multiplied by 2**-last before it is added, in a sum whose arithmetic nobody has published.
     """
     operands, of_pair = list(instruction.operands), form.of_pair
     masked = operands.pop(4) if not form.scales and isinstance(operands[4], Vector) else None
-    zeros = operands.pop() if form.weight_stationary and len(operands) == 6 else None
+    last = operands.pop() if not form.scales and len(operands) == 6 else None
+    zeros, exponent = (last, 0) if form.weight_stationary else (None, _input_exponent(instruction, form, last))
     if len(operands) != (7 if form.scales else 5) or any(isinstance(each, Vector) for each in operands):
         raise UnknownInstruction(instruction, "has operands that are not modelled")
     masks = () if masked is None else registers_in(masked)
@@ -478,7 +483,7 @@ def _multiply(instruction: Instruction, context: Context, form: _Form) -> Step:
             if of_pair and any(disabled):
                 raise Unsupported("a matrix instruction of a pair that does not write all lanes is not modelled")
             shape = form.shape(descriptor)
-            product = Product(machine, thread, here, context, form.k, shape, of_pair)
+            product = Product(machine, thread, here, context, form.k, shape, of_pair, exponent if adds else 0)
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
             columns = product.columns(right, of_b)
             kept, place = (columns, right) if form.weight_stationary else (rows, (left, of_tensor_memory))
@@ -488,6 +493,16 @@ def _multiply(instruction: Instruction, context: Context, form: _Form) -> Step:
             )
 
     return step
+
+
+def _input_exponent(instruction: Instruction, form: _Form, operand: Operand | None) -> int:
+    """Return the immediate scale-input-d, 0 without one.  Raises UnknownInstruction for any other operand."""
+    if operand is None:
+        return 0
+    found = literal_value(operand, instruction) if isinstance(operand, Immediate) else -1
+    if form.kind not in ("f16", "tf32") or not 0 <= found <= 15:
+        raise UnknownInstruction(instruction, "has operands that are not modelled")
+    return found
 
 
 def _lanes_of(words: Sequence[int]) -> Array | None:
