@@ -173,9 +173,14 @@ def executed(
     return simulate(ready, before).after["out"].view(np.uint32)
 
 
-def smem_descriptor(offset: int, leading: int, stride: int, swizzle: int, base: int = 2048) -> int:
-    """Return the descriptor of a tile at an offset from shared memory's first copied byte."""
-    mode = {0: 0, 128: 2, 64: 4, 32: 6}[swizzle]
+def smem_descriptor(
+    offset: int, leading: int, stride: int, swizzle: int, base: int = 2048, *, wide: bool = False
+) -> int:
+    """Return the descriptor of a tile at an offset from shared memory's first copied byte.
+
+    `wide`: the swizzle, of 128 bytes, is in units of 32 bytes.
+    """
+    mode = 1 if wide else {0: 0, 128: 2, 64: 4, 32: 6}[swizzle]
     return (base + offset) >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | 1 << 46 | mode << 61
 
 

@@ -135,6 +135,8 @@ def test_a_sample_of_the_corpus_of_a_sibling_has_every_family(target: str) -> No
     listed, unsupported = catalogue.cases(target), target_options(target).unsupported
     chosen = sampled(listed, 4)
     assert list(sampled(listed, 0)) == list(listed)
+    more = sampled(listed, 4, [listed[0].family])
+    assert list(more) == [*(each for each in listed if each.family == listed[0].family), *chosen[4:]]
     without = {each for each in unsupported if "/" not in each}
     assert {case.family for case in chosen} == set(catalogue.families()) - without
     assert max(Counter(case.family for case in chosen).values()) == 4

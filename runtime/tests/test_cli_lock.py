@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
-from bitwise_core.plugins.profiles import NotCovered
+from bitwise_core.plugins.profiles import Explanation, NotCovered
 from bitwise_torch.answer_forms import LockDiffAnswer, LockShowAnswer
 from bitwise_torch.interception import PRODUCTS
 from bitwise_torch.lock_command import app
@@ -47,6 +47,13 @@ class Toy:
 
     def provenance(self, *, library: str | None = None) -> dict[str, str]:
         return {"library": "toy 1.1" if library else "toy 1.0", "device": "the CPU"}
+
+    version, architecture = "1.0", "toy1"
+
+    def explain(self, problem: GEMMProblem, configuration: Any, records: Path | None = None) -> Explanation:
+        product = self.describe_problem(problem, library="tables" if configuration else None)
+        desc = BiasedGEMM(product=product) if problem.epilogue == "bias" else product
+        return Explanation(desc, (f"Asked for {problem.words}.", "Nothing was measured."))
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +107,26 @@ def test_a_shape_file_is_locked_shown_and_compared() -> None:
     assert (shown.form, shown.lock["provenance"]["library"]) == ("lock-show/1", "toy 1.1")
 
 
+def test_a_lock_of_tables_needs_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Toy, "provenance", None)
+    Path("shapes.txt").write_text("1 2 30\n4 5 30 bias\n8 8 8 bf16\n")
+    named = ("--shapes", "shapes.txt", "--library", "toy:1.0", "--arch", "toy1")
+    said = "a.json: 3 products, 1 of them without a descriptor\nno descriptor, 1 times: it is not measured\n"
+    assert ran(*named, "--out", "a.json") == (3, said, "")
+    lock = read_lock("a.json")
+    assert lock.provenance == {
+        "library": "toy 1.0", "architecture": "toy1",
+        "source": "The tables of toy, without a device. Nothing was measured.",
+    }  # fmt: skip
+    plain, biased, declined = lock.entries
+    assert plain.desc == descriptor(30, Cut(count=2))
+    assert (biased.desc, biased.rounded_first) == (descriptor(30, Cut(count=2)), False)
+    assert declined.declined == "8x8x8 bf16 NN to bf16 by toy is not described: it is not measured (m 8)"
+    assert ran(*named, "--config", "parts=3", "--out", "b.json")[0] == 3
+    other = read_lock("b.json")
+    assert (other.entries[0].desc, other.provenance["configuration"]) == (descriptor(30, Cut(count=3)), "parts 3")
+
+
 def test_diff_compares_what_descriptors_compute() -> None:
     problems = [GEMMProblem(m=m, n=2, k=30, a="fp16", b="fp16", out="fp16") for m in (1, 2, 3)]
     lock_of([(problems[0], descriptor(30, Cut(count=3))), (problems[1], "no row")], {}).write("a.json")
@@ -133,6 +160,16 @@ LINE = "M N K, optionally followed by a type, a layout (NN, NT, TN or TT), out=T
         (["--shapes", "empty.txt"], f"empty.txt: has no product; write lines of the form {LINE}"),
         (["--shapes", "good.txt", "--library", "other"], "no installed plugin describes the products of the "
          "library 'other'; known libraries: toy"),
+        (["--shapes", "good.txt", "--library", "toy:2.0", "--arch", "toy1"], "--library: toy 2.0 on toy1 is not "
+         "described; available: toy:1.0 on toy1"),
+        (["--shapes", "good.txt", "--library", "toy:1.0"], "--library takes NAME:VERSION and needs the architecture, "
+         "--arch; available: toy:1.0 on toy1"),
+        (["--shapes", "good.txt", "--library", "toy:1.0", "--arch", "toy1", "--library-file", "x"],
+         "--library-file is queried on a device: give --library without a version"),
+        (["--shapes", "good.txt", "--arch", "toy1"],
+         "--arch and --config need --library NAME:VERSION: a device has one configuration"),
+        (["script.py", "--library", "toy:1.0", "--arch", "toy1"],
+         "--library NAME:VERSION needs --shapes: a script runs the library that it loads"),
         (["--shapes", "good.txt", "--out", "no/folder.json"], "no/folder.json: cannot be written (No such file or "
          "directory)"),
         (["script.py", "--library-file", "x"],

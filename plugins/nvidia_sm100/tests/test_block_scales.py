@@ -1,4 +1,4 @@
-"""tcgen05.mma with block scales, and tcgen05.cp: bytes against sums of fractions, layouts, and changed kernels."""
+"""tcgen05.mma of packed elements, with block scales and without, and tcgen05.cp: bytes against sums of fractions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ A_SCALES, B_SCALES, A_ROWS = 256, 264, 320
 
 @dataclass(frozen=True)
 class Case:
-    """A product of 128 rows by `n` columns in two native steps, with the scales of each step at other bytes."""
+    """A product of 128 rows by `n` columns in two native steps, with the scales of each step at other bytes.
+
+    Kind f8f6f4 has no scales.
+    """
 
     kind: str = "mxf8f6f4"
     left: str = "e4m3"
@@ -46,7 +49,7 @@ class Case:
 
     @property
     def k(self) -> int:
-        return 32 if self.kind == "mxf8f6f4" else 64
+        return 32 if self.kind in ("mxf8f6f4", "f8f6f4") else 64
 
     @property
     def block(self) -> int:
@@ -59,12 +62,16 @@ class Case:
 
     @property
     def opcode(self) -> str:
+        if self.kind == "f8f6f4":
+            return "tcgen05.mma.cta_group::1.kind::f8f6f4"
         suffix = f"scale_vec::{self.scales}X" if self.suffix is None else self.suffix
         return f"tcgen05.mma.cta_group::1.kind::{self.kind}.block_scale" + (f".{suffix}" if suffix else "")
 
     def descriptor(self, step: int) -> int:
         """Return the instruction descriptor of a step; A and B have their scales at one byte."""
-        types = NUMBERS[self.left] << 7 | NUMBERS[self.right] << 10 if self.kind == "mxf8f6f4" else 1 << 7 | 1 << 10
+        types = NUMBERS[self.left] << 7 | NUMBERS[self.right] << 10 if self.k == 32 else 1 << 7 | 1 << 10
+        if self.kind == "f8f6f4":
+            return 1 << 4 | types | self.n >> 3 << 17 | 8 << 24
         byte = self.bytes[step]
         return byte << 4 | types | self.n >> 3 << 17 | (self.form == "ue8m0") << 23 | 1 << 27 | byte << 29
 
@@ -86,7 +93,7 @@ def stored_row(elements: npt.NDArray[np.int64], form: str, *, padded: bool) -> b
 
 def tile(matrix: npt.NDArray[np.int64], form: str, case: Case) -> Bytes:
     """Return the image of both steps of an operand, 32 bytes a row and step, in the layout of a tensor copy."""
-    padded = case.kind == "mxf8f6f4" and width(form) < 8
+    padded = case.k == 32 and width(form) < 8
     rows = np.array([list(stored_row(row, form, padded=padded)) for row in matrix], dtype=np.uint8)
     assert rows.shape[1] == 64
     image, pitch = np.zeros(rows.size, dtype=np.uint8), case.swizzle or 16
@@ -163,11 +170,12 @@ def kernel(case: Case) -> tuple[str, Data]:
             text.add(f"mov.b64 %rd30, {at};", f"@%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r3+{place}], %rd30;")
     for step in range(2):
         left = f"[%r3+{A_ROWS + 8 * step}]" if case.in_tensor_memory else "%rd30"
+        scales_of = "" if case.kind == "f8f6f4" else f" [%r3+{A_SCALES}], [%r3+{B_SCALES}],"
         text.add(
             f"mov.b64 %rd30, {tile_descriptor(case, 128, 0, step)};",
             f"mov.b64 %rd31, {tile_descriptor(case, case.n, start, step)};",
             f"mov.b32 %r30, {case.descriptor(step)};",
-            f"@%p2 {case.opcode} [%r3], {left}, %rd31, %r30, [%r3+{A_SCALES}], [%r3+{B_SCALES}], %p{4 - step};",
+            f"@%p2 {case.opcode} [%r3], {left}, %rd31, %r30,{scales_of} %p{4 - step};",
         )
     text.commit()
     size = min(32, case.n & -case.n)
@@ -239,6 +247,8 @@ def expected(case: Case, data: Data, row: int, column: int) -> int:
         words = int(data.scales[0][row]), int(data.scales[1][column])
         first = case.bytes[step]
         one, other = ([word >> 8 * (first + place) & 255 for place in range(case.scales)] for word in words)
+        if case.kind == "f8f6f4":
+            one, other = [127], [127]
         last = after_step(last, elements, (one, other), (case.left, case.right), case.form)
     return last
 
@@ -259,6 +269,16 @@ CASES = [
     replace(MX4, suffix="block32"),
     replace(NV4, suffix="block16"),
     replace(NV4, target="sm_103"),
+    *(
+        Case("f8f6f4", left, right, n=48, swizzle=swizzle)
+        for left, right, swizzle in (
+            ("e2m1", "e2m1", 64),
+            ("e2m3", "e3m2", 32),
+            ("e3m2", "e4m3", 0),
+            ("e5m2", "e2m1", 64),
+        )
+    ),
+    Case("f8f6f4", "e5m2", "e2m3", in_tensor_memory=True),
 ]
 
 
@@ -280,6 +300,11 @@ def test_scales_that_are_copied_are_those_that_are_stored() -> None:
 
 def test_kinds_with_the_same_numbers_are_different_steps() -> None:
     """Nobody has compared their bits."""
+    unscaled = Case("f8f6f4", "e2m1", "e2m1")
+    assert reading(kernel(unscaled)[0]).signature not in (
+        None,
+        reading(kernel(replace(unscaled, left="e2m3"))[0]).signature,
+    )
     texts = [MX4, replace(MX4, kind="mxf4nvf4"), replace(MX4, kind="mxf4nvf4", scales=4)]
     found = [reading(kernel(each)[0]).signature for each in texts]
     assert None not in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.execution.domains.domain import Unsupported
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, registers, smem_descriptor
 
 Words = npt.NDArray[np.uint32]
@@ -96,6 +98,24 @@ class Case:
     n_major: bool = False
     result: str = "f32"
     in_tensor_memory: bool = False
+    stationary: bool = False
+
+    @property
+    def parts(self) -> int:
+        """How many parts of the columns of D are in different lanes."""
+        return 128 // self.m if self.stationary else 1
+
+    @property
+    def columns(self) -> int:
+        """The columns of tensor memory that D takes."""
+        return self.n // self.parts
+
+    @property
+    def lanes(self) -> npt.NDArray[np.int64]:
+        """The lanes of the rows, shape (parts, m)."""
+        if self.m == 64 and not self.stationary:
+            return (np.arange(64) // 16 * 32 + np.arange(64) % 16)[None]
+        return np.arange(self.parts * self.m).reshape(self.parts, self.m)
 
     @property
     def size(self) -> int:
@@ -104,6 +124,10 @@ class Case:
     @property
     def k(self) -> int:
         return DEPTHS[self.size]
+
+    def wide(self, major: bool) -> bool:
+        """Whether the swizzle of a tile is in units of 32 bytes, as for 32 bits along M or N."""
+        return self.size == 4 and major
 
     def tile(
         self, matrix: npt.NDArray[np.generic], major: bool
@@ -123,14 +147,15 @@ class Case:
         if self.swizzle:
             place = panel * count * pitch + row * pitch + byte % pitch
             shared = 128 // pitch  # rows that share a phase
-            place ^= (row // shared % (pitch // 16)) << 4
+            place ^= row % 4 << 5 if self.wide(major) else (row // shared % (pitch // 16)) << 4
         else:
             place = panel * count * 16 + row * 16 + byte % 16
         image[place] = rows
         steps = []
         for step in range(matrix.shape[1] // self.k):
             if major:
-                leading, stride = (count * pitch, 8 * pitch) if self.swizzle else (128, count * 16)
+                depth = 4 if self.wide(major) else 8
+                leading, stride = (count * pitch, depth * pitch) if self.swizzle else (128, count * 16)
                 steps.append((step * self.k * pitch, leading, stride))
             elif self.swizzle:
                 at = step * 32
@@ -171,39 +196,36 @@ def kernel(
     content = image
     if case.in_tensor_memory:
         rows = np.zeros((128, 32), dtype=np.uint32)
-        lanes = np.arange(case.m) if case.m == 128 else np.arange(64) // 16 * 32 + np.arange(64) % 16
-        rows[lanes] = np.ascontiguousarray(left).view(np.uint32).reshape(case.m, 32)
+        rows[case.lanes] = np.ascontiguousarray(left).view(np.uint32).reshape(case.m, 32)
         content = np.concatenate([image, rows.view(np.uint8).ravel()])
         text.read_in(100, 32, image.size).store("32x32b", 32, 100, 32, "[%r7+256]")
     text.barrier()
     for step, ((a_at, a_leading, a_stride), (b_at, b_leading, b_stride)) in enumerate(
         zip(a_steps, b_steps, strict=True)
     ):
-        of_a = smem_descriptor(a_at, a_leading, a_stride, case.swizzle)
-        of_b = smem_descriptor(start + b_at, b_leading, b_stride, case.swizzle)
+        of_a = smem_descriptor(a_at, a_leading, a_stride, case.swizzle, wide=case.wide(case.m_major))
+        of_b = smem_descriptor(start + b_at, b_leading, b_stride, case.swizzle, wide=case.wide(case.n_major))
         enable = "%p3" if step or adds else "%p4"
         left_operand = f"[%r3+{256 + 8 * step}]" if case.in_tensor_memory else "%rd30"
         text.add(
             f"mov.b64 %rd30, {of_a};",
             f"mov.b64 %rd31, {of_b};",
             f"mov.b32 %r30, {form};",
-            f"@%p2 tcgen05.mma.cta_group::1.kind::{KINDS[case.left]} [%r3], {left_operand}, %rd31, %r30, {enable};",
+            f"@%p2 tcgen05.mma{'.ws' * case.stationary}.cta_group::1.kind::{KINDS[case.left]} "
+            f"[%r3], {left_operand}, %rd31, %r30, {enable};",
         )
     text.commit()
-    step = min(32, case.n & -case.n)
-    for first in range(0, case.n, step):
+    step = min(32, case.columns & -case.columns)
+    for first in range(0, case.columns, step):
         text.load("32x32b", step, 400 + first, step, f"[%r7+{first}]")
-    text.write_out(400, case.n, half=case.m == 64)
+    text.write_out(400, case.columns, half=case.lanes.size == 64)
     return text.whole(), content, left, right
 
 
 def results(case: Case, text: str, content: npt.NDArray[np.uint8]) -> Words:
     """Return the words of D, of shape (m, n)."""
-    found = executed(text, content, 512 * case.n).reshape(128, case.n)
-    if case.m == 128:
-        return found
-    rows = np.arange(64)
-    return found[rows // 16 * 32 + rows % 16]
+    found = executed(text, content, 512 * case.columns).reshape(128, case.columns)
+    return np.concatenate([found[lanes] for lanes in case.lanes], axis=1)
 
 
 def expected(case: Case, left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> Words:
@@ -227,15 +249,24 @@ SHAPES = [
     *(Case(m=64, n=n) for n in (8, 24, 256)),
     *(Case(left=left, right=right, n=16) for left, right in product(("e4m3", "e5m2"), repeat=2)),
     *(Case(left="tf32", right="tf32", swizzle=swizzle) for swizzle in (0, 32, 64, 128)),
+    *(Case(left="tf32", right="tf32", m_major=m, n_major=n) for m, n in ((True, False), (False, True), (True, True))),
     *(Case(left=left, right=right, n=32, result="s32") for left, right in product(("u8", "s8"), repeat=2)),
     *(Case(left=form, right=form, in_tensor_memory=True) for form in ("f16", "bf16", "tf32", "e5m2")),
     Case(left="u8", right="s8", m=64, n=8, result="s32", in_tensor_memory=True),
     Case(m=64, n=40, in_tensor_memory=True),
     Case(left="e4m3", right="e5m2", m=64, n=16, m_major=True, swizzle=32),
 ]
+STATIONARY = [
+    *(Case(m=m, n=64, stationary=True) for m in (32, 64, 128)),
+    Case(left="bf16", right="bf16", m=32, n=128, stationary=True, m_major=True, swizzle=64, n_major=True),
+    Case(left="e4m3", right="e5m2", m=64, n=256, stationary=True),
+    Case(left="s8", right="u8", m=64, n=64, result="s32", stationary=True),
+    *(Case(m=m, n=64, stationary=True, in_tensor_memory=True) for m in (32, 64, 128)),
+]
+"""tcgen05.mma.ws: 1, 2 or 4 parts of the columns of D are one below the other."""
 
 
-@pytest.mark.parametrize("case", [*LAYOUTS, *SHAPES], ids=str)
+@pytest.mark.parametrize("case", [*LAYOUTS, *SHAPES, *STATIONARY], ids=str)
 def test_results_have_the_bits_of_an_exact_sum(case: Case) -> None:
     text, content, left, right = kernel(case)
     assert results(case, text, content).tolist() == expected(case, left, right).tolist()
@@ -373,14 +404,15 @@ def test_an_accumulator_is_accessed_after_its_product_is_complete(accesses: str)
     [
         ("mma.cta_group::1.kind::f16", "mma.cta_group::2.kind::f16", "has .cta_group::"),
         ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::1X", "is not modelled"),
-        ("mma.cta_group::1.kind::f16", "mma.ws.cta_group::1.kind::f16", "is not modelled"),
         ("mma.cta_group::1.kind::f16", "mma.sp.cta_group::1.kind::f16", "is not modelled"),
-        ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.collector::a::use", "is not modelled"),
-        ("%r30, %p4;", "%r30, {%r1, %r1, %r1, %r2}, %p4;", "does not write all lanes"),
+        ("mma.cta_group::1.kind::f16", "mma.ws.sp.cta_group::1.kind::f16", "is not modelled"),
+        ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.ashift", "is not modelled"),
+        ("mma.cta_group::1.kind::f16", "mma.cta_group::1.kind::f16.collector::b0::fill", "is not modelled"),
+        ("%r30, %p4;", "%r30, %p4, 16;", "operands that are not modelled"),
+        ("%r30, %p4;", "%r30, %p4, %r1;", "operands that are not modelled"),
         ("%r30, %p4;", "%r30, {%r1, %r1}, %p4;", "has a mask of 2 words"),
         ("%r30, %p4;", "%r30, %p4, %p4, %p4;", "operands that are not modelled"),
         ("arrive::one.b64 [%rd20]", "arrive::one.shared::cluster.multicast::cluster.b32 [%rd20], 1", "is not modelled"),
-        ("tcgen05.wait::ld.", "@%p2 tcgen05.shift.cta_group::1.down [%r3]; tcgen05.wait::ld.", "is not modelled"),
         ("tcgen05.wait::ld.", "tcgen05.cp.cta_group::1.4x256b [%r3], %rd30; tcgen05.wait::ld.", "is not modelled"),
     ],
 )  # fmt: skip
@@ -395,10 +427,137 @@ def test_instructions_that_are_not_modelled_are_unknown(old: str, new: str, reas
     assert "line" in found.unknown
 
 
-def test_an_empty_mask_of_lanes_changes_nothing() -> None:
-    masked = base().replace("%r30, %p4;", "%r30, {%r1, %r1, %r1, %r1}, %p4;")  # the issuing thread is number 0
-    assert masked != base()
-    assert reading(masked).signature == reading(base()).signature
+@pytest.mark.parametrize("case", [Case(n=32), Case(m=64, n=16), Case(n=16, in_tensor_memory=True)], ids=str)
+def test_disabled_lanes_keep_what_they_hold(case: Case) -> None:
+    words = (0x0000FFFF, 0, 0xFFFFFFFF, 0x80000001)
+    text, content, left, right = kernel(case)
+    mask = "".join(f"mov.b32 %r{40 + index}, {word};" for index, word in enumerate(words)) + "mov.b32 %r30"
+    masked = text.replace("mov.b32 %r30", mask).replace("%r30, %p3;", "%r30, {%r40, %r41, %r42, %r43}, %p3;")
+    disabled = np.unpackbits(np.array(words, dtype="<u4").view(np.uint8), bitorder="little").astype(bool)[case.lanes[0]]
+    assert 0 < disabled.sum() < disabled.size
+    found = results(case, masked, content)
+    whole, first = expected(case, left, right), expected(case, left[:, : case.k], right[:, : case.k])
+    assert found.tolist() == np.where(disabled[:, None], first, whole).tolist()
+    assert reading(masked).signature not in (None, reading(text).signature)
+    other = masked.replace(f"%r40, {words[0]};", "%r40, 65534;")
+    assert reading(other).signature not in (None, reading(masked).signature)
+    assert reading(text.replace("%r30, %p3;", "%r30, {%r1, %r1, %r1, %r1}, %p3;")).signature == reading(text).signature
+
+
+def test_a_scaled_accumulator_is_a_step_of_its_own() -> None:
+    """Nobody has published its arithmetic.  Without an accumulator there is nothing to scale."""
+    text, content, *_ = kernel(BASE)
+    plain = reading(text).signature
+    first = text.replace("%r30, %p4;", "%r30, %p4, 3;")
+    assert first != text
+    assert reading(first).signature == reading(text.replace("%r30, %p3;", "%r30, %p3, 0;")).signature == plain
+    scaled = text.replace("%r30, %p3;", "%r30, %p3, 3;")
+    found = {reading(scaled).signature, reading(scaled.replace("%p3, 3;", "%p3, 4;")).signature}
+    assert len(found - {None, plain}) == 2
+    with pytest.raises(Unsupported, match=r"input/8 sm_100 has no matrix-unit row"):
+        executed(scaled, content, 512 * BASE.n)
+
+
+def test_a_shift_is_in_the_order_of_the_products_that_read_its_rows() -> None:
+    text = kernel(Case(n=16, in_tensor_memory=True))[0]
+    lines = text.splitlines()
+    places = [index for index, line in enumerate(lines) if "tcgen05.mma" in line]
+
+    def with_shift(after: int, column: int) -> str:
+        shift = f"@%p2 tcgen05.shift.cta_group::1.down [%r3+{column}];"
+        return "\n".join([*lines[: places[after] + 1], shift, *lines[places[after] + 1 :]])
+
+    plain = reading(text).signature
+    before = reading(with_shift(1, 256 + 8 * 2)).signature  # of the rows that the next product reads
+    assert before not in (None, plain)
+    assert reading(with_shift(1, 256 + 8)).signature == plain  # of rows that were read
+    found = reading(with_shift(1, 0)).unknown  # of the accumulator
+    assert found is not None
+    assert "known to be complete" in found
+
+
+def test_all_lanes_may_be_disabled() -> None:
+    text = base().replace("mov.b32 %r30", "mov.b32 %r40, -1; mov.b32 %r30")
+    lines = text.splitlines()
+    last = max(index for index, line in enumerate(lines) if "tcgen05.mma" in line)
+    without = "\n".join(line for index, line in enumerate(lines) if index != last)
+    lines[last] = lines[last].replace("%r30, %p3;", "%r30, {%r40, %r40, %r40, %r40}, %p3;")
+    assert reading("\n".join(lines)).signature == reading(without).signature != reading(text).signature
+
+
+def multiplied_again(second: str, between: str = "", *, fill: str = "fill", form: str = "mma") -> str:
+    """Two equal products with accumulators at columns 0 and 64, which fill a collector buffer and use it."""
+    stationary = form == "mma.ws"
+    text = kernel(Case(n=64, stationary=stationary))[0]
+    buffer = "collector::b1" if stationary else "collector::a"
+    lines = text.splitlines()
+    place = next(index for index, line in enumerate(lines) if "tcgen05.mma" in line)
+    first = lines[place].replace("kind::f16", f"kind::f16.{buffer}::{fill}")
+    again = lines[place].replace("kind::f16", f"kind::f16.{buffer}::{second}").replace("[%r3]", "[%r40]")
+    rest = [line for line in lines[place + 1 :] if "tcgen05.mma" not in line]
+    return "\n".join([*lines[:place], "add.s32 %r40, %r3, 64;", first, between, again, *rest]).replace(
+        "[%r7+32]", "[%r7+64]"
+    )
+
+
+@pytest.mark.parametrize("form", ["mma", "mma.ws"])
+def test_a_collector_buffer_that_holds_the_operand_changes_nothing(form: str) -> None:
+    without = reading(multiplied_again("discard", fill="discard", form=form)).signature
+    assert without is not None
+    for second in ("use", "lastuse", "fill", "discard"):
+        assert reading(multiplied_again(second, form=form)).signature == without, second
+
+
+FLIPPED = "xor.b64 %rd30, %rd30, 2;"
+"""The descriptor of A at another address."""
+OTHER = "@%p2 tcgen05.mma.cta_group::1.kind::f16 [%r40], %rd30, %rd31, %r30, %p4;"
+WRITTEN = "@%p2 st.shared.b32 [%r2+2048], %r1; fence.proxy.async.shared::cta;"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (multiplied_again("use", fill="discard"), "does not hold"),
+        (multiplied_again("use", FLIPPED), "does not hold"),
+        (multiplied_again("use", "xor.b64 %rd31, %rd31, 2;", form="mma.ws"), "does not hold"),
+        (multiplied_again("use").replace("a::use", "b0::use"), "is not modelled"),
+        (multiplied_again("use").replace("@%p2 tcgen05.mma.cta_group::1.kind::f16.collector::a::use",
+         "setp.eq.u32 %p8, %r1, 1; @%p8 tcgen05.mma.cta_group::1.kind::f16.collector::a::use"), "several threads"),
+        (multiplied_again("use", OTHER), "does not hold"),
+        (multiplied_again("use", WRITTEN), "shared memory"),
+    ],
+)  # fmt: skip
+def test_a_collector_buffer_that_may_hold_something_else_is_unknown(text: str, reason: str) -> None:
+    found = reading(text)
+    assert found.signature is None
+    assert found.unknown is not None
+    assert reason in found.unknown
+
+
+def test_zero_columns_of_a_weight_stationary_product_are_unknown() -> None:
+    text = kernel(Case(n=64, stationary=True))[0]
+    plain = reading(text).signature
+    assert reading(text.replace("%r30, %p3;", "%r30, %p3, 0;")).signature == plain
+    skips = text.replace("mov.b32 %r30", f"mov.b64 %rd40, {3 << 40 | 2 << 48}; mov.b32 %r30")
+    assert reading(skips.replace("%r30, %p3;", "%r30, %p3, %rd40;")).signature == plain
+    for bit in (39, 56, 61):
+        masked = text.replace("mov.b32 %r30", f"mov.b64 %rd40, {1 << bit}; mov.b32 %r30")
+        found = reading(masked.replace("%r30, %p3;", "%r30, %p3, %rd40;"))
+        assert found.unknown is not None
+        assert "columns of B as zeros" in found.unknown
+
+
+def test_units_of_32_bytes_are_those_of_tiles_of_32_bits_along_m_or_n() -> None:
+    wide = smem_descriptor(0, 16, 1024, 128, wide=True)
+    narrow = smem_descriptor(0, 16, 1024, 128)
+    for case, own, other in ((BASE, narrow, wide), (Case(left="tf32", right="tf32", m_major=True), None, narrow)):
+        text = kernel(case)[0]
+        line = re.search(r"mov.b64 %rd30, (\d+);", text)
+        assert line is not None
+        assert own is None or int(line[1]) == own
+        found = reading(text.replace(line[0], f"mov.b64 %rd30, {int(line[1]) & (1 << 61) - 1 | other >> 61 << 61};"))
+        assert found.unknown is not None
+        assert "in units of 32 bytes" in found.unknown
 
 
 BITS = [

@@ -306,3 +306,49 @@ def test_a_load_that_finds_no_such_extremum_is_unknown(options: str, target: str
     unknown = reading(reduced(options, "", target), target).unknown
     assert unknown is not None
     assert "tcgen05.ld.red" in unknown
+
+
+SHIFT = "@%p2 tcgen05.shift.cta_group::1.down [%r3+8];"
+
+
+def shifted(*instructions: str, waits: bool = True) -> str:
+    """Return a kernel that stores 24 columns, shifts, and loads them."""
+    text = Text(32).barrier().read_in(100, 24)
+    for first in (0, 8, 16):
+        text.store("32x32b", 8, 100 + first, 8, f"[%r7+{first}]")
+    text.add("bar.sync 0;", *instructions)
+    if waits:
+        text.commit()
+    for first in (0, 8, 16):
+        text.load("32x32b", 8, 400 + first, 8, f"[%r7+{first}]")
+    return text.write_out(400, 24).whole()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_shift_moves_eight_columns_of_each_quarter_of_the_lanes(count: int) -> None:
+    """As the public readback on a B200: 1 to 31, 31, then 33 to 63, 63, and so on."""
+    table = content(24)
+    found = executed(shifted(*[SHIFT] * count), table.view(np.uint8).ravel(), 512 * 24).reshape(128, 24)
+    lane = np.arange(128)
+    rows = lane // 32 * 32 + np.minimum(lane % 32 + count, 31)
+    expected = table.copy()
+    expected[:, 8:16] = table[rows, 8:16]
+    assert found.tolist() == expected.tolist()
+    assert "public readback on a B200" in " ".join(reading(shifted(SHIFT)).notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (shifted(SHIFT, waits=False), "known to be complete"),
+        (shifted(SHIFT.replace("[%r3+8]", "[%r3+2097152]")), "from lane 32"),
+        (shifted(SHIFT.replace("[%r3+8]", "[%r3+28]")), "outside of what the block has allocated"),
+        (shifted(SHIFT.replace(".down", ".up")), "is not modelled"),
+        (shifted(SHIFT.replace("@%p2 ", "")), "several threads"),
+    ],
+)  # fmt: skip
+def test_a_shift_that_is_not_defined_is_unknown(text: str, reason: str) -> None:
+    found = reading(text)
+    assert found.signature is None
+    assert found.unknown is not None
+    assert reason in found.unknown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from bitwise_torch.lock_errors import lock_errors_as_sentences
 if TYPE_CHECKING:
     from bitwise_core.descriptors.problem import GEMMProblem
     from bitwise_torch.locks import Entry, Lock
+    from bitwise_torch.locks.lock_file import Finding
 
 MOVED_STATUS, INCOMPLETE_STATUS = 1, 3
 """Exit statuses: some products moved; some products have no descriptor or are in one file only."""
@@ -57,8 +59,24 @@ def write(
     ),
     library: Annotated[
         str,
-        typer.Option("--library", metavar="NAME", help="The library; by default the one whose plugin is installed."),
+        typer.Option(
+            "--library",
+            metavar="NAME",
+            help="The library; by default the one whose plugin is installed. NAME:VERSION with --shapes and --arch "
+            "needs no device: the library's tables are read.",
+        ),
     ] = "",
+    architecture: Annotated[
+        str | None, typer.Option("--arch", metavar="ARCH", help="With --library NAME:VERSION: the architecture.")
+    ] = None,
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="NAME=NUMBER,...",
+            help="With --library NAME:VERSION: its configuration, as NAME=NUMBER pairs or as a JSON object.",
+        ),
+    ] = None,
     shapes: Annotated[
         Path | None,
         typer.Option("--shapes", metavar="FILE", help="A file with one product M N K on each line, instead of SCRIPT."),
@@ -83,7 +101,7 @@ def write(
 ) -> None:
     """Write a lock of a script's or a shape file's products.
 
-    The library's device is needed.  Options come before SCRIPT.
+    The library's device is needed, except with --library NAME:VERSION.  Options come before SCRIPT.
 
     Exit status: 0 all products are locked, 2 an argument is wrong, 3 the lock is written but some products have no
     descriptor or cannot be locked.
@@ -92,14 +110,24 @@ def write(
     from bitwise_torch.program_products import recorded_products
 
     with lock_errors_as_sentences():
+        of_tables = ":" in library
+        if not of_tables and (architecture is not None or configuration):
+            raise InputError("--arch and --config need --library NAME:VERSION: a device has one configuration")
         library = library or only_library()
         not_locked: Counter[str] = Counter()
         if (script is None) == (shapes is None):
             raise InputError("give either a script or --shapes with a file")
         if shapes is not None:
             problems = list(read_problems(shapes, dtype, out_dtype))
-            content = lock_problems(library, problems, library_file)
+            if of_tables:
+                if library_file is not None:
+                    raise InputError("--library-file is queried on a device: give --library without a version")
+                content = lock_of_tables(library, architecture, problems, configuration or ())
+            else:
+                content = lock_problems(library, problems, library_file)
         else:
+            if of_tables:
+                raise InputError("--library NAME:VERSION needs --shapes: a script runs the library that it loads")
             if library_file is not None:
                 raise InputError("--library-file needs --shapes: a script runs the library that it loads")
             path = _existing_script(str(script))
@@ -266,6 +294,38 @@ def lock_problems(library: str, problems: list[GEMMProblem], file: Path | None) 
     except NotCovered as error:
         raise LockError(str(error)) from None
     return lock_of([(each, finding_of(profile, each, library=path)) for each in problems], provenance)
+
+
+def lock_of_tables(
+    library: str, architecture: str | None, problems: Sequence[GEMMProblem], configuration: Sequence[str]
+) -> Lock:
+    """Return the lock of problems as the tables of a library `NAME:VERSION` describe them, without a device.
+
+    What the profile says of every problem is part of the provenance.  Raises InputError.
+    """
+    from bitwise_core.cli.library_descriptors import configuration_of, explainable_profile
+    from bitwise_core.plugins.profiles import NotCovered
+    from bitwise_torch.locks import lock_of
+    from bitwise_torch.locks.lock_file import finding_in
+
+    profile, given = explainable_profile(library, architecture), configuration_of(configuration)
+    findings: list[tuple[GEMMProblem, Finding]] = []
+    notes: list[str] | None = None
+    for problem in problems:
+        try:
+            found = profile.explain(problem, given)
+        except NotCovered as error:
+            findings.append((problem, str(error)))
+            continue
+        findings.append((problem, finding_in(found.desc)))
+        notes = [each for each in found.notes if notes is None or each in notes]
+    provenance = {
+        "library": library.replace(":", " "),
+        "architecture": profile.architecture,
+        "source": " ".join((f"The tables of {profile.name}, without a device.", *(notes or ()))),
+    }
+    settings = ", ".join(f"{name} {value}" for name, value in (given or {}).items())
+    return lock_of(findings, {**provenance, **({"configuration": settings} if settings else {})})
 
 
 def only_library() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -84,15 +84,19 @@ def target_options(target: str) -> TargetOptions:
     return TARGETS.get(target, TargetOptions())
 
 
-def sampled(cases: Iterable[Case], count: int) -> Sequence[Case]:
-    """Return at most `count` configurations of each family, see `evenly`; all of them for 0."""
+def sampled(cases: Iterable[Case], count: int, whole: Collection[str] = ()) -> Sequence[Case]:
+    """Return at most `count` configurations of each family, see `evenly`; all for 0, and for the families `whole`."""
     listed = list(cases)
     if not count:
         return listed
     families: dict[str, list[Case]] = {}
     for case in listed:
         families.setdefault(case.family, []).append(case)
-    return [case for members in families.values() for case in evenly(members, count)]
+    return [
+        case
+        for family, members in families.items()
+        for case in (members if family in whole else evenly(members, count))
+    ]
 
 
 def evenly(members: Sequence[Case], count: int) -> Sequence[Case]:

@@ -13,7 +13,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,47 +181,80 @@ def agrees(compiled: Compiled, seed: int) -> bool:
     return compiled.simulated(product, a, b) == evaluate(product.desc, a, b, hardware=HARDWARE).tobytes()
 
 
+_COMPILED = Compiled()
+"""The kernels that this process compiled."""
+_CHUNK = 125
+"""The number of products after which the record is complete up to a seed."""
+
+
 def _of_one_kernel(seeds: Sequence[int]) -> list[tuple[int, bool]]:
     """Return for each of some seeds with one kernel whether the simulated kernel agrees."""
-    compiled = Compiled()
-    return [(seed, agrees(compiled, seed)) for seed in seeds]
+    return [(seed, agrees(_COMPILED, seed)) for seed in seeds]
 
 
-def measure(first: int, count: int, seconds: float, processes: int = 1) -> Mapping[str, Any]:
+def measure(
+    first: int,
+    count: int,
+    seconds: float,
+    processes: int = 1,
+    before: Mapping[str, Any] | None = None,
+    save: Callable[[Mapping[str, Any]], object] = lambda record: None,
+) -> Mapping[str, Any]:
     """Return the outcome of the products of `count` seeds, or of as many as `seconds` allow, as a record.
 
-    Each kernel is compiled by one process, for all products that have it; those of most products come first.
+    Products of one kernel are executed by one process.  `before` is a record of the first of these seeds, which is
+    continued.  `save` is called repeatedly, with the record of all seeds up to one.  Raises ValueError where `before`
+    begins with another seed or was made with other versions.
     """
-    kernels: dict[tuple[Any, ...], list[int]] = {}
-    for seed in range(first, first + count):
-        kernels.setdefault(kernel_key(drawn(seed).desc), []).append(seed)
-    begin, outcomes = perf_counter(), dict[int, bool]()
-    groups = sorted(kernels.values(), key=len, reverse=True)
-    finished = 0
+    done, spent, different = 0, 0.0, list[int]()
+    if before is not None:
+        same = {**analysis_environment(), "first_seed": first}
+        other = [name for name, value in same.items() if before.get(name) != value]
+        if other:
+            raise ValueError(f"the record to be continued has another {other[0]}")
+        done, spent, different = int(before["products"]), float(before["seconds"]), list(before["different_seeds"])
+    begin = perf_counter()
+
+    def record() -> Mapping[str, Any]:
+        forms, kernels = Counter[str](), set()
+        for seed in range(first, first + done):
+            desc = drawn(seed).desc
+            kernels.add(kernel_key(desc))
+            names = ("iteration_rotation", "iteration_permutation", "tail", "k_cuts")
+            forms.update(name for name in names if getattr(desc, name))
+        return {
+            **analysis_environment(),
+            "architecture": "gfx942",
+            "executed": "simulated on bit patterns, not on a device",
+            "first_seed": first,
+            "products": done,
+            "equal": done - len(different),
+            "different_seeds": sorted(different),
+            "kernels": len(kernels),
+            "with": dict(sorted(forms.items())),
+            "seconds": round(spent + perf_counter() - begin),
+        }
+
     with ProcessPoolExecutor(processes) as pool:
-        waiting = [pool.submit(_of_one_kernel, seeds) for seeds in groups]
-        for each in waiting:
-            left = seconds - (perf_counter() - begin)
+        while done < count:
+            kernels: dict[tuple[Any, ...], list[int]] = {}
+            size = min(_CHUNK, count - done)
+            for seed in range(first + done, first + done + size):
+                kernels.setdefault(kernel_key(drawn(seed).desc), []).append(seed)
+            waiting = [pool.submit(_of_one_kernel, seeds) for seeds in kernels.values()]
+            outcomes = dict[int, bool]()
             try:
-                outcomes.update(each.result(timeout=None if left == float("inf") else max(0.0, left)))
+                for each in waiting:
+                    left = seconds - (perf_counter() - begin)
+                    outcomes.update(each.result(timeout=None if left == float("inf") else max(0.0, left)))
             except TimeoutError:
                 pool.shutdown(wait=False, cancel_futures=True)
                 break
-            finished += 1
-            if finished % 50 == 0:
-                print(f"{len(outcomes)} of {count}, {finished} kernels", flush=True)
-    different = sorted(seed for seed, equal in outcomes.items() if not equal)
-    forms = Counter[str]()
-    for seed in outcomes:
-        desc = drawn(seed).desc
-        names = ("iteration_rotation", "iteration_permutation", "tail", "k_cuts")
-        forms.update(name for name in names if getattr(desc, name))
-    return {
-        **analysis_environment(), "architecture": "gfx942", "executed": "simulated on bit patterns, not on a device",
-        "first_seed": first, "seeds": count, "products": len(outcomes), "equal": len(outcomes) - len(different),
-        "different_seeds": different, "kernels": finished, "with": dict(sorted(forms.items())),
-        "seconds": round(perf_counter() - begin),
-    }  # fmt: skip
+            done += size
+            different += [seed for seed, equal in outcomes.items() if not equal]
+            print(f"{done} of {count} after {perf_counter() - begin:.0f} s", flush=True)
+            save(record())
+    return record()
 
 
 def main() -> None:
@@ -232,8 +265,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--continue", dest="before", type=Path, help="a record of the first of these products")
     given = parser.parse_args()
-    given.out.write_text(json.dumps(measure(given.first, given.count, given.seconds, given.processes), indent=1) + "\n")
+
+    def save(record: Mapping[str, Any]) -> None:
+        given.out.write_text(json.dumps(record, indent=1) + "\n")
+
+    before = None if given.before is None else json.loads(given.before.read_text())
+    save(measure(given.first, given.count, given.seconds, given.processes, before, save))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--sample", type=int, default=0, help="at most this many configurations of a family (0: all)")
+    parser.add_argument("--whole", nargs="*", default=[], help="with --sample: all configurations of these families")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
     parser.add_argument("--repeats", type=int, default=2, help="launches for each kind of input (default 2)")
     parser.add_argument("--seconds", type=float, default=90.0, help="time limit of one configuration (default 90)")
@@ -58,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(chosen.families) - set(families))
     if unknown:
         parser.error(f"unknown family {', '.join(unknown)}; the families are {', '.join(families)}")
-    cases = [case for case in sampled(listed, chosen.sample) if not chosen.families or case.family in chosen.families]
+    chosen_cases = sampled(listed, chosen.sample, chosen.whole)
+    cases = [case for case in chosen_cases if not chosen.families or case.family in chosen.families]
     if chosen.list:
         groups = {(case.family, case.group) for case in cases}
         by_family = Counter(family for family, _ in groups)

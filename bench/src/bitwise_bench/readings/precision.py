@@ -279,6 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--sample", type=int, default=0, help="at most this many configurations of a family (0: all)")
+    parser.add_argument("--whole", nargs="*", default=[], help="with --sample: all configurations of these families")
+    parser.add_argument("--no-bytes", action="store_true", help="read only, and compare no bytes")
     parser.add_argument(
         "--folder", type=Path, help="read compiled kernels from this folder, which take no compile time"
     )
@@ -292,11 +294,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
     target = chosen.target
     try:
-        records = records_of(target, chosen.records)
+        records = Records({}, (), ()) if chosen.no_bytes else records_of(target, chosen.records)
     except RecordError as error:
         parser.error(str(error))
     modes = tuple(mode for mode in modes_of(target) if not chosen.modes or mode in chosen.modes)
-    cases = sampled(catalogue.cases(target), chosen.sample)
+    cases = sampled(catalogue.cases(target), chosen.sample, chosen.whole)
     names = [case.id for case in cases if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
     results: list[dict[str, Any]] = []

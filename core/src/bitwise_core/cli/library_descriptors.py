@@ -1,4 +1,4 @@
-"""The descriptor of what a library runs for a product, found without a device, for `bitwise gemm --library`."""
+"""The descriptors of what a library runs for products, found without a device: `--library NAME:VERSION`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain_product(
     `sizes` are m, n and k.  The layouts (`transposes`) and the output's type are by default NT and bf16 for 8-bit
     operands, NN and the operands' type for others.  Raises InputError.
     """
-    profile = _profile(library, architecture)
+    profile = explainable_profile(library, architecture)
     narrow = dtypes[0] in _EIGHT_BITS
     letters = transposes or ("NT" if narrow else "NN")
     if len(letters) != 2 or set(letters) - {"N", "T"}:
@@ -36,7 +36,7 @@ def explain_product(
     for each in (*dtypes, *([output] if output else [])):
         if each not in FLOAT_FORMATS:
             raise InputError(f"there is no floating-point type {each!r}; choose one of {', '.join(FLOAT_FORMATS)}")
-    settings = _configuration(configuration)
+    settings = configuration_of(configuration)
     try:
         problem = GEMMProblem(
             m=m, n=n, k=k, a=dtypes[0], b=dtypes[1], out=output or ("bf16" if narrow else dtypes[0]),
@@ -52,7 +52,8 @@ def explain_product(
     return found.desc, found.notes
 
 
-def _profile(library: str, architecture: str | None) -> ExplainableProfile:
+def explainable_profile(library: str, architecture: str | None) -> ExplainableProfile:
+    """Return the profile of a library `NAME:VERSION` on an architecture.  Raises InputError."""
     name, _, version = library.partition(":")
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
@@ -67,7 +68,7 @@ def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     raise InputError(f"--library: {name} {version} on {architecture} is not described; {available}")
 
 
-def _configuration(options: Iterable[str]) -> dict[str, Any] | None:
+def configuration_of(options: Iterable[str]) -> dict[str, Any] | None:
     """Return the configuration in --config options: NAME=NUMBER pairs separated by commas, or JSON objects.
 
     None where there is no option.  Raises InputError.

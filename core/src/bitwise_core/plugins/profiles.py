@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from bitwise_core.descriptors import Descriptor
-from bitwise_core.descriptors.problem import FinishedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
 
 
 class Profile(Protocol):
@@ -109,9 +109,12 @@ class GroupedProfile(ProductProfile, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A descriptor and its provenance as sentences: the record of the configuration, the measured rows."""
+    """A descriptor and its provenance as sentences: the record of the configuration, the measured rows.
 
-    desc: Descriptor
+    `desc` is a BiasedGEMM for a problem with the epilogue `bias`.
+    """
+
+    desc: Descriptor | BiasedGEMM
     notes: tuple[str, ...] = ()
 
 

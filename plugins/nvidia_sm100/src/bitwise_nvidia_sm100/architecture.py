@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -29,11 +30,27 @@ _EARLY = (
 )
 
 
+_SHIFT = (
+    "tcgen05.shift moves the content of lane i + 1 to lane i in each quarter of the lanes, as a public readback on a "
+    "B200 shows; the PTX ISA does not say which row takes the place of which"
+)
+
+
+_STATIONARY = (
+    "tcgen05.mma.ws with A in tensor memory multiplies the row of A of each lane of its result, as public kernels "
+    "assume; the PTX ISA does not say so"
+)
+
+
 _STEALING = (
     f"blocks take over tiles of others (clusterlaunchcontrol): each block was executed with its own and {TAKEN} "
     "further tiles, and a tile has the same values in each of them; that every other distribution of the tiles gives "
     "these values, too, is assumed"
 )
+
+
+_STATIONARY_OPERAND = re.compile(r"tcgen05\.mma\.ws\.\S+\s+\[[^]]*\]\s*,\s*\[")
+"""tcgen05.mma.ws whose second operand is an address."""
 
 
 def _audit(arch: Arch, module: Module, text: str, entry: str | None) -> ContractionAudit:
@@ -42,6 +59,8 @@ def _audit(arch: Arch, module: Module, text: str, entry: str | None) -> Contract
     found = arch.audit_contraction(module, text, entry)
     notes = [MODELLED] * ("tcgen05." in text) + [_COPIES] * ("tcgen05.cp." in text)
     notes += [_STEALING] * (f"{OPCODE}.try_cancel" in text)
+    notes += [_SHIFT] * ("tcgen05.shift." in text)
+    notes += [_STATIONARY] * (_STATIONARY_OPERAND.search(text) is not None)
     if "tcgen05.ld." in text:
         line = first_early_use(module.kernel(entry), arch.opcodes)
         notes += [] if line is None else [_EARLY.format(line=line)]

@@ -18,7 +18,8 @@ from bitwise_core.numerics.mma import ScaleFormat
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileLayout, tile_addresses
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 
-_SWIZZLES = {0: 0, 2: 128, 4: 64, 6: 32}
+_SWIZZLES = {0: (0, 16), 1: (128, 32), 2: (128, 16), 4: (64, 16), 6: (32, 16)}
+"""The width of each mode of swizzle, and the bytes that it moves together."""
 
 
 def tile_layout(descriptor: int) -> TileLayout:
@@ -26,8 +27,8 @@ def tile_layout(descriptor: int) -> TileLayout:
 
     Its bits: 0-13 address / 16; 16-29 leading byte offset / 16; 32-45 stride byte offset / 16; 46-48 the constant 1;
     49-51 base offset, which only a swizzle has; 52 mode of the leading offset; 61-63 swizzle mode (0 none, 2 of 128,
-    4 of 64, 6 of 32 bytes).  Raises Unsupported for a base offset of a swizzle, an absolute leading address, and a
-    swizzle of units of 32 bytes.
+    4 of 64, 6 of 32 bytes, 1 of 128 bytes in units of 32).  Raises Unsupported for a base offset of a swizzle, and an
+    absolute leading address.
     """
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     if descriptor >> 46 & 7 != 1:
@@ -41,7 +42,17 @@ def tile_layout(descriptor: int) -> TileLayout:
     mode = descriptor >> 61
     if mode not in _SWIZZLES:
         raise Unsupported(f"a matrix descriptor with the swizzle mode {mode} is not modelled")
-    return TileLayout(start, leading, stride, _SWIZZLES[mode])
+    return TileLayout(start, leading, stride, *_SWIZZLES[mode])
+
+
+def check_unit(layout: TileLayout, *, wide: bool) -> None:
+    """Raise Unsupported for a swizzle whose units are not those of a tile.
+
+    `wide`: the tile has elements of 32 bits along M or N.  Only such tiles have units of 32 bytes, and no others.
+    """
+    if (layout.unit == 32) != wide:
+        units = "of 32 bits along M or N without" if wide else "with"
+        raise Unsupported(f"a tile {units} a swizzle in units of 32 bytes is not modelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,7 @@ class Shape:
     """What the descriptor of an instruction states: extents, types as PTX spells them, and which tiles are transposed.
 
     `saturates`: integer results are clamped.  `scales` is None for an instruction without block scales.
+    `weight_stationary`: tcgen05.mma.ws, whose results fill all lanes.
     """
 
     m: int
@@ -75,6 +87,13 @@ class Shape:
     transposes_b: bool
     saturates: bool
     scales: Scales | None = None
+    weight_stationary: bool = False
+
+    @property
+    def packed(self) -> bool:
+        """Whether the operands are bytes of packed elements: block scales, or elements of 4 or 6 bits."""
+        narrow = any(FLOAT_FORMATS[each].bits < 8 for each in (self.left, self.right) if each in FLOAT_FORMATS)
+        return self.scales is not None or narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +108,18 @@ class Kind:
 KINDS = {
     "f16": Kind(16, {0: "f16", 1: "f32"}, {0: "f16", 1: "bf16"}),
     "tf32": Kind(8, {1: "f32"}, {2: "tf32"}),
-    "f8f6f4": Kind(32, {0: "f16", 1: "f32"}, {0: "e4m3", 1: "e5m2"}),
+    "f8f6f4": Kind(32, {0: "f16", 1: "f32"}, {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}),
     "i8": Kind(32, {2: "s32"}, {0: "u8", 1: "s8"}),
 }
-"""The kinds that are modelled, without block scales.  Of f8f6f4, only the types of 8 bits are."""
+"""The kinds without block scales."""
 
 _UNDEFINED_BITS = {6, 23, 29}
 
 
-def instruction_shape(kind: str, descriptor: int, of_pair: bool = False) -> Shape:
-    """Return what the descriptor of an instruction of a kind states; `of_pair`: it works on a pair of blocks.
+def instruction_shape(kind: str, descriptor: int, *, of_pair: bool = False, weight_stationary: bool = False) -> Shape:
+    """Return what the descriptor of an instruction of a kind states.
+
+    `of_pair`: it works on a pair of blocks.  `weight_stationary`: it is tcgen05.mma.ws.
 
     Its bits: 0-2 sparsity; 3 saturation; 4-5 result type; 7-9 and 10-12 types of A and B; 13 and 14 negations; 15 and
     16 transposes; 17-22 N / 8; 24-28 M / 16; 30-31 shift.  Raises Unsupported for what is not modelled.
@@ -128,16 +149,25 @@ def instruction_shape(kind: str, descriptor: int, of_pair: bool = False) -> Shap
     transposes = bool(number(15, 1)), bool(number(16, 1))
     if of_pair:
         exists = m in (128, 256) and 32 <= n <= 256 and n % 32 == 0
+    elif weight_stationary:
+        exists = m in (32, 64, 128) and n in (64, 128, 256)
     else:
         unit = 16 if m == 128 or (kind == "i8" and n > 32) else 8
         exists = m in (64, 128) and 8 <= n <= 256 and n % unit == 0
     if not exists:
         raise Unsupported(f"a matrix instruction of {m} rows by {n} columns is not modelled")
-    if kind == "tf32" and any(transposes):
-        raise Unsupported("a transposed operand of 32 bits is not modelled")
-    if kind in ("f8f6f4", "i8") and transposes[1] and n % 16:
+    if kind in ("f8f6f4", "i8"):
+        _check_transposes(left, right, transposes, n)
+    return Shape(m, n, result, left, right, *transposes, bool(number(3, 1)), weight_stationary=weight_stationary)
+
+
+def _check_transposes(left: str, right: str, transposes: tuple[bool, bool], n: int) -> None:
+    """Raise Unsupported for transposed operands of 8 bits or fewer that are not modelled."""
+    for element, transposed in ((left, transposes[0]), (right, transposes[1])):
+        if transposed and element in FLOAT_FORMATS and FLOAT_FORMATS[element].bits < 8:
+            raise Unsupported(f"a transposed operand of {element} is not modelled")
+    if transposes[1] and n % 16:
         raise Unsupported(f"a transposed operand of 8 bits with {n} columns is not modelled")
-    return Shape(m, n, result, left, right, *transposes, bool(number(3, 1)))
 
 
 def scale_vector(kind: str, suffix: str) -> int | None:
@@ -154,7 +184,7 @@ def scale_vector(kind: str, suffix: str) -> int | None:
     return number if number in known.scales else None
 
 
-def scaled_shape(kind: str, vector: int, descriptor: int, of_pair: bool = False) -> Shape:
+def scaled_shape(kind: str, vector: int, descriptor: int, *, of_pair: bool = False) -> Shape:
     """Return what the descriptor of an instruction with block scales states; `vector` is the number of a row's scales.
 
     `of_pair`: it works on a pair of blocks.
@@ -187,11 +217,7 @@ def scaled_shape(kind: str, vector: int, descriptor: int, of_pair: bool = False)
     if not exists:
         raise Unsupported(f"a matrix instruction of {m} rows by {n} columns with block scales is not modelled")
     transposes = bool(number(15, 1)), bool(number(16, 1))
-    for element, transposed in ((left, transposes[0]), (right, transposes[1])):
-        if transposed and FLOAT_FORMATS[element].bits < 8:
-            raise Unsupported(f"a transposed operand of {element} is not modelled")
-    if transposes[1] and n % 16:
-        raise Unsupported(f"a transposed operand of 8 bits with {n} columns is not modelled")
+    _check_transposes(left, right, transposes, n)
     left_byte, right_byte = number(29, 2), number(4, 2)
     if left_byte % vector or right_byte % vector:
         raise Unsupported(f"{vector} scales of a row begin at byte {max(left_byte, right_byte)} of a word")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from bitwise_core.numerics.mma import BlockScaledSpec, FusedSum, MmaSpec
 from bitwise_core.numerics.mma.spec import Status
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, MODELS, PUBLISHED, fp64, fused, integers
@@ -52,7 +54,10 @@ ROWS: tuple[MmaSpec, ...] = (
 
 
 def _scaled_rows(architecture: str) -> tuple[BlockScaledSpec, ...]:
-    """Return the rows of tcgen05.mma with block scales: 16 products of e2m1 are summed exactly where k is 64."""
+    """Return the rows of tcgen05.mma of packed elements: with block scales, and kind f8f6f4 as with scales of 1.
+
+    16 products of e2m1 are summed exactly where k is 64.
+    """
     rows = []
     for name, kind in SCALED_KINDS.items():
         group, fraction_bits = (1, 25) if name == "mxf8f6f4" else (16, 35)
@@ -75,6 +80,15 @@ def _scaled_rows(architecture: str) -> tuple[BlockScaledSpec, ...]:
             for vector, scales in kind.scales.items()
             for scale in scales.values()
         ]
+    kind = SCALED_KINDS["mxf8f6f4"]
+    for left, right in product(kind.elements.values(), repeat=2):
+        if (left, right) not in FP8:  # those of 8 bits are not packed, see `_tcgen05_rows`
+            family = f"{TCGEN05}.f8f6f4"
+            rows.append(
+                BlockScaledSpec(
+                    architecture, family, left, right, kind.k, kind.k, "ue8m0", 1, 25, PUBLISHED, MODELS
+                )
+            )  # fmt: skip
     return tuple(rows)
 
 

@@ -35,7 +35,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     tile_values,
     tile_vectors,
 )
-from bitwise_nvidia_sm100.descriptors import Scales, Shape, element_places, tile_layout
+from bitwise_nvidia_sm100.descriptors import Scales, Shape, check_unit, element_places, tile_layout
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.tensor_memory import (
     LANES,
@@ -55,21 +55,31 @@ from bitwise_nvidia_sm100.tensor_memory import (
 )
 
 FAMILY = "tcgen05"
-OPERAND_READ, COPY = 1, 2
-"""The kinds of work that read A or scales, and that copy; those of multiplications are `_accumulation`."""
+OPERAND_READ, COPY, SHIFT = 1, 2, 3
+"""The kinds of work that read A or scales, copy, and shift rows; those of multiplications are `_accumulation`."""
 _BYTES = "bytes"
-"""The form of operand vectors with block scales: they have no format."""
+"""The form of operand vectors of packed elements: they have no format."""
+_SCALE_OF_ONE = 127
+"""The pattern of 1 as a ue8m0 scale."""
 
 
 class Product:
     """One multiplication that a thread of some blocks issues.
 
     `of_pair`: a thread of the even block of a pair issues it.  Each block then holds half of the rows of A and of D,
-    and half of the columns of B, of which it takes all.
+    and half of the columns of B, of which it takes all.  D is multiplied by 2**-`exponent` before it is added.
     """
 
     def __init__(
-        self, machine: Machine, thread: int, blocks: Array, context: Context, k: int, shape: Shape, of_pair: bool
+        self,
+        machine: Machine,
+        thread: int,
+        blocks: Array,
+        context: Context,
+        k: int,
+        shape: Shape,
+        of_pair: bool,
+        exponent: int = 0,
     ) -> None:
         self.machine, self.thread, self.k, self.shape = machine, thread, k, shape
         self.memory: TensorMemory = tensor_memory(machine)
@@ -77,9 +87,16 @@ class Product:
         if of_pair:
             self.blocks = pairs_of(machine, blocks, "a matrix instruction")
         self.own_rows = shape.m // 2 if of_pair else shape.m
+        self.parts = LANES // self.own_rows if of_pair or shape.weight_stationary else 1
+        """How many parts of the columns of D different lanes hold."""
         scales = shape.scales
-        options = " satfinite" if shape.saturates else f" {scales.form} block{scales.block}" if scales else ""
-        family = f"{FAMILY}.{scales.kind}" if scales else FAMILY
+        options, family = " satfinite" if shape.saturates else "", FAMILY
+        if scales is not None:
+            options, family = f" {scales.form} block{scales.block}", f"{FAMILY}.{scales.kind}"
+        elif shape.packed:
+            options, family = f" ue8m0 block{k}", f"{FAMILY}.f8f6f4"  # a scale of 1
+        if exponent:
+            options += f" input/{2**exponent}"
         types = shape.result, shape.left, shape.right, shape.result
         name = step_name(family, k, *types, context.arch.name, options)
         self.step = MmaStep(
@@ -88,7 +105,7 @@ class Product:
             commutes=shape.left == shape.right,
             integers=integer_products(k, *types[:3], clamps=shape.saturates),
             cuts=cuts_accumulator(name, context),
-            opaque=scales is not None,
+            opaque=shape.packed or exponent != 0,
             units=units_of(context),
         )
 
@@ -104,24 +121,27 @@ class Product:
     def rows(self, descriptor: int, scales: int = 0) -> OperandVectors:
         """Return the rows of A in shared memory; `scales` is the address of its scales, if it has any."""
         shape = self.shape
-        if shape.scales is None:
+        if not shape.packed:
             return self._tile(descriptor, self.own_rows, shape.left, not shape.transposes_a)
         values = self._bytes(descriptor, self.own_rows, shape.left, not shape.transposes_a)
+        if shape.scales is None:
+            return self._scaled_by_one(values)
         return self._scaled(values, scales, shape.scales, shape.scales.left_byte)
 
     def columns(self, descriptor: int, scales: int = 0) -> OperandVectors:
         """Return the columns of B; `scales` is the address of its scales, if it has any."""
         shape = self.shape
-        if shape.scales is None:
+        if not shape.packed:
             if self.of_pair:
                 return self._columns_of_pair(descriptor)
             return self._tile(descriptor, shape.n, shape.right, not shape.transposes_b)
-        if not self.of_pair:
-            values = self._bytes(descriptor, shape.n, shape.right, not shape.transposes_b)
-            return self._scaled(values, scales, shape.scales, shape.scales.right_byte)
-        half = self._bytes(descriptor, shape.n // 2, shape.right, not shape.transposes_b)
-        values = of_both_blocks(half, self.machine.blocks)
-        return self._scaled(values, scales, shape.scales, shape.scales.right_byte, of_both=True)
+        own = shape.n // 2 if self.of_pair else shape.n
+        values = self._bytes(descriptor, own, shape.right, not shape.transposes_b)
+        if self.of_pair:
+            values = of_both_blocks(values, self.machine.blocks)
+        if shape.scales is None:
+            return self._scaled_by_one(values)
+        return self._scaled(values, scales, shape.scales, shape.scales.right_byte, of_both=self.of_pair)
 
     def _tile(self, descriptor: int, rows: int, element: str, k_major: bool) -> OperandVectors:
         size, form = ELEMENT_BITS[element] // 8, FORMATS.get(element, element)
@@ -131,7 +151,9 @@ class Product:
         return tile_vectors(self.machine, tile, form)
 
     def _tile_cells(self, descriptor: int, rows: int, size: int, k_major: bool) -> TileCells:
-        addresses = tile_addresses(tile_layout(descriptor), rows, self.k, size, k_major)
+        layout = tile_layout(descriptor)
+        check_unit(layout, wide=size == 4 and not k_major)
+        addresses = tile_addresses(layout, rows, self.k, size, k_major)
         tile = tile_cells(self.machine, addresses, size)
         self._read(tile.touched)
         return tile
@@ -147,11 +169,18 @@ class Product:
 
     def _bytes(self, descriptor: int, rows: int, element: str, k_major: bool) -> SymbolicVector:
         """Return the bytes of packed elements of each row, words of shape (2, blocks, rows, bytes)."""
-        padded = self.shape.scales is not None and self.shape.scales.kind == "mxf8f6f4"
-        addresses = element_places(tile_layout(descriptor), rows, element, self.k, k_major, padded)
+        padded = self.shape.scales is None or self.shape.scales.kind == "mxf8f6f4"
+        layout = tile_layout(descriptor)
+        check_unit(layout, wide=False)
+        addresses = element_places(layout, rows, element, self.k, k_major, padded)
         tile = tile_cells(self.machine, addresses, 1)
         self._read(tile.touched)
         return tile_values(self.machine, tile)
+
+    def _scaled_by_one(self, elements: SymbolicVector) -> OperandVectors:
+        """Return the vectors of rows of bytes without block scales: with one scale of 1."""
+        one = L.constant_vector(np.full(elements.words.shape[1:3], _SCALE_OF_ONE, dtype=np.uint8))
+        return self.machine.domain.operand_vectors(joined_vectors(elements, [one]), _BYTES)
 
     def _scaled(
         self, elements: SymbolicVector, address: int, scales: Scales, byte: int, *, of_both: bool = False
@@ -175,16 +204,22 @@ class Product:
         return self.machine.domain.operand_vectors(joined_vectors(elements, found), _BYTES)
 
     def _lanes(self, address: int) -> Array:
-        """Return the lanes of the rows of A or D at an address: those of 64 rows are half of each quarter."""
+        """Return the lanes of D at an address, and of A: those of 64 rows may be half of each quarter."""
         first = address >> 16
-        if first not in ((0,) if self.of_pair or self.shape.m == LANES else (0, 16)):
+        fills_lanes = self.own_rows * self.parts == LANES
+        if first not in ((0,) if fills_lanes else (0, 16)):
             raise Unsupported(f"a matrix of {self.shape.m} rows begins at lane {first} of tensor memory")
-        return first + row_lanes(LANES if self.of_pair else self.shape.m)
+        return first + row_lanes(LANES if fills_lanes else self.shape.m)
 
     def of_tensor_memory(self, accumulator: int, address: int, scales: int = 0) -> OperandVectors:
-        """Return the rows of A in tensor memory, whose elements are packed along k; `scales` as for `rows`."""
-        if self.shape.scales is not None and self.shape.left not in ELEMENT_BITS:
+        """Return the rows of A in tensor memory, whose elements are packed along k; `scales` as for `rows`.
+
+        Where several parts of D are in different lanes, there is one row for each lane, instead of one for each row.
+        """
+        if self.shape.packed and self.shape.left not in ELEMENT_BITS:
             raise Unsupported(f"an operand of {self.shape.left} in tensor memory is not modelled")
+        if self.shape.transposes_a:
+            raise Unsupported("a transposed operand in tensor memory does not exist")
         if self.of_pair and self.own_rows != LANES:
             raise Unsupported(f"an operand of {self.shape.m} rows in the tensor memories of a pair is not modelled")
         bits = ELEMENT_BITS[self.shape.left]
@@ -192,7 +227,7 @@ class Product:
             raise Unsupported("the operands of a matrix instruction begin at different lanes of tensor memory")
         lanes, per_column = self._lanes(address), 32 // bits
         columns = (address & 0xFFFF) + np.arange(self.k // per_column)
-        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY})))
+        self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY, SHIFT})))
         parts = [
             extract(self.memory.column(number), low * bits, bits)
             for number in columns.tolist()
@@ -204,6 +239,8 @@ class Product:
         whole = SymbolicVector(bits, words, flags)
         if self.shape.scales is not None:
             return self._scaled(whole, scales, self.shape.scales, self.shape.scales.left_byte)
+        if self.shape.packed:
+            return self._scaled_by_one(whole)
         return self.machine.domain.operand_vectors(whole, FORMATS.get(self.shape.left, self.shape.left))
 
     def _record(self, lanes: Array, columns: Array, access: AgentAccess) -> None:
@@ -212,10 +249,28 @@ class Product:
         for races, own in agent_detectors(self.machine, self.issuers, access, of_pairs=self.of_pair):
             races.agent_accesses(NAME, cells, own)
 
-    def accumulate(self, address: int, left: OperandVectors, right: OperandVectors, adds: bool) -> None:
-        """Compute D at an address: it is the sum of products, and of its old content if the product `adds`."""
+    def accumulate(
+        self,
+        address: int,
+        left: OperandVectors,
+        right: OperandVectors,
+        *,
+        adds: bool,
+        of_lanes: bool,
+        disabled: Array | None = None,
+    ) -> None:
+        """Compute D at an address: it is the sum of products, and of its old content if the product `adds`.
+
+        `of_lanes`: A was in tensor memory.  `disabled` (boolean): the lanes that are not written.
+        """
         shape, memory, lanes = self.shape, self.memory, self._lanes(address)
-        row, column = self._elements()
+        row, column = self._elements(of_lanes=of_lanes)
+        if disabled is not None:
+            kept = np.flatnonzero(~disabled[lanes])
+            lanes, row = lanes[kept], row[:, kept]
+            column = column if column.shape[1] == 1 else column[:, kept]
+            if not lanes.size:
+                return
         columns = (address & 0xFFFF) + np.arange(len(column))
         kind = _accumulation(address, shape)
         self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind, COPY})))
@@ -227,17 +282,21 @@ class Product:
             new = SymbolicVector(bits, np.broadcast_to(new.words, (2, blocks, *full)), new.flags)
         memory.hold(Accumulator(first, lanes, self.blocks, new))
 
-    def _elements(self) -> tuple[Array, Array]:
-        """Return the own rows and the columns of D that the columns and lanes of tensor memory hold.
+    def _elements(self, *, of_lanes: bool) -> tuple[Array, Array]:
+        """Return the own rows of A and the columns of D that the columns and lanes of tensor memory hold.
 
         They have the shapes (1, lanes) and (columns, 1 or lanes).  With 64 own rows of a pair of blocks, the second
-        half of the lanes holds the second half of the columns of D ("Data path layout B" of the PTX ISA).
+        half of the lanes holds the second half of the columns of D (layout B of "Data Path Layout Organization" of the
+        PTX ISA).  tcgen05.mma.ws splits the columns in the same way in 2 with 64 rows, and in 4 with 32 rows (layouts E
+        and G; CUTLASS, `tmem_frg_ws`).
         """
         n = self.shape.n
-        if self.own_rows == LANES or not self.of_pair:
+        if self.parts == 1:
             return np.arange(self.own_rows)[None], np.arange(n)[:, None]
-        half, row = np.divmod(np.arange(LANES), self.own_rows)
-        return row[None], np.arange(n // 2)[:, None] + half[None] * (n // 2)
+        lane = np.arange(LANES)
+        part, row = np.divmod(lane, self.own_rows)
+        count = n // self.parts
+        return (lane if of_lanes else row)[None], np.arange(count)[:, None] + part[None] * count
 
 
 def pairs_of(machine: Machine, issuers: Array, what: str) -> Array:
@@ -251,11 +310,12 @@ def pairs_of(machine: Machine, issuers: Array, what: str) -> Array:
 def _accumulation(address: int, shape: Shape) -> int:
     """Return the kind of work of a multiplication.
 
-    Those with one accumulator, one type, one shape and one kind of block scales have one.
+    Those with one accumulator, one type, one shape, one layout of D and one kind of block scales have one.
     """
     types = ("f16", "f32", "s32").index(shape.result)
     scaled = 0 if shape.scales is None else 1 + list(SCALED_KINDS).index(shape.scales.kind)
-    return 1 << 60 | scaled << 50 | address << 20 | types << 18 | shape.m // 16 << 10 | shape.n
+    layout = int(shape.weight_stationary)
+    return 1 << 60 | scaled << 50 | address << 20 | types << 18 | layout << 16 | shape.m // 16 << 10 | shape.n
 
 
 @lru_cache(maxsize=4)

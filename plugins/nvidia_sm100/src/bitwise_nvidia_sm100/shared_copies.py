@@ -19,7 +19,7 @@ from bitwise_core.execution.memory.cluster_memory import agent_detectors
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values
-from bitwise_nvidia_sm100.descriptors import tile_layout
+from bitwise_nvidia_sm100.descriptors import check_unit, tile_layout
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
 from bitwise_nvidia_sm100.products import COPY, OPERAND_READ, pairs_of
 from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, race_cells, tensor_memory
@@ -76,7 +76,9 @@ def _copy(
     memory = tensor_memory(machine)
     columns = (address & 0xFFFF) + np.arange(size // 4)
     memory.require_allocated(columns, blocks)
-    words = np.ascontiguousarray(tile_addresses(tile_layout(descriptor), rows, size, 1, True)[:, ::4])
+    layout = tile_layout(descriptor)
+    check_unit(layout, wide=False)
+    words = np.ascontiguousarray(tile_addresses(layout, rows, size, 1, True)[:, ::4])
     tile = tile_cells(machine, words, 4)
     places = race_cells(np.arange(LANES)[:, None], columns[None])
     agent = (PIPELINE, thread)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,10 +39,12 @@ from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
 from bitwise_nvidia_sm100 import work_stealing
-from bitwise_nvidia_sm100.descriptors import KINDS, instruction_shape, scale_vector, scaled_shape
+from bitwise_nvidia_sm100.collector_buffers import CollectorUse, collect, collector_use
+from bitwise_nvidia_sm100.descriptors import KINDS, Shape, instruction_shape, scale_vector, scaled_shape
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
 from bitwise_nvidia_sm100.pending_loads import is_after_loads
 from bitwise_nvidia_sm100.products import Product
+from bitwise_nvidia_sm100.row_shifts import shift_step
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
@@ -86,7 +88,7 @@ def tensor_info(instruction: Instruction) -> InstructionInfo:
 
 @TABLE.opcode("tcgen05", operands=tensor_info)
 def tensor_core(instruction: Instruction, context: Context) -> Step:
-    """tcgen05.{alloc,dealloc,relinquish_alloc_permit,ld,st,wait,fence,cp,mma,commit} of a block or a pair of blocks."""
+    """tcgen05 of a block or of a pair of blocks, except for its sparse products."""
     parts = instruction.opcode.split(".")[1:]
     if parts in (["fence::before_thread_sync"], ["fence::after_thread_sync"]):
         return _no_operation
@@ -96,9 +98,12 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
         return _reduce(instruction, context, parts[4:])
     if parts[:3] in (["ld", "sync", "aligned"], ["st", "sync", "aligned"]) and parts[-1] == "b32":
         return _move(instruction, context, parts[0] == "ld", parts[3:-1])
-    if len(parts) > 1 and parts[1] in ("cta_group::1", "cta_group::2"):
+    verb = parts.pop(0)
+    if parts[:2] == ["ws", "cta_group::1"] and verb == "mma":
+        verb = f"{verb}.{parts.pop(0)}"
+    if parts and parts[0] in ("cta_group::1", "cta_group::2"):
         _check_one_group(instruction, context)
-        found = _of_group(instruction, context, parts[0], parts[2:], parts[1] == "cta_group::2")
+        found = _of_group(instruction, context, verb, parts[1:], parts[0] == "cta_group::2")
         if found is not None:
             return found
     raise UnknownInstruction(instruction)
@@ -132,21 +137,47 @@ def _of_group(instruction: Instruction, context: Context, verb: str, rest: Seque
             return _commit_to_blocks(instruction)
     if verb == "cp":
         return copy_step(instruction, rest, of_pair)
-    if verb == "mma" and rest:
-        return _multiplication(instruction, context, rest[0].removeprefix("kind::"), rest[1:], of_pair)
+    if verb == "shift" and rest == ["down"]:
+        return shift_step(instruction, of_pair)
+    if verb in ("mma", "mma.ws") and rest:
+        form = _form(rest[0].removeprefix("kind::"), rest[1:], of_pair=of_pair, weight_stationary=verb == "mma.ws")
+        return None if form is None else _multiply(instruction, context, form)
     return None
 
 
-def _multiplication(
-    instruction: Instruction, context: Context, kind: str, modifiers: Sequence[str], of_pair: bool
-) -> Step | None:
-    """Return the step of tcgen05.mma of a kind, None for modifiers that are not modelled."""
-    rest = [each for each in modifiers if each not in ("collector::a::discard", "collector::a::fill")]
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The form of a multiplication: its kind, the number of block scales of a row (0 for none), and its options."""
+
+    kind: str
+    scales: int
+    of_pair: bool
+    weight_stationary: bool
+    use: CollectorUse
+
+    @property
+    def k(self) -> int:
+        """The number of products of an element."""
+        return SCALED_KINDS[self.kind].k if self.scales else KINDS[self.kind].k
+
+    def shape(self, descriptor: int) -> Shape:
+        """Return what a descriptor states.  Raises Unsupported."""
+        if self.scales:
+            return scaled_shape(self.kind, self.scales, descriptor, of_pair=self.of_pair)
+        return instruction_shape(self.kind, descriptor, of_pair=self.of_pair, weight_stationary=self.weight_stationary)
+
+
+def _form(kind: str, modifiers: Sequence[str], *, of_pair: bool, weight_stationary: bool) -> _Form | None:
+    """Return the form that the modifiers after a kind state, None for modifiers that are not modelled."""
+    rest = [each for each in modifiers if not each.startswith("collector::")]
+    use = collector_use([each for each in modifiers if each not in rest], weight_stationary=weight_stationary)
+    if use is None:
+        return None
     if kind in KINDS and not rest:
-        return _multiply(instruction, context, kind, 0, of_pair)
-    if kind in SCALED_KINDS and rest[:1] == ["block_scale"] and len(rest) < 3:
+        return _Form(kind, 0, of_pair, weight_stationary, use)
+    if kind in SCALED_KINDS and rest[:1] == ["block_scale"] and len(rest) < 3 and not weight_stationary:
         vector = scale_vector(kind, "".join(rest[1:]))
-        return None if vector is None else _multiply(instruction, context, kind, vector, of_pair)
+        return None if vector is None else _Form(kind, vector, of_pair, weight_stationary, use)
     return None
 
 
@@ -269,7 +300,7 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
     split = literal_value(operands.pop(1 if loads else 0), instruction) if shape == "16x32bx2" else 0
     if places is None or len(operands) != 1:
         raise UnknownInstruction(instruction)
-    registers, line = registers_in(operands[0]), instruction.line
+    registers = registers_in(operands[0])
     if len(registers) != places[0].shape[1]:
         raise UnknownInstruction(instruction, f"needs {places[0].shape[1]} registers")
     agent = LOADS if loads else STORES
@@ -311,14 +342,7 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
             finally:
                 machine.mask = outer
 
-    def with_line(machine: Machine) -> None:
-        try:
-            step(machine)
-        except Unsupported as error:
-            error.line = error.line or line
-            raise
-
-    return with_line
+    return step
 
 
 def _reduce(instruction: Instruction, context: Context, modifiers: Sequence[str]) -> Step:
@@ -419,55 +443,77 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
     return step
 
 
-def _multiply(instruction: Instruction, context: Context, kind: str, vector: int, of_pair: bool) -> Step:
-    """tcgen05.mma [d], a, b, idesc{, [scales of a], [scales of b]}{, mask}, enable-input-d: D = A B, plus D if enabled.
+def _multiply(instruction: Instruction, context: Context, form: _Form) -> Step:
+    """tcgen05.mma{.ws} [d], a, b, idesc{, [scales of a], [scales of b]}{, lanes}, enable-input-d{, last}.
 
-    A mask of lanes that are not written must be 0, as CUTLASS passes it.  `vector` is the number of block scales of a
-    row, 0 for none.  `of_pair`: one thread issues it for a pair of blocks.
+    D = A B, plus D if enabled.  `lanes` is a vector of words whose bits are 1 for the lanes that are not written.
+    `last` is for tcgen05.mma.ws a descriptor of the columns of B that count as zeros, and else an exponent: D is
+    multiplied by 2**-last before it is added, in a sum whose arithmetic nobody has published.
     """
-    operands = list(instruction.operands)
-    masked = operands.pop(4) if not vector and len(operands) == 6 and isinstance(operands[4], Vector) else None
-    if len(operands) != (7 if vector else 5) or any(isinstance(each, Vector) for each in operands):
+    operands, of_pair = list(instruction.operands), form.of_pair
+    masked = operands.pop(4) if not form.scales and isinstance(operands[4], Vector) else None
+    last = operands.pop() if not form.scales and len(operands) == 6 else None
+    zeros, exponent = (last, 0) if form.weight_stationary else (None, _input_exponent(instruction, form, last))
+    if len(operands) != (7 if form.scales else 5) or any(isinstance(each, Vector) for each in operands):
         raise UnknownInstruction(instruction, "has operands that are not modelled")
     masks = () if masked is None else registers_in(masked)
-    if masks and len(masks) != (8 if of_pair else 4):
+    if masks and (form.weight_stationary or len(masks) != (8 if of_pair else 4)):
         raise UnknownInstruction(instruction, f"has a mask of {len(masks)} words")
-    if kind == "i8" and context.arch.name != "sm_100":
+    if form.kind == "i8" and context.arch.name != "sm_100":
         raise UnknownInstruction(instruction, f"does not exist on {context.arch.name}")
-    d, a, b, form, *scales, enable = operands
+    d, a, b, shape_of, *scales, enable = operands
     if not all(isinstance(each, Address) for each in (d, *scales)):
         raise UnknownInstruction(instruction)
     of_tensor_memory = isinstance(a, Address)
+    sizes = [(d, 32), (a, 32 if of_tensor_memory else 64), (b, 64), (shape_of, 32), *((each, 32) for each in scales)]
 
     def step(machine: Machine) -> None:
         thread = issuing_thread(machine, "matrix instruction")
+        if zeros is not None:
+            _check_all_columns(known_numbers(machine, zeros, 64))
         words = [known_numbers(machine, each, 32) for each in masks]
-        if masks and any(any(numbers) for numbers, _ in numbers_of_blocks(machine, words)):
-            raise Unsupported("tcgen05.mma that does not write all lanes is not modelled", instruction.line)
         predicate = (
             np.full((1, 1), bool(enable.value)) if isinstance(enable, Immediate) else known_numbers(machine, enable, 1)
         )
-        found = [
-            known_numbers(machine, each, bits)
-            for each, bits in (
-                (d, 32),
-                (a, 32 if of_tensor_memory else 64),
-                (b, 64),
-                (form, 32),
-                *((each, 32) for each in scales),
-            )
-        ]
-        for numbers, here in numbers_of_blocks(machine, (*found, predicate)):
-            accumulator, left, right, descriptor, *places, adds = numbers
-            of_a, of_b = places or (0, 0)
-            shape = (
-                scaled_shape(kind, vector, descriptor, of_pair)
-                if vector
-                else instruction_shape(kind, descriptor, of_pair)
-            )
-            k = SCALED_KINDS[kind].k if vector else KINDS[kind].k
-            product = Product(machine, thread, here, context, k, shape, of_pair)
+        found = [known_numbers(machine, each, bits) for each, bits in sizes]
+        for numbers, here in numbers_of_blocks(machine, (*found, predicate, *words)):
+            (accumulator, left, right, descriptor), more = numbers[:4], numbers[4:]
+            (of_a, of_b), more = (more[:2], more[2:]) if scales else ((0, 0), more)
+            adds, disabled = more[0], more[1:]
+            if of_pair and any(disabled):
+                raise Unsupported("a matrix instruction of a pair that does not write all lanes is not modelled")
+            shape = form.shape(descriptor)
+            product = Product(machine, thread, here, context, form.k, shape, of_pair, exponent if adds else 0)
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
-            product.accumulate(accumulator, rows, product.columns(right, of_b), bool(adds))
+            columns = product.columns(right, of_b)
+            kept, place = (columns, right) if form.weight_stationary else (rows, (left, of_tensor_memory))
+            collect(machine, thread, here, form.use, (place, shape), kept)
+            product.accumulate(
+                accumulator, rows, columns, adds=bool(adds), of_lanes=of_tensor_memory, disabled=_lanes_of(disabled)
+            )
 
     return step
+
+
+def _input_exponent(instruction: Instruction, form: _Form, operand: Operand | None) -> int:
+    """Return the immediate scale-input-d, 0 without one.  Raises UnknownInstruction for any other operand."""
+    if operand is None:
+        return 0
+    found = literal_value(operand, instruction) if isinstance(operand, Immediate) else -1
+    if form.kind not in ("f16", "tf32") or not 0 <= found <= 15:
+        raise UnknownInstruction(instruction, "has operands that are not modelled")
+    return found
+
+
+def _lanes_of(words: Sequence[int]) -> Array | None:
+    """Return the lanes (boolean) whose bits are set in words of 32 bits, None for none of them."""
+    if not any(words):
+        return None
+    bits = np.array(words, dtype="<u4").view(np.uint8)
+    return np.unpackbits(bits, bitorder="little").astype(bool)
+
+
+def _check_all_columns(descriptors: Array) -> None:
+    """Raise Unsupported unless a zero-column mask is empty and shifts no columns: bits 39 and 56 to 61 are 0."""
+    if (descriptors.astype(np.uint64) & np.uint64(1 << 39 | 0x3F << 56)).any():
+        raise Unsupported("tcgen05.mma.ws that takes columns of B as zeros, or shifts them, is not modelled")

@@ -225,9 +225,9 @@ def loaded(memory: TensorMemory, lanes: Array, columns: Array, active: Array, pa
             content = memory.column(number)
             if packed:
                 content = concat([extract(content, 0, 16), extract(memory.column(number + 1), 0, 16)])
-            moved = _moved(content, index, LANES)
+            content = moved(content, index, LANES)
             chosen = columns[:, register] == number
-            value = moved if value is None else blend_values(chosen[None], moved, value)
+            value = content if value is None else blend_values(chosen[None], content, value)
         assert value is not None
         found.append(value)
     return found
@@ -260,10 +260,10 @@ def stored(
                 else {number: value}
             )
             for place, part in parts.items():
-                moved = _moved(part, index, threads)
+                content = moved(part, index, threads)
                 if not written.all():
-                    moved = blend_values(written[None], moved, contents.get(place, memory.column(place)))
-                contents[place] = moved
+                    content = blend_values(written[None], content, contents.get(place, memory.column(place)))
+                contents[place] = content
     for place, content in contents.items():
         memory.put(place, content, rows)
 
@@ -279,7 +279,7 @@ def same_of_threads(values: Sequence[Value], some: Array, others: Array) -> bool
     return True
 
 
-def _moved(value: Value, index: Array, size: int) -> Value:
+def moved(value: Value, index: Array, size: int) -> Value:
     """Return `take_threads` of a value of `size` threads or lanes, the value itself where nothing moves."""
     if index.size == size and np.array_equal(index, _identity(size)):
         return value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
-from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import Explanation, NotCovered
 from bitwise_rocblas_profiles.describe import Stagger
 from bitwise_rocblas_profiles.errors import RocblasError
@@ -71,7 +71,8 @@ class TensileProfile:
             answer = self._answer(problem, given)
         except (RocblasError, DescriptorError) as error:
             raise NotCovered(str(error)) from None
-        return Explanation(transposed(answer.desc), answer.notes)
+        desc = transposed(answer.desc)
+        return Explanation(BiasedGEMM(product=desc) if problem.epilogue == "bias" else desc, answer.notes)
 
     def describe(self, configuration: Mapping[str, Any]) -> GEMMDesc | None:
         """See `bitwise_core.plugins.profiles.Profile`."""

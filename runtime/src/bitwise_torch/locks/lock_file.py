@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc
+from bitwise_core.descriptors import Descriptor, DescriptorError, Epilogue, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, BlockScaling, FinishedGEMM, GEMMProblem, Scaled
 from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
@@ -234,6 +234,11 @@ def finding_of(profile: LockableProfile, problem: GEMMProblem, **options: Any) -
         desc = profile.describe_problem(problem, **options)
     except NotCovered as error:
         return str(error)
+    return finding_in(desc)
+
+
+def finding_in(desc: Descriptor | BiasedGEMM | FinishedGEMM) -> Finding:
+    """Return what a library computes as it is in a lock."""
     if isinstance(desc, GEMMDesc | BiasedGEMM | FinishedGEMM):
         return desc
     return f"the library computes it as a {type(desc).__name__}, and a lock holds a GEMMDesc"

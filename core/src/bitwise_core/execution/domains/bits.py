@@ -19,7 +19,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
-from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors, same_in_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
@@ -76,6 +76,10 @@ class PatternVectors:
         ]
         flags = np.concatenate([np.broadcast_to(each, (blocks, each.shape[1])) for each in spread], axis=1)
         return PatternVectors(elements, flags)
+
+    def same_in(self, blocks: Array, other: PatternVectors) -> bool:
+        """See `OperandVectors.same_in`."""
+        return same_in_blocks(blocks, self.elements, other.elements)
 
 
 class BitsDomain:

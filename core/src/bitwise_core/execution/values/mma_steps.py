@@ -96,6 +96,9 @@ class OperandVectors(Protocol):
     def concatenated(self, others: Sequence[Self]) -> Self:
         """Return these vectors followed by the others', flat."""
 
+    def same_in(self, blocks: Array, other: Self) -> bool:
+        """Return whether these vectors are the same as others in some blocks, a boolean array."""
+
 
 @dataclass(frozen=True, slots=True)
 class HashedVectors:
@@ -156,6 +159,18 @@ class HashedVectors:
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
         return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite)
+
+    def same_in(self, blocks: Array, other: HashedVectors) -> bool:
+        """See `OperandVectors.same_in`."""
+        return all(same_in_blocks(blocks, *each) for each in zip(self.words, other.words, strict=True))
+
+
+def same_in_blocks(blocks: Array, left: Array, right: Array) -> bool:
+    """Return whether arrays of rows for blocks agree in some blocks (boolean); one row stands for every block."""
+    if left.shape[1:] != right.shape[1:]:
+        return False
+    one, other = (each if each.shape[0] == 1 else each[blocks] for each in (left, right))
+    return bool((one == other).all())
 
 
 def _joined(array: Array, parts: int) -> Array:

@@ -23,19 +23,24 @@ SWIZZLES = frozenset(_MASKS)
 
 @dataclass(frozen=True, slots=True)
 class TileLayout:
-    """What a matrix descriptor states: addresses and offsets in bytes, and the width of the swizzle."""
+    """What a matrix descriptor states: addresses and offsets in bytes, and the width of the swizzle.
+
+    `unit` is the number of bytes that a swizzle moves together, 16 or 32.
+    """
 
     start: int
     leading: int
     stride: int
     swizzle: int
+    unit: int = 16
 
 
 @lru_cache(maxsize=512)
 def tile_addresses(layout: TileLayout, rows: int, k: int, size: int, k_major: bool) -> Array:
     """Return the byte addresses of elements (row, k) of `size` bytes, shape (rows, k); `rows` is the extent of M or N.
 
-    The swizzle is applied to the final address.
+    The swizzle is applied to the final address.  With units of 32 bytes, which only tiles along M or N have, an atom
+    holds 4 of k instead of 8.
     """
     leading, stride = layout.leading, layout.stride
     pitch = layout.swizzle or 16
@@ -51,9 +56,12 @@ def tile_addresses(layout: TileLayout, rows: int, k: int, size: int, k_major: bo
         if not layout.swizzle:
             offset = leading * (column // 8) + stride * (row // per_row) + column % 8 * pitch + row % per_row * size
         else:
-            offset = leading * (row // per_row) + stride * (column // 8) + column % 8 * pitch + row % per_row * size
+            depth = 8 * 16 // layout.unit
+            offset = leading * (row // per_row) + stride * (column // depth)
+            offset += column % depth * pitch + row % per_row * size
     address = layout.start + offset
-    found: Array = address ^ (((address >> 7) & _MASKS[layout.swizzle]) << 4)
+    units = (address >> 7) & _MASKS[layout.swizzle] // (layout.unit // 16)
+    found: Array = address ^ units * layout.unit
     found.setflags(write=False)
     return found
 
