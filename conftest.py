@@ -18,6 +18,10 @@ os.environ["BITWISE_NO_CACHE"] = "1"
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
+OBJECTS_BETWEEN_COLLECTIONS = (50_000, 20, 50)
+"""Thresholds of the garbage collector.  Each full collection visits all collected tests, which takes half a second."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Switch the garbage collector off while tests are collected, which makes almost no garbage."""
@@ -25,4 +29,5 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
+        gc.set_threshold(*OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from hypothesis import strategies as st
 
 from bitwise_core.numerics import operation, storage
 
@@ -230,26 +229,29 @@ def specials(name: str) -> list[int]:
     return sorted({sign | (magnitude % top) << padding for magnitude in magnitudes for sign in (0, top << padding)})
 
 
-def patterns(name: str) -> st.SearchStrategy[int]:
+def drawn(name: str, count: int, random: np.random.Generator) -> Any:
     """Special, arbitrary, and patterns whose exponents are close enough for cancellation and truncation."""
     _, mantissa_bits, bias, padding = LAYOUT[name]
     width = WIDTH[name]
-    near = st.builds(
-        lambda sign, field, fraction: (
-            (sign << (width - 1) | (field << mantissa_bits | fraction) << padding) & ((1 << width) - 1)
-        ),
-        st.integers(0, 1),
-        st.integers(max(bias - mantissa_bits - 3, 0), bias + 3),
-        st.one_of(
-            st.integers(0, (1 << mantissa_bits) - 1),
-            st.sampled_from([0, 1, (1 << mantissa_bits) - 1, 1 << mantissa_bits >> 1]),
-        ),
-    )
-    return st.one_of(st.sampled_from(specials(name)), st.integers(0, (1 << width) - 1), near)
+    anything = random.integers(0, 1 << width, count, dtype=np.uint64, endpoint=False)
+    field = random.integers(max(bias - mantissa_bits - 3, 0), bias + 4, count).astype(np.uint64)
+    ends = np.array([0, 1, (1 << mantissa_bits) - 1, 1 << mantissa_bits >> 1], dtype=np.uint64)
+    fraction = random.integers(0, 1 << mantissa_bits, count, dtype=np.uint64)
+    fraction = np.where(random.integers(0, 2, count) == 0, fraction, random.choice(ends, count))
+    near = (field << np.uint64(mantissa_bits) | fraction) << np.uint64(padding)
+    near |= random.integers(0, 2, count, dtype=np.uint64) << np.uint64(width - 1)
+    special = random.choice(np.array(specials(name), dtype=np.uint64), count)
+    found = np.choose(random.integers(0, 3, count), [special, anything, near & np.uint64((1 << width) - 1)])
+    return found.astype(storage(width))
 
 
 def array(name: str, values: Any) -> Any:
     return np.array(values, dtype=storage(WIDTH[name]))
+
+
+def drawn_rows(verb: str, name: str, count: int, random: np.random.Generator) -> list[tuple[int, ...]]:
+    """Operands of an operation."""
+    return list(zip(*(drawn(name, count, random).tolist() for _ in range(ARITY[verb])), strict=True))
 
 
 def agree(verb: str, name: str, rounding: str, rows: list[tuple[int, ...]]) -> None:

@@ -71,3 +71,44 @@ def test_a_launch_with_too_many_blocks_is_unsupported() -> None:
     ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
     with pytest.raises(Unsupported, match="a launch of more than 67108864 blocks is not simulated"):
         simulate(ready, random_contents(0))
+
+
+STORES = """.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y)
+.reqntid 64
+{{
+.reg .pred %p<3>; .reg .b64 %d<9>; .reg .b32 %r<9>; .shared .align 16 .b8 room[512];
+ld.param.u64 %d1, [x]; ld.param.u64 %d2, [y]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.s64 %d4, %d2, %d3;
+xor.b32 %r2, %r1, 32; mul.wide.u32 %d5, %r2, 4; add.s64 %d6, %d2, %d5;
+{body}
+ret;
+}}
+"""
+RACES = {
+    "two threads store different numbers": ("and.b32 %r3, %r1, 31; mad.wide.u32 %d4, %r3, 4, %d2;", "store different"),
+    "a thread stores a half of what another stores": ("st.global.u16 [%d6+2], 99;", "store different"),
+    "a thread reads what another stores": ("ld.global.u32 %r4, [%d6]; mov.u32 %r1, %r4;", "reads global memory"),
+    "a number that nothing wrote": (
+        "mov.u64 %d7, room; add.s64 %d7, %d7, %d3; ld.shared.u32 %r1, [%d7];", "that nothing wrote"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_what_a_launch_leaves_is_checked(name: str) -> None:
+    arguments = [{"buffer": each, "dtype": "u32"} for each in "XY"]
+    given = {"file": "k.ptx", "entry": "k", "grid": [1], "block": [64], "args": arguments}
+    contents = {each: np.zeros(256, dtype=np.uint8) for each in "XY"}
+    before, reason = RACES[name]
+
+    def run(body: str) -> bytes:
+        source = Source("k", STORES.format(body=body), Launch.model_validate(given))
+        ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
+        return simulate(ready, contents).after["Y"].tobytes()
+
+    store = "st.global.u32 [%d4], %r1;"
+    assert run(store) == np.arange(64, dtype=np.uint32).tobytes()
+    with pytest.raises(Unsupported, match=reason):
+        run(f"{before}\n{store}")

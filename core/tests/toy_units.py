@@ -38,23 +38,19 @@ UNITS[DOUBLE.name] = DOUBLE
 HARDWARE = Hardware(UNITS)
 
 
-def patterns(dtype: str) -> st.SearchStrategy[int]:
-    """Patterns near one, special patterns, and arbitrary patterns."""
+def array(draw: Any, dtype: str, *shape: int) -> Bits:
+    """Patterns near one, special patterns, and arbitrary patterns, by a seed that is drawn: a draw for each costs more."""
     form = FLOAT_FORMATS[dtype]
-    near = st.builds(
-        lambda magnitude, negative: (magnitude << form.padding) | negative << (form.bits - 1),
-        st.integers((form.bias - 3) << form.mantissa_bits, (form.bias + 3) << form.mantissa_bits),
-        st.booleans(),
-    )
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    low, high = ((form.bias + each) << form.mantissa_bits for each in (-3, 3))
+    near = random.integers(low, high, shape, dtype=np.uint64, endpoint=True) << np.uint64(form.padding)
+    near |= random.integers(0, 2, shape, dtype=np.uint64) << np.uint64(form.bits - 1)
     special = [0, 1 << (form.bits - 1), 1 << form.padding, form.largest_magnitude << form.padding]
     special += [form.canonical_nan] if form.canonical_nan is not None else []
-    return near | near | near | st.sampled_from(special) | st.integers(0, (1 << form.bits) - 1)
-
-
-def array(draw: Any, dtype: str, *shape: int) -> Bits:
-    count = int(np.prod(shape))
-    given = draw(st.lists(patterns(dtype), min_size=count, max_size=count))
-    return np.array(given, dtype=np.uint64).astype(storage(FLOAT_FORMATS[dtype].bits)).reshape(shape)
+    anything = random.integers(0, (1 << form.bits) - 1, shape, dtype=np.uint64, endpoint=True)
+    kind = random.integers(0, 5, shape)
+    found = np.where(kind < 3, near, np.where(kind == 3, random.choice(np.array(special, np.uint64), shape), anything))
+    return found.astype(storage(form.bits))
 
 
 def tree_value(node: Node, buffers: dict[str, Bits]) -> int:

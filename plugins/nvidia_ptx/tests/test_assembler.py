@@ -197,35 +197,38 @@ def test_the_sign_of_a_product_may_be_in_its_constant(ptxas: Ptxas) -> None:
     neg = kernel("neg.f32 %r4, %r0;", "fma.rn.f32 %r10, %r4, 0f3C000000, %r1;", STORE)
     apart = kernel("mul.rn.f32 %r4, %r0, 0fBC000000;", "add.rn.f32 %r10, %r4, %r1;", STORE)
     assert ptxas.digest(minus) != ptxas.digest(neg)
-    assert same(ptxas, minus, neg)
-    assert not same(ptxas, minus, apart)
-    assert not same(ptxas, minus, neg.replace("0f3C000000", "0f3C000001"))
-    assert not same(ptxas, minus, kernel("fma.rn.f32 %r10, %r0, 0f3C000000, %r1;", STORE))
+    plus = kernel("fma.rn.f32 %r10, %r0, 0f3C000000, %r1;", STORE)
+    texts = [(each, True) for each in (neg, apart, neg.replace("0f3C000000", "0f3C000001"), plus)]
+    assert list(ptxas.equal_dataflow(minus, texts)) == [True, False, False, False]
 
 
-@pytest.mark.parametrize(
-    ("place", "old", "new"),
-    [
-        (0, "%r0", "%r1"),
-        (2, "gt", "ge"),
-        (2, "0f7E800000", "0f7E800001"),
-        (2, "%p1", "%p2"),
-        (4, "%p1", "%p2"),
-        (4, "%r2", "%r3"),
-        (5, "@!%p2", "@%p2"),
-        (5, "@!%p2", "@!%p1"),
-        (7, "%p1", "%p2"),
-        (8, "@!%p2", "@!%p1"),
-        (8, "@!%p2", ""),
-        (9, "rn", "rz"),
-        (10, "%r10", "%r8"),
-    ],
-)
-def test_a_changed_operand_changes_the_machine_code(ptxas: Ptxas, place: int, old: str, new: str) -> None:
+CHANGED_OPERANDS = [
+    (0, "%r0", "%r1"),
+    (2, "gt", "ge"),
+    (2, "0f7E800000", "0f7E800001"),
+    (2, "%p1", "%p2"),
+    (4, "%p1", "%p2"),
+    (4, "%r2", "%r3"),
+    (5, "@!%p2", "@%p2"),
+    (5, "@!%p2", "@!%p1"),
+    (7, "%p1", "%p2"),
+    (8, "@!%p2", "@!%p1"),
+    (8, "@!%p2", ""),
+    (9, "rn", "rz"),
+    (10, "%r10", "%r8"),
+]
+
+
+def test_a_changed_operand_changes_the_machine_code(ptxas: Ptxas) -> None:
+    """The original is disassembled once."""
     swapped = [*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:]]
-    changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
-    assert changed != swapped
-    assert not same(ptxas, kernel(*SCALED), kernel(*changed))
+    texts = []
+    for place, old, new in CHANGED_OPERANDS:
+        changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
+        assert changed != swapped
+        texts.append((kernel(*changed), True))
+    found = ptxas.equal_dataflow(kernel(*SCALED), texts)
+    assert [change for change, equal in zip(CHANGED_OPERANDS, found, strict=True) if equal] == []
 
 
 DECLARED = """.extern .func free(.param .b64 x);
@@ -238,60 +241,65 @@ GUARDED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "equal"),
-    [
-        ("%r0, 0f3C000000", "0f3C000000, %r0", True),
-        ("sub.rn.f32 %r10, %r2, %r4", "neg.f32 %r4, %r4; add.rn.f32 %r10, %r4, %r2", True),
-        ("call free", "call (r), malloc", False),
-        ("call free, (x);", "", False),
-        ("%r0, %r1;", "%r0, %r2;", False),
-        ("@%p1", "@!%p1", False),
-        ("%r2, %r4;", "%r4, %r2;", False),
-        ("0f3C000000", "0f3C000001", False),
-    ],
-)
-def test_functions_that_another_file_defines(ptxas: Ptxas, old: str, new: str, equal: bool) -> None:
+CHANGED_CALLS = {
+    ("%r0, 0f3C000000", "0f3C000000, %r0"): True,
+    ("sub.rn.f32 %r10, %r2, %r4", "neg.f32 %r4, %r4; add.rn.f32 %r10, %r4, %r2"): True,
+    ("call free", "call (r), malloc"): False,
+    ("call free, (x);", ""): False,
+    ("%r0, %r1;", "%r0, %r2;"): False,
+    ("@%p1", "@!%p1"): False,
+    ("%r2, %r4;", "%r4, %r2;"): False,
+    ("0f3C000000", "0f3C000001"): False,
+}
+
+
+def test_functions_that_another_file_defines(ptxas: Ptxas) -> None:
     text = kernel(*GUARDED).replace(".visible .entry", DECLARED)
-    changed = text.replace(old, new)
-    assert changed != text
-    assert same(ptxas, text, changed) == equal
+    changed = [text.replace(*each) for each in CHANGED_CALLS]
+    assert text not in changed
+    found = ptxas.equal_dataflow(text, [(each, True) for each in changed])
+    assert dict(zip(CHANGED_CALLS, found, strict=True)) == CHANGED_CALLS
+
+
+MANY = 256
 
 
 def _many_registers(last: str) -> str:
     """Return the text of a kernel that needs more registers than there are."""
-    count = 320
-    lines = [f".reg .b32 %v<{count + 1}>;", "mov.b32 %v320, 0f00000000;"]
+    count = MANY
+    lines = [f".reg .b32 %v<{count + 1}>;", f"mov.b32 %v{count}, 0f00000000;"]
     lines += [f"ld.volatile.global.b32 %v{i}, [%rd1+{4 * i}];" for i in range(count)]
-    lines += [f"add.rn.f32 %v320, %v320, %v{i};" for i in range(count)]
-    lines += [f"fma.rn.f32 %v{i}, %v{i}, %v320, %v{i};" for i in range(count - 1)]
+    lines += [f"add.rn.f32 %v{count}, %v{count}, %v{i};" for i in range(count)]
+    lines += [f"fma.rn.f32 %v{i}, %v{i}, %v{count}, %v{i};" for i in range(count - 1)]
     lines += [last, *(f"st.volatile.global.b32 [%rd2+{4 * i}], %v{i};" for i in range(count))]
     return kernel(*lines)
 
 
 def test_code_with_all_registers(ptxas: Ptxas) -> None:
-    text = _many_registers("fma.rn.f32 %v319, %v319, 0f3C000000, %v320;")
+    text = _many_registers("fma.rn.f32 %v255, %v255, 0f3C000000, %v256;")
     cubin = ptxas.assemble(text)
     changed = with_fewer_registers(cubin)
     assert changed is not None
     assert sum(one != other for one, other in zip(cubin, changed, strict=True)) == 1
     assert code_digest(changed) == code_digest(cubin)
     assert with_fewer_registers(changed) is None
-    assert same(ptxas, text, _many_registers("fma.rn.f32 %v319, 0f3C000000, %v319, %v320;"))
-    minus = _many_registers("neg.f32 %v319, %v319; fma.rn.f32 %v319, %v319, 0fBC000000, %v320;")
-    assert same(ptxas, text, minus)
-    assert not same(ptxas, text, _many_registers("fma.rn.f32 %v319, %v319, 0f3C000000, %v318;"))
-    apart = "mul.rn.f32 %v319, %v319, 0f3C000000; add.rn.f32 %v319, %v319, %v320;"
-    assert not same(ptxas, text, _many_registers(apart))
+    others = {
+        "fma.rn.f32 %v255, 0f3C000000, %v255, %v256;": True,
+        "neg.f32 %v255, %v255; fma.rn.f32 %v255, %v255, 0fBC000000, %v256;": True,
+        "fma.rn.f32 %v255, %v255, 0f3C000000, %v254;": False,
+        "mul.rn.f32 %v255, %v255, 0f3C000000; add.rn.f32 %v255, %v255, %v256;": False,
+    }
+    found = ptxas.equal_dataflow(cubin, [(_many_registers(each), True) for each in others])
+    assert dict(zip(others, found, strict=True)) == others
 
 
 def test_a_product_by_1_is_exact(ptxas: Ptxas) -> None:
     total = kernel("add.rn.f32 %r10, %r0, %r1;", STORE)
     fused = "rcp.approx.ftz.f32 %r4, 0f3F800000; fma.rn.f32 %r10, %r0, %r4, %r1;"
     assert ptxas.digest(total) != ptxas.digest(kernel(fused, STORE))
-    assert same(ptxas, total, kernel(fused, STORE))
-    assert not same(ptxas, total, kernel(fused.replace("0f3F800000", "0f40000000"), STORE))
-    assert not same(ptxas, total, kernel(fused.replace("%r0, %r4, %r1", "%r0, %r4, %r2"), STORE))
+    by_2, to_another = fused.replace("0f3F800000", "0f40000000"), fused.replace("%r0, %r4, %r1", "%r0, %r4, %r2")
+    texts = [(kernel(each, STORE), True) for each in (fused, by_2, to_another)]
+    assert list(ptxas.equal_dataflow(total, texts)) == [True, False, False]
 
 
 def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:

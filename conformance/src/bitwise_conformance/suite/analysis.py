@@ -22,11 +22,13 @@ OPTIONS = Options(audit_contraction=False)
 EVERY_LAUNCH = Options(every_launch=True, audit_contraction=False)
 
 
-def analysis(suite: Suite, kernel: Kernel) -> AnalysisResult:
-    """Return the analysis of a sample for its launch, cached in the suite."""
-    if kernel not in suite.analyses:
-        suite.analyses[kernel] = analyse_sample(suite.arch(kernel.group.arch), kernel)
-    return suite.analyses[kernel]
+def analysis(suite: Suite, kernel: Kernel, options: Options = OPTIONS) -> AnalysisResult:
+    """Return the analysis of a sample, cached in the suite."""
+    found = suite.analyses.get((kernel, options))
+    if found is None:
+        found = analyse_sample(suite.arch(kernel.group.arch), kernel, options)
+        suite.analyses[kernel, options] = found
+    return found
 
 
 def analyse_sample(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> AnalysisResult:
@@ -41,7 +43,7 @@ def analyse_source(arch: Arch, group: Group, source: Source, options: Options = 
 
 def signatures(suite: Suite) -> dict[str, str]:
     """Return the signatures of the samples that are not Unknown, by id."""
-    found = {each.id: analyse_sample(suite.arch(each.group.arch), each).signature for each in suite.kernels}
+    found = {each.id: analysis(suite, each).signature for each in suite.kernels}
     return {name: signature.hex() for name, signature in found.items() if signature is not None}
 
 

@@ -22,7 +22,10 @@ from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAX_MUTATIONS, RUN_SECONDS = 40, 20.0
-"""The most mutations tried for each kernel, and the time limit of each run in seconds."""
+"""The most mutations tried for each sample, and the time limit of each run in seconds.
+
+Architectures of one plugin that have the sample divide them: these share the plugin's parser and opcodes.
+"""
 
 
 @over(
@@ -37,7 +40,7 @@ def test_changed_kernels_are_not_equal(suite: Suite, kernel: Kernel) -> None:
     """A mutation of one literal, operand or instruction that changes the bytes of a run is never Equal."""
     arch = suite.arch(kernel.group.arch)
     equal, count = [], 0
-    for what, module in _effective_mutations(arch, kernel):
+    for what, module in _effective_mutations(arch, kernel, -(-MAX_MUTATIONS // _architectures_with(suite, kernel))):
         count += 1
         source = replace(kernel.group.source(kernel.file), text=what)
         found = analyse_source(with_module(arch, module), kernel.group, source)
@@ -47,14 +50,20 @@ def test_changed_kernels_are_not_equal(suite: Suite, kernel: Kernel) -> None:
     assert count, "no mutation changes the bytes of the recorded runs; add a run with other inputs"
 
 
-def _effective_mutations(arch: Arch, kernel: Kernel) -> Iterator[tuple[str, Module]]:
-    """Yield the mutations, of those that are tried, that terminate with other bytes."""
+def _architectures_with(suite: Suite, kernel: Kernel) -> int:
+    """Return how many architectures of a plugin have a sample with this name that is run."""
+    name = kernel.group.folder.name, kernel.file
+    return sum((each.group.folder.name, each.file) == name and bool(each.group.expected.runs) for each in suite.kernels)
+
+
+def _effective_mutations(arch: Arch, kernel: Kernel, count: int) -> Iterator[tuple[str, Module]]:
+    """Yield the mutations, of `count` that are tried, that terminate with other bytes."""
     group, source = kernel.group, kernel.group.source(kernel.file)
     assert source.launch is not None
     inputs = [group.contents(each.before) for each in group.expected.runs]
     plain = [run(arch, source, before) for before in inputs]
     for what, module in islice(
-        mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), MAX_MUTATIONS
+        mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), count
     ):
         if any(
             _differs(with_module(arch, module), replace(source, text=what), *each)

@@ -18,12 +18,20 @@ def mutations_of(module: Module, entry: str | None, opcodes: OpcodeTable, seed: 
     kernel = module.kernel(entry)
     found = list(_mutations(kernel, [_results(each, opcodes) for each in kernel.instructions]))
     random.Random(seed).shuffle(found)
-    for what, instructions, labels in found:
-        other = replace(kernel, instructions=instructions, labels=labels)
+    for what, place, instructions in found:
+        other = _replaced(kernel, place, instructions)
         yield what, replace(module, kernels=tuple(other if each is kernel else each for each in module.kernels))
 
 
-Mutation = tuple[str, tuple[Instruction, ...], dict[str, int]]
+Mutation = tuple[str, int, tuple[Instruction, ...]]
+"""What changes, the position of an instruction, and what is in its place: one instruction or none."""
+
+
+def _replaced(kernel: Kernel, place: int, instructions: tuple[Instruction, ...]) -> Kernel:
+    found = (*kernel.instructions[:place], *instructions, *kernel.instructions[place + 1 :])
+    fewer = 1 - len(instructions)
+    labels = {name: index - (fewer if index > place else 0) for name, index in kernel.labels.items()}
+    return replace(kernel, instructions=found, labels=labels)
 
 
 def _results(instruction: Instruction, opcodes: OpcodeTable) -> frozenset[int]:
@@ -39,15 +47,12 @@ def _results(instruction: Instruction, opcodes: OpcodeTable) -> frozenset[int]:
 
 
 def _mutations(kernel: Kernel, results: Sequence[frozenset[int]]) -> Iterator[Mutation]:
-    labels = dict(kernel.labels)
     for place, instruction in enumerate(kernel.instructions):
         at = f"line {instruction.line}: {instruction.opcode}"
         for what, other in _instructions(kernel, results, place):
-            yield f"{at}: {what}", (*kernel.instructions[:place], other, *kernel.instructions[place + 1 :]), labels
+            yield f"{at}: {what}", place, (other,)
         if place + 1 < len(kernel.instructions):
-            rest = kernel.instructions[:place] + kernel.instructions[place + 1 :]
-            moved = {name: index - (index > place) for name, index in labels.items()}
-            yield f"{at}: removed", rest, moved
+            yield f"{at}: removed", place, ()
 
 
 def _instructions(kernel: Kernel, results: Sequence[frozenset[int]], place: int) -> Iterator[tuple[str, Instruction]]:

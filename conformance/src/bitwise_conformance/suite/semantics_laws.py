@@ -90,10 +90,8 @@ def test_every_launch(suite: Suite, kernel: Kernel) -> None:
     here = analyse_sample(arch, kernel, EVERY_LAUNCH)
     assert here.unknown is None
     for file, number in numbers.items():
-        equal = (
-            verdict(here, analyse_sample(arch, Kernel(group, file), EVERY_LAUNCH), EVERY_LAUNCH).outcome
-            is Outcome.EQUAL
-        )
+        there = analysis(suite, Kernel(group, file), EVERY_LAUNCH)
+        equal = verdict(here, there, EVERY_LAUNCH).outcome is Outcome.EQUAL
         assert equal == (number == numbers[kernel.file]), f"{kernel.file} and {file} for every launch"
         if equal:
             at_its_own = verdict(analysis(suite, kernel), analysis(suite, Kernel(group, file)), OPTIONS)

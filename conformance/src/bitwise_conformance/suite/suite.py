@@ -12,6 +12,7 @@ import pluggy
 
 from bitwise_conformance.suite.samples import Group, Kernel, groups
 from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.checker.sources import Options
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins import hookspecs
@@ -26,8 +27,8 @@ class Suite:
 
     plugin: ModuleType
     samples: Path
-    analyses: dict[Kernel, AnalysisResult] = field(default_factory=dict, repr=False, compare=False)
-    """Cached analyses of the samples for their launches."""
+    analyses: dict[tuple[Kernel, Options], AnalysisResult] = field(default_factory=dict, repr=False, compare=False)
+    """Cached analyses of the samples."""
 
     @cached_property
     def _hooks(self) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
-    checked_outputs,
+    check_outputs,
     machine_for,
     run_machine,
     run_until_valid,
@@ -100,7 +100,7 @@ def simulate_batch(
 
     memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
     memory.merge_float_extrema()
-    checked_outputs(memory, memory.scratch)
+    check_outputs(memory, memory.scratch)
     notes = tuple(domain.notes)
     return [
         SimulationResult({names[number]: each for number, each in one.items()}, tuple(notes))

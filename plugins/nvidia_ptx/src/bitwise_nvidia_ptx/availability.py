@@ -7,6 +7,7 @@ is newer than the target.  Its semantics are then those of no machine, so the ke
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
@@ -36,6 +37,7 @@ SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
 largest match counts."""
 
 
+@lru_cache(maxsize=4096)
 def least_capability(opcode: str) -> int:
     """Return the least compute capability (80 for sm_80) that has an opcode, as far as `SINCE` lists it; else 0."""
     return max((capability for capability, pattern in SINCE if pattern.match(opcode)), default=0)

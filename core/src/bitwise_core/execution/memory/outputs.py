@@ -356,6 +356,26 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
     return Output(**{name: column[..., :filled] for name, column in found.items()})
 
 
+def is_written_once(memory: GlobalMemory, buffer: int) -> bool:
+    """Return whether plain stores of determined values wrote each element of a buffer once, and nothing read it.
+
+    Such elements have one width, to which they are aligned: there is no race that `outputs` could find.
+    """
+    events = [each for each in memory.stores.get(buffer, ()) if each.address.size]
+    if memory.scattered or memory.atomics.get(buffer) or memory.loads.get(buffer) or not events:
+        return False
+    width = events[0].bits // 8
+    within = np.uint64(width - 1)
+    for each in events:
+        if each.value is None or each.bits != 8 * width or np.bitwise_or.reduce(each.address) & within:
+            return False
+        if np.any(np.asarray(each.value.flags, dtype=np.uint32) & np.uint32(L.STICKY | L.POISON)):
+            return False
+    low = min(int(each.address.min()) for each in events)
+    high = max(int(each.address.max()) for each in events) + width
+    return _are_distinct(events, low, high, width, sum(each.address.size for each in events))
+
+
 def _are_distinct(events: list[Access], low: int, high: int, width: int, count: int) -> bool:
     """Return whether aligned elements of one width, `count` in all, have different addresses from `low` to `high`."""
     places = (high - low) // width
