@@ -22,7 +22,7 @@ class LibraryOperator(BaseModel):
     of a sample on each machine that computed one, or is empty where `reason` says why there is no sample.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     operator: Annotated[str, StringConstraints(pattern=r"^aten::\w+(\.\w+)?$")]
     arguments: Annotated[str, StringConstraints(max_length=MAXIMUM_ARGUMENTS)]
