@@ -54,6 +54,11 @@ def explain_product(
 
 def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     name, _, version = library.partition(":")
+    for each in registry.default().profiles:
+        if isinstance(each, ExplainableProfile) and (each.library, each.version, each.architecture) == (
+            name, version, architecture,
+        ):  # fmt: skip
+            return each
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
     available = f"available: {known}" if known else "no installed plugin describes a library"
@@ -61,9 +66,6 @@ def _profile(library: str, architecture: str | None) -> ExplainableProfile:
     available += f"; {missing}" if missing else ""
     if not version or architecture is None:
         raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
-    for each in profiles:
-        if (each.library, each.version, each.architecture) == (name, version, architecture):
-            return each
     raise InputError(f"--library: {name} {version} on {architecture} is not described; {available}")
 
 
