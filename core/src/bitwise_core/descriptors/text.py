@@ -104,6 +104,8 @@ class _Reader:
     """A recursive-descent parser of one line."""
 
     def __init__(self, line: str) -> None:
+        if not isinstance(line, str):
+            raise DescriptorError(f"a value of type {type(line).__name__} is not a descriptor's text: give a string")
         self.line, self.tokens, position = line, [], 0
         text = line.strip()
         while position < len(text):

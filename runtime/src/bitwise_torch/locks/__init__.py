@@ -12,7 +12,8 @@ from bitwise_core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from bitwise_torch.locks.library_operators import LibraryOperator
     from bitwise_torch.locks.lock_diff import Difference, differences
-    from bitwise_torch.locks.lock_file import Entry, Finding, Lock, LockError, finding_of, lock_of, read_lock
+    from bitwise_torch.locks.lock_error import LockError
+    from bitwise_torch.locks.lock_file import Entry, Finding, Lock, finding_of, lock_of, read_lock
 
 __all__ = [
     "Difference",
@@ -33,7 +34,8 @@ if not TYPE_CHECKING:
         {
             "library_operators": ("LibraryOperator",),
             "lock_diff": ("Difference", "differences"),
-            "lock_file": ("Entry", "Finding", "Lock", "LockError", "finding_of", "lock_of", "read_lock"),
+            "lock_error": ("LockError",),
+            "lock_file": ("Entry", "Finding", "Lock", "finding_of", "lock_of", "read_lock"),
         },
     )
 
