@@ -103,11 +103,11 @@ ERRORS: dict[str, Callable[[], object]] = {
     "a: a value of type int is not a launch: give a Launch": lambda: bitwise_core.compare(PLAIN, PLAIN, 5),  # type: ignore[arg-type]
     "kernels: a value of type NoneType is neither a folder": lambda: bitwise_core.determinism(None),  # type: ignore[arg-type]
     "a: the launch of a Source is of type dict: give a Launch": lambda: bitwise_core.compare(
-        Source("a", PLAIN, LAUNCH),  # type: ignore[arg-type]
+        Source("a", PLAIN, LAUNCH),
         PLAIN,
     ),
-    "Launch: file: is missing: give it; Launch: grid: 'x' is not a shape": lambda: Launch(grid="x"),  # type: ignore[arg-type,call-arg]
-    "Launch: args.0.value: 'y' is no number": lambda: Launch(file="k", grid=(1,), args=({"i32": "y"},)),  # type: ignore[arg-type]
+    "Launch: file: is missing: give it; Launch: grid: 'x' is not a shape": lambda: Launch(grid="x"),  # type: ignore[call-arg]
+    "Launch: args.0.value: 'y' is no number": lambda: Launch(file="k", grid=(1,), args=({"i32": "y"},)),
     "Launch: spam: there is no such field": lambda: Launch(file="k", grid=(1, 1, 1), spam=2),  # type: ignore[call-arg]
     "a value of type int is not a descriptor's text": lambda: GEMMDesc.from_text(3),  # type: ignore[arg-type]
     "GEMMDesc: a value of type int is not JSON": lambda: GEMMDesc.from_json(3),  # type: ignore[arg-type]

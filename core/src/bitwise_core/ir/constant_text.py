@@ -28,9 +28,8 @@ def _form(parent: Node, place: int) -> Format | None:
 
 
 @cache
-def _operand_forms(name: str) -> tuple[Format | None, ...]:
+def _operand_forms(name: str) -> tuple[Format, ...]:
     try:
-        known = operation(name).operands
+        return operation(name).operands
     except UnknownOperation:
         return ()
-    return tuple(each if isinstance(each, FloatFormat | IntegerFormat) else None for each in known)
