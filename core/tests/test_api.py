@@ -13,7 +13,7 @@ import pytest
 from toy_texts import launch, row_sum, write
 
 import bitwise_core
-from bitwise_core import BitwiseError, Launch, Outcome, Partition, RunResult, Source, Verdict
+from bitwise_core import BitwiseError, GEMMDesc, Launch, Outcome, Partition, RunResult, Source, Verdict
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
@@ -102,6 +102,26 @@ ERRORS: dict[str, Callable[[], object]] = {
     ),
     "a: a value of type int is not a launch: give a Launch": lambda: bitwise_core.compare(PLAIN, PLAIN, 5),  # type: ignore[arg-type]
     "kernels: a value of type NoneType is neither a folder": lambda: bitwise_core.determinism(None),  # type: ignore[arg-type]
+    "a: the launch of a Source is of type dict: give a Launch": lambda: bitwise_core.compare(
+        Source("a", PLAIN, LAUNCH),
+        PLAIN,
+    ),
+    "Launch: file: is missing: give it; Launch: grid: 'x' is not a shape": lambda: Launch(grid="x"),  # type: ignore[call-arg]
+    "Launch: args.0.value: 'y' is no number": lambda: Launch(file="k", grid=(1,), args=({"i32": "y"},)),
+    "Launch: spam: there is no such field": lambda: Launch(file="k", grid=(1, 1, 1), spam=2),  # type: ignore[call-arg]
+    "a value of type int is not a descriptor's text": lambda: GEMMDesc.from_text(3),  # type: ignore[arg-type]
+    "GEMMDesc: a value of type int is not JSON": lambda: GEMMDesc.from_json(3),  # type: ignore[arg-type]
+    "assume: 3 is not a sequence of names": lambda: bitwise_core.compare(PLAIN, PLAIN, assume=3),  # type: ignore[arg-type]
+    "time_limit: 'x' is not a number of seconds": lambda: bitwise_core.compare(PLAIN, PLAIN, time_limit="x"),  # type: ignore[arg-type]
+    "search_seconds: -1 is not a number": lambda: bitwise_core.compare(PLAIN, PLAIN, search_seconds=-1),
+    "launch: give one launch for both kernels, or a pair, not 3": lambda: bitwise_core.compare(
+        PLAIN,
+        PLAIN,
+        (LAUNCH, LAUNCH, LAUNCH),  # type: ignore[arg-type]
+    ),
+    "a: the key `kernels` of a manifest has a list": lambda: bitwise_core.compare(PLAIN, PLAIN, {"kernels": 3}),
+    "kernel: buffers: a value of type NoneType is not": lambda: bitwise_core.run(PLAIN, None, LAUNCH),  # type: ignore[arg-type]
+    "kernel: buffers: X is not an array": lambda: bitwise_core.run(PLAIN, {"X": [[1], [2, 3]]}, LAUNCH),
     "workers: '2' is not a number of processes": lambda: bitwise_core.partition([PLAIN], workers="2"),  # type: ignore[arg-type]
     "workers: 0 is not a number of processes": lambda: bitwise_core.determinism([PLAIN], workers=0),
     "a and b: only one of them has a launch": lambda: bitwise_core.compare(

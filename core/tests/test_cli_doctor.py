@@ -48,7 +48,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any], N
         launcher: Any = SimpleNamespace(name="products", missing=fails)
         plugin = Plugin("toys", "bitwise-toys", "3.1", None, (), (), (), (launcher,), (), tools)
         faults = [BrokenPlugin("bad", "bitwise-bad", "no")]
-        found = replace(registry.load([]), plugins=(plugin,), launchers=(launcher,), faults=faults)
+        found = replace(registry.load([]), plugins=(plugin,), faults=faults)
         monkeypatch.setattr(registry, "default", lambda: found)
         known = (KnownDistribution("bitwise-gone", "gone", "Reads.", {"extensions": (".gone",), "targets": ("g1",)}),)
         monkeypatch.setattr(known_distributions, "known_distributions", lambda: known)

@@ -54,7 +54,7 @@ sys.meta_path.insert(0, Finder())
 
 def test_an_interrupt_outside_of_a_command_is_no_answer() -> None:
     script = f"""
-import bitwise_core.cli.commands as commands
+import bitwise_core.cli.kernel_commands as commands
 def interrupt(*arguments, **keywords):
     raise KeyboardInterrupt
 commands.as_errors = interrupt

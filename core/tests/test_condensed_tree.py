@@ -33,8 +33,8 @@ def test_an_operand_that_repeats_the_first_one_is_one_line() -> None:
         "      add.rn.fp32",
         "        X[2]",
         "        X[3]",
-        "    the same operations on 4 values, X[4] … X[7]",
-        "  the same operations on 8 values, X[8] … X[15]",
+        "    the same operations on 4 elements, X[4] … X[7]",
+        "  the same operations on 8 elements, X[8] … X[15]",
     ]
 
 
@@ -49,5 +49,14 @@ def test_constants_are_a_part_of_the_operations() -> None:
     def scaled(first: int, factor: int) -> Node:
         return Operation("mul.rn.fp32", (pairwise(first, 4), Constant(32, factor)))
 
-    assert "the same operations on 5 values, X[4] … 0x2" in text(Operation("max.fp32", (scaled(0, 2), scaled(4, 2))))
+    assert "the same operations on 4 elements, X[4] … X[7]" in text(Operation("max.fp32", (scaled(0, 2), scaled(4, 2))))
     assert "the same operations" not in text(Operation("max.fp32", (scaled(0, 2), scaled(4, 3))))
+
+
+def test_shared_operands_are_no_other_elements() -> None:
+    shared = pairwise(0, 64)
+    weights = [Operation("mul.rn.fp32", (Load("X", 4 * index, 32), shared)) for index in range(100, 104)]
+    sums = [Operation("add.rn.fp32", tuple(weights[place : place + 2])) for place in (0, 2)]
+    lines = text(Operation("add.rn.fp32", tuple(sums))).splitlines()
+    assert "    the same operations on X[101]" in lines
+    assert "  the same operations on 2 elements, X[102] … X[103]" in lines

@@ -16,6 +16,9 @@ from bitwise_core.ir.text import read, render
         ("add.rn.fp16", 16, "0x3c00", "1 (0x3c00)"),
         ("add.rn.bf16", 16, "0x8000", "-0 (0x8000)"),
         ("add.b32", 32, "0x3f800000", "0x3f800000"),
+        ("add.b32", 32, "0x0", "0"),
+        ("min.s32", 32, "0xfffffffd", "-3"),
+        ("min.u32", 32, "0xfffffffd", "4294967293"),
     ],
 )
 def test_a_constant_has_the_format_of_its_operation(name: str, bits: int, pattern: str, text: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import BitSupport, UnknownInstruction, named
 from bitwise_core.numerics import Operation, UnknownOperation, declare, operation, storage, vocabulary
-from bitwise_core.numerics.verbs import FLOAT_VERBS, INTEGER_VERBS
+from bitwise_core.numerics.verb_functions import FLOAT_VERBS, INTEGER_VERBS
 
 NAMES = [name for name in vocabulary() if operation(name).evaluable and not operation(name).architecture]
 EVALUATED = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bitwise_core.numerics.formats import FORMATS
-from bitwise_core.numerics.verbs import (
+from bitwise_core.numerics.verb_functions import (
     APPROXIMATIONS,
     FLOAT_VERBS,
     INTEGER_VERBS,
@@ -19,7 +19,7 @@ Core, the plugins and the expression trees name operations from this vocabulary 
 `<verb>[.<modifier>...].<format>[.<format>][@<architecture>]`, with the modifiers in the order of the table: at most one
 of each group in parentheses, exactly one of a group marked \\*. `bitwise_core.numerics.operation(name)` returns the
 record of an operation; for any other name it raises an error that gives the nearest one. This page is generated from
-the tables of `bitwise_core.numerics.verbs`.
+the tables of `bitwise_core.numerics.verb_functions`.
 
 Operands are a, b, c, d. `ftz` flushes subnormal operands and results to zeros of their sign; `sat` clamps a result to
 [0, 1], and a NaN to 0; `relu` replaces a negative result by +0; `satfinite` replaces an overflow or an infinity by the

@@ -119,6 +119,9 @@ def compare(
     readings of former runs from the disk, and keeps new ones.  Raises BitwiseError.
     """
     launches = launch if isinstance(launch, tuple) else (launch, launch)
+    if len(launches) != 2:
+        raise InputError(f"launch: give one launch for both kernels, or a pair, not {len(launches)} launches")
+    _check_seconds("search_seconds", search_seconds, "searches for none")
     sources = source_of(a, launches[0], "a"), source_of(b, launches[1], "b")
     if (sources[0].launch is None) != (sources[1].launch is None):
         raise InputError(
@@ -253,8 +256,9 @@ def _count(workers: object) -> int | None:
 def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool, time_limit: float) -> Options:
     if isinstance(assume, str):
         assume = (assume,)
-    if not time_limit >= 0:
-        raise InputError(f"time_limit: {time_limit!r} is not a number of seconds of at least 0; 0 sets no limit")
+    if not isinstance(assume, Iterable):
+        raise InputError(f"assume: {assume!r} is not a sequence of names of conditions, such as ('finite',)")
+    _check_seconds("time_limit", time_limit, "sets no limit")
     try:
         return Options(
             every_launch=every_launch,
@@ -264,6 +268,11 @@ def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool,
         )
     except ValueError as error:
         raise InputError(f"assume: {error}") from None
+
+
+def _check_seconds(name: str, seconds: object, zero: str) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise InputError(f"{name}: {seconds!r} is not a number of seconds of at least 0; 0 {zero}")
 
 
 def _raise_if_any(sentences: Iterable[str]) -> None:
@@ -280,8 +289,7 @@ def source_of(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
     """Return a kernel as a source with the given launch; `name` is the name of a kernel given as text."""
     if isinstance(kernel, Source):
         source = kernel
-        if not isinstance(source.text, str):
-            raise InputError(f"{name}: the text of a Source is of type {type(source.text).__name__}: give a string")
+        _check_fields(source, name)
     elif not isinstance(kernel, str | Path):
         raise InputError(
             f"{name}: a value of type {type(kernel).__name__} is not a kernel: give a path, a text or a Source"
@@ -293,6 +301,23 @@ def source_of(kernel: Kernel, launch: AnyLaunch | None, name: str) -> Source:
     else:
         source = replace(read_kernel(str(kernel)), launch=None)
     return source if launch is None else replace(source, launch=_launch_of(launch, source.name))
+
+
+_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "name": ((str,), "a string"),
+    "text": ((str,), "a string"),
+    "launch": ((Launch, type(None)), "a Launch or None"),
+    "entry": ((str, type(None)), "a string or None"),
+    "target": ((str, type(None)), "a string or None"),
+}
+
+
+def _check_fields(source: Source, name: str) -> None:
+    """Check the types of a kernel's fields.  Raises InputError."""
+    for field, (kinds, words) in _FIELDS.items():
+        value = getattr(source, field)
+        if not isinstance(value, kinds):
+            raise InputError(f"{name}: the {field} of a Source is of type {type(value).__name__}: give {words}")
 
 
 def _launch_of(launch: AnyLaunch, name: str) -> Launch:
@@ -307,6 +332,8 @@ def _launch_of(launch: AnyLaunch, name: str) -> Launch:
         )
     found = launch
     if "kernels" in found:
+        if not isinstance(found["kernels"], list | tuple):
+            raise InputError(f"{name}: the key `kernels` of a manifest has a list of launches")
         entries = [each for each in found["kernels"] if isinstance(each, Mapping) and each.get("file") == name]
         if len(entries) != 1:
             raise InputError(f"{name}: the manifest has {len(entries)} launches of this kernel: give one as a mapping")
@@ -322,8 +349,15 @@ def _launch_of(launch: AnyLaunch, name: str) -> Launch:
 def _buffer_arrays(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, Array]:
     """Return the arrays of the launch's buffers.  Raises InputError with a sentence for each that does not fit."""
     assert source.launch is not None
+    if not isinstance(buffers, Mapping):
+        raise InputError(f"{source.name}: buffers: a value of type {type(buffers).__name__} is not a mapping of arrays")
     names = list(element_types([source.launch]))
-    arrays = {name: np.ascontiguousarray(buffers[name]) for name in names if name in buffers}
+    arrays = {}
+    for name in filter(buffers.__contains__, names):
+        try:
+            arrays[name] = np.ascontiguousarray(buffers[name])
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{source.name}: buffers: {name} is not an array: {error}") from None
     found, faults = fitting_arrays(source.launch, arrays)
     missing = f"is missing; the launch's buffers: {', '.join(names)}"
     _raise_if_any(

@@ -79,7 +79,7 @@ def test_message_without_rocm(tmp_path: Path) -> None:
     ],
 )
 def test_message_names_the_missing_package(monkeypatch: pytest.MonkeyPatch, installed: set[str], message: str) -> None:
-    monkeypatch.setattr("bitwise_amd_gfx942.launcher.find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr("bitwise_amd_gfx942.requirements.find_spec", lambda name: name in installed or None)
     monkeypatch.setattr("bitwise_amd_gfx942.device.find_spec", lambda name: name in installed or None)
     assert launcher.Products().missing() == message
 

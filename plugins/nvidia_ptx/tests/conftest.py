@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import Ptxas, PtxasNotFound
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import (
-    AssemblyFailed,
-    Ptxas,
-    PtxasNotFound,
-    _candidates,
-    audit_tools,
-    code_digest,
-)
+from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, code_digest
 from bitwise_nvidia_ptx.contraction.audit import audit
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, audit_tools, candidates
 from bitwise_nvidia_ptx.object_file import with_fewer_registers
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
@@ -113,7 +107,7 @@ def test_a_missing_assembler_raises(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     for name in ("_in_triton_wheel", "_toolkits", "_in_nvidia_wheels"):
-        monkeypatch.setattr(f"bitwise_nvidia_ptx.assembler.{name}", lambda *_: iter(()))
+        monkeypatch.setattr(f"bitwise_nvidia_ptx.installed_assemblers.{name}", lambda *_: iter(()))
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     text = kernel(MUL, ADD, STORE)
@@ -158,8 +152,10 @@ def test_tool_and_options_are_those_of_triton(
     for name in ("ptxas", "ptxas-blackwell"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._triton_version", lambda: version)
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._in_triton_wheel", lambda name: iter([str(tmp_path / name)]))
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.triton_version", lambda: version)
+    monkeypatch.setattr(
+        "bitwise_nvidia_ptx.installed_assemblers._in_triton_wheel", lambda name: iter([str(tmp_path / name)])
+    )
     found = Ptxas.locate(arch)
     assert (found.path, found.options) == (str(tmp_path / tool), options)
 
@@ -303,7 +299,7 @@ def test_a_product_by_1_is_exact(ptxas: Ptxas) -> None:
 
 
 def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: iter(()))
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: iter(()))
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
     assert not ptxas.rounds_exponentials(kernel(*SCALED))
 
@@ -314,7 +310,7 @@ def test_a_disassembler_that_lists_other_code_proves_nothing(
     tool = tmp_path / "nvdisasm"
     tool.write_text("#!/bin/sh\necho nothing\n")
     tool.chmod(0o755)
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: iter((str(tool),)))
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: iter((str(tool),)))
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
 
 
@@ -369,7 +365,7 @@ def test_every_assembler_that_may_be_chosen_identifies_the_tools(
     tool.write_text(tool.read_text() + "# another file\n")
     assert len({before, added, audit_tools()}) == 3
     wheel = _assembler(tmp_path / "nvidia" / "cu99" / "bin" / "ptxas", ptxas, "8.7")
-    assert str(wheel) not in [path for path, _ in _candidates("ptxas")]
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._in_nvidia_wheels", lambda: iter([str(wheel)]))
-    assert (str(wheel), "of the wheel of nvcc") in list(_candidates("ptxas"))
+    assert str(wheel) not in [path for path, _ in candidates("ptxas")]
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers._in_nvidia_wheels", lambda: iter([str(wheel)]))
+    assert (str(wheel), "of the wheel of nvcc") in list(candidates("ptxas"))
     assert len({before, added, audit_tools()}) == 3

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_nvidia_ptx.assembler import installed_assemblers
+from bitwise_nvidia_ptx.installed_assemblers import installed_assemblers
 from bitwise_nvidia_ptx.machine_code import parse_listing
 from tcgen05_kernels import Text, executed, reading
 

@@ -31,7 +31,8 @@ class Device:
             raise DeviceError(
                 f"the driver of the GPU cannot be loaded ({error}); run on a machine with a GPU"
             ) from None
-        from bitwise_nvidia_ptx.assembler import Ptxas, PtxasNotFound
+        from bitwise_nvidia_ptx.assembler import Ptxas
+        from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 
         try:
             self.assembler = Ptxas.locate("sm_90a")

@@ -46,7 +46,7 @@ class _Configuration(ctypes.Structure):
 
 
 def assemble(text: str, *, fp_fusion: bool) -> bytes:
-    """Return the machine code of a PTX text for sm_90a.  Raises DeviceError and `assembler.PtxasNotFound`.
+    """Return the machine code of a PTX text for sm_90a.  Raises DeviceError and `installed_assemblers.PtxasNotFound`.
 
     `fp_fusion`: the assembler may fuse a product and a sum whose roundings are not stated, as Triton lets it do.
     """

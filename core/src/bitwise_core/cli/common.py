@@ -90,8 +90,9 @@ def versions() -> dict[str, str]:
     from bitwise_core.cli.plugin_commands import GROUP
     from bitwise_core.known_distributions import ENTRY_POINT_GROUP
 
-    names = {each.dist.name for group in (ENTRY_POINT_GROUP, GROUP) for each in entry_points(group=group) if each.dist}
-    return {name: version(name) for name in ("bitwise-core", *sorted(names - {"bitwise-core"}))}
+    found = (each.dist for group in (ENTRY_POINT_GROUP, GROUP) for each in entry_points(group=group))
+    others = {each.name: each.version for each in found if each is not None}
+    return {"bitwise-core": version("bitwise-core")} | dict(sorted(others.items()))
 
 
 def print_answer(command: str, content: Mapping[str, object], arches: Iterable[Arch] = ()) -> None:

@@ -70,7 +70,7 @@ def checkup() -> dict[str, Any]:
         "found_tools": [
             {**_looked_for(tool), "plugin": plugin.name} for plugin in loaded.plugins for tool in plugin.tools
         ],
-        "launchers": [asdict(_launcher(each)) for each in loaded.launchers],
+        "launchers": [asdict(_launcher(each)) for plugin in loaded.plugins for each in plugin.launchers],
         "caches": _caches(loaded),
     }  # fmt: skip
 
@@ -104,9 +104,17 @@ def _recorded(found: Found) -> dict[str, str]:
     return {"version": found.version, "path": found.path, "note": found.note}
 
 
-def _launcher(launcher: Any) -> Line:
-    missing = _tried(launcher.missing)
-    return Line(launcher.name, ("it can run",) if missing is None else (), missing or "")
+def _launcher(item: Any) -> Line:
+    missing = _tried(lambda: _missing(item))
+    return Line(item.name, ("it can run",) if missing is None else (), missing or "")
+
+
+def _missing(item: Any) -> str | None:
+    """Return what a launcher lacks, or None.  It is loaded unless its reference says what it lacks."""
+    from bitwise_core.plugins.references import LauncherReference, loaded
+
+    missing: str | None = item.missing() if isinstance(item, LauncherReference) else None
+    return loaded(item).missing() if missing is None else missing
 
 
 def _caches(loaded: Registry) -> list[dict[str, Any]]:

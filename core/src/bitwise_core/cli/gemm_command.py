@@ -24,12 +24,10 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.descriptors.evaluation import gemm_tree, unit_of
+from bitwise_core.descriptors.evaluation import unit_of
 from bitwise_core.descriptors.summary import words
-from bitwise_core.descriptors.svg_figure import to_svg
 from bitwise_core.descriptors.text_figure import picture
 from bitwise_core.errors import InputError
-from bitwise_core.ir.text import render
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.output_files import write_text
@@ -154,6 +152,8 @@ def run(
     row, column = (0, 0) if element is None else _row_and_column(element, m, n)
     lines, drawing = words(desc, unit), picture(desc, width)
     if svg is not None:
+        from bitwise_core.descriptors.svg_figure import to_svg
+
         try:
             write_text(svg, to_svg(desc, f"({m}, {desc.k}) times ({desc.k}, {n})"))
         except OSError as error:
@@ -177,6 +177,9 @@ def run(
     for note in notes:
         typer.echo(note)
     if element is not None:
+        from bitwise_core.descriptors.evaluation import gemm_tree
+        from bitwise_core.ir import render
+
         typer.echo("")
         typer.echo(render(gemm_tree(desc, row, column, n)), nl=False)
 

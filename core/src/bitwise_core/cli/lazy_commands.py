@@ -14,8 +14,30 @@ from bitwise_core.known_distributions import advice
 from bitwise_core.plugins.references import Deferred
 
 
+def help_option(option: Any) -> Any:
+    """Return the option `--help` of a command with a default.
+
+    Without one, Typer converts what is not given to a boolean, for which it imports a third of pydantic.
+    """
+    if option is not None:
+        option.default = False
+    return option
+
+
+class Command(TyperCommand):
+    """A command with a cheap `--help`."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option."""
+        return help_option(super().get_help_option(ctx))
+
+
 class Commands(TyperGroup):
     """The subcommands of `bitwise`, which name the distribution of a command that is not installed."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`."""
+        return help_option(super().get_help_option(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a subcommand, None where there is none; fails where a known distribution has it."""
@@ -75,5 +97,5 @@ def _application(found: Any, name: str) -> typer.Typer:
         return found
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     required = any(each.default is Parameter.empty for each in signature(found).parameters.values())
-    app.command(name=name, no_args_is_help=required)(found)
+    app.command(name=name, cls=Command, no_args_is_help=required)(found)
     return app

@@ -55,6 +55,11 @@ def explain_product(
 def explainable_profile(library: str, architecture: str | None) -> ExplainableProfile:
     """Return the profile of a library `NAME:VERSION` on an architecture.  Raises InputError."""
     name, _, version = library.partition(":")
+    for each in registry.default().profiles:
+        if isinstance(each, ExplainableProfile) and (each.library, each.version, each.architecture) == (
+            name, version, architecture,
+        ):  # fmt: skip
+            return each
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
     available = f"available: {known}" if known else "no installed plugin describes a library"
@@ -62,9 +67,6 @@ def explainable_profile(library: str, architecture: str | None) -> ExplainablePr
     available += f"; {missing}" if missing else ""
     if not version or architecture is None:
         raise InputError(f"--library takes NAME:VERSION and needs the architecture, --arch; {available}")
-    for each in profiles:
-        if (each.library, each.version, each.architecture) == (name, version, architecture):
-            return each
     raise InputError(f"--library: {name} {version} on {architecture} is not described; {available}")
 
 

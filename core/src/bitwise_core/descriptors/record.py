@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.numerics import FLOAT_FORMATS
+from bitwise_core.validated_records import sentences
 
 R = TypeVar("R", bound="Record")
 
@@ -37,6 +38,8 @@ class Record(BaseModel):
     @classmethod
     def from_json(cls: type[R], text: str) -> R:
         """Return the record that `to_json` wrote.  Raises DescriptorError."""
+        if not isinstance(text, str):
+            raise DescriptorError(f"{cls.__name__}: a value of type {type(text).__name__} is not JSON: give a string")
         try:
             fields = parse_json(text)
         except ValueError as error:
@@ -49,22 +52,6 @@ class Record(BaseModel):
 
     def __str__(self) -> str:
         return repr(self)
-
-
-def sentences(error: ValidationError, name: str) -> str:
-    """Return the errors of a validation, one sentence for each field."""
-    found = []
-    for detail in error.errors():
-        place = ".".join(map(str, detail["loc"]))
-        message = str(detail["msg"]).removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            message = "there is no such field"
-        elif detail["type"] == "missing":
-            message = "is missing: give it"
-        elif detail["type"] != "value_error":
-            message = f"{message[:1].lower()}{message[1:]}, not {detail['input']!r}"
-        found.append(f"{name}: {place}: {message}" if place else message if name in message else f"{name}: {message}")
-    return "; ".join(found)
 
 
 def float_name(value: str) -> str:

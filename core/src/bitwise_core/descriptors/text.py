@@ -1,12 +1,14 @@
 """The text form of descriptors, one line without defaults: `gemm(k=4096 left_dtype=fp16 ... k_cuts=[cut(span=1024)])`.
 
-A record with a text form is a class with a `word`, such as `class Cut(TextRecord, word="cut")`.
+A record with a text form is a class with a `word`, such as `class Cut(TextRecord, word="cut")`.  `MODULES` states where
+each word's class is.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from bitwise_core.descriptors.record import DescriptorError, Record
@@ -19,8 +21,26 @@ _PLAIN = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
+MODULES = {
+    "attention": "attention",
+    "attention_gradient": "attention_gradient",
+    "cut": "cuts",
+    "digit": "reduction",
+    "epilogue": "epilogue",
+    "fold": "reduction",
+    "gemm": "gemm",
+    "group": "cuts",
+    "instruction": "gemm",
+    "reduction": "reduction",
+    "rotation": "gemm",
+    "share": "gemm",
+    "step": "epilogue",
+    "tail": "gemm",
+}
+"""The words of the text form, and the modules of this package that define their classes."""
+
 _KINDS: dict[str, type[TextRecord]] = {}
-"""The classes with a text form, by their words."""
+"""The classes of the modules that are imported, by their words."""
 
 
 class TextRecord(Record):
@@ -56,6 +76,13 @@ class Descriptor(TextRecord):
         return self.to_text()
 
 
+def _kind(word: str) -> type[TextRecord]:
+    """Return the class of a word of `MODULES`, whose module is imported where it is not yet."""
+    if word not in _KINDS:
+        import_module(f"{__package__}.{MODULES[word]}")
+    return _KINDS[word]
+
+
 def write(record: TextRecord) -> str:
     """Return a descriptor on one line."""
     fields = type(record).model_fields
@@ -77,6 +104,8 @@ class _Reader:
     """A recursive-descent parser of one line."""
 
     def __init__(self, line: str) -> None:
+        if not isinstance(line, str):
+            raise DescriptorError(f"a value of type {type(line).__name__} is not a descriptor's text: give a string")
         self.line, self.tokens, position = line, [], 0
         text = line.strip()
         while position < len(text):
@@ -101,9 +130,8 @@ class _Reader:
             raise self.error(f"found {found!r} where {token!r} is expected")
 
     def record(self, word: str) -> TextRecord:
-        kind = _KINDS.get(word)
-        if kind is None:
-            raise self.error(f"there is no descriptor {word!r}; there are {', '.join(sorted(_KINDS))}")
+        if word not in MODULES:
+            raise self.error(f"there is no descriptor {word!r}; there are {', '.join(MODULES)}")
         self.expect("(")
         fields: dict[str, Any] = {}
         while (name := self.take("a field or ')'")) != ")":
@@ -111,7 +139,7 @@ class _Reader:
                 raise self.error(f"{name} is given twice")
             self.expect("=")
             fields[name] = self.value()
-        return kind(**fields)
+        return _kind(word)(**fields)
 
     def value(self) -> Any:
         token = self.take("a value")

@@ -31,6 +31,7 @@ from bitwise_core.execution.tensor_contents import (
     tensor_contents,
 )
 from bitwise_core.json_text import parse_json
+from bitwise_core.validated_records import ValidatedRecord
 
 POINTER_SHIFT = 40
 """Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
@@ -134,13 +135,13 @@ def _with_contents(data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]
     return {**data, "values": found}
 
 
-class TensorMap(BaseModel):
+class TensorMap(ValidatedRecord):
     """A tensor map made by the host: shape and strides in elements, innermost dimension last.
 
     `values` are the contents of the buffer before the launch, see `Argument`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    fault = ManifestError
 
     buffer: Name
     dtype: Type
@@ -159,14 +160,14 @@ class TensorMap(BaseModel):
         return _with_contents(data, info) if isinstance(data, dict) else data
 
 
-class Argument(BaseModel):
+class Argument(ValidatedRecord):
     """One kernel argument: a buffer (null if `buffer` is None), a scalar, or a tensor map.
 
     `values` are the contents of the buffer before the launch, from its first byte whatever the `offset`; None: any.
     `elements` is the number of elements of `dtype` that the buffer has from its first byte; None: not stated.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    fault = ManifestError
 
     kind: str
     buffer: Name | None = None
@@ -235,25 +236,26 @@ class Argument(BaseModel):
 
 
 def _triple(value: Any) -> Any:
+    """Return a shape with three extents.  Raises ValueError."""
     if isinstance(value, int | np.integer):
         value = [value]
-    if isinstance(value, list | tuple) and 1 <= len(value) <= 3:
-        return tuple(value) + (1,) * (3 - len(value))
-    return value
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 3:
+        raise ValueError(f"{value!r} is not a shape: give one to three integers, such as [64, 1, 1]")
+    return tuple(value) + (1,) * (3 - len(value))
 
 
 Extent = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 Triple = Annotated[tuple[Extent, Extent, Extent], BeforeValidator(_triple)]
 
 
-class Launch(BaseModel):
+class Launch(ValidatedRecord):
     """One launch of a kernel: the grid in blocks and the block in threads, both (x, y, z), and the arguments.
 
     `cluster` is the shape of the clusters that the launch requests, in blocks (x, y, z), None if it requests none.  The
     grid counts every block of a cluster.  A buffer has at most one contents, whichever of its arguments gives them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    fault = ManifestError
 
     file: Name
     entry: Name | None = None

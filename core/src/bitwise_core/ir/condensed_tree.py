@@ -22,16 +22,13 @@ REPETITION = 7
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A tree without the indices of its elements: a number for each shape, the numbers of its nodes and of its leaves.
+    """A tree without the indices of its elements: a number for each shape, and its number of nodes.
 
-    Nodes that the tree uses several times count several times.  `first` and `last` are its outermost leaves.
+    Nodes that the tree uses several times count several times.
     """
 
     number: int
     nodes: int
-    leaves: int
-    first: Node
-    last: Node
 
 
 def condense(root: Node, depth: int = 7, widths: Mapping[str, int] = NO_WIDTHS) -> Node:
@@ -85,11 +82,7 @@ def _shapes(root: Node) -> dict[Node, _Shape]:
         below = [shapes[child] for child in node.children]
         what = (node.kind, node.bits, node.buffer) if isinstance(node, Load) else label(node)
         number = numbers.setdefault((what, *(each.number for each in below)), len(numbers))
-        if below:
-            nodes, leaves = 1 + sum(each.nodes for each in below), sum(each.leaves for each in below)
-            shapes[node] = _Shape(number, nodes, leaves, below[0].first, below[-1].last)
-        else:
-            shapes[node] = _Shape(number, 1, 1, node, node)
+        shapes[node] = _Shape(number, 1 + sum(each.nodes for each in below))
     return shapes
 
 
@@ -143,16 +136,35 @@ def _box(
         return Label(label_of(node), (*below, *rows), node)
     drawn = iter(below)
     operands = [
-        _repetition(child, shapes[child], widths) if _is_repetition(node, place, shapes) else next(drawn)
+        _repetition(node.children[0], child, widths) if _is_repetition(node, place, shapes) else next(drawn)
         for place, child in enumerate(node.children)
     ]
     return Label(label_of(node), operands, node)
 
 
-def _repetition(node: Node, shape: _Shape, widths: Mapping[str, int]) -> Label:
-    """Return the label of an operand that repeats the operations of the first one."""
-    ends = f"{label(shape.first, widths)} … {label(shape.last, widths)}"
-    return Label(f"the same operations on {shape.leaves} values, {ends}", (), node, "concat")
+def _repetition(first: Node, node: Node, widths: Mapping[str, int]) -> Label:
+    """Return the label of an operand that repeats the operations of the first one on other elements."""
+    others = _other_loads(first, node)
+    ends = " … ".join(label(each, widths) for each in dict.fromkeys((others[0], others[-1])))
+    count = f"{len(others)} elements, " if len(others) > 1 else ""
+    return Label(f"the same operations on {count}{ends}", (), node, "concat")
+
+
+def _other_loads(first: Node, node: Node) -> list[Load]:
+    """Return the loads of a tree where those of another tree of its shape differ, from left to right."""
+    found: dict[Load, None] = {}
+    done: set[tuple[Node, Node]] = set()
+    stack = [(first, node)]
+    while stack:
+        pair = stack.pop()
+        left, right = pair
+        if left is right or pair in done:
+            continue
+        done.add(pair)
+        if isinstance(right, Load):
+            found[right] = None
+        stack.extend(reversed(list(zip(left.children, right.children, strict=True))))
+    return list(found)
 
 
 def label_of(node: Node) -> str:

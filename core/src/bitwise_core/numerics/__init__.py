@@ -1,23 +1,30 @@
 """Scalar formats and their operations on bit patterns, exact to the last bit.
 
 Operands and results are patterns in unsigned NumPy arrays.  Every NaN result is its format's canonical NaN.
+
+The names below are loaded when they are first used: to import the package loads none of its modules.
 """
 
 from __future__ import annotations
 
-from bitwise_core.numerics.formats import (
-    FLOAT_FORMATS,
-    FORMATS,
-    INTEGER_FORMATS,
-    FloatFormat,
-    Format,
-    IntegerFormat,
-    float_format,
-)
-from bitwise_core.numerics.operations import UnknownOperation, declare, operation, verbs, vocabulary
-from bitwise_core.numerics.record import Operation, Unevaluable
-from bitwise_core.numerics.softfloat import ROUNDINGS, nan_of
-from bitwise_core.numerics.word_arithmetic import Bits, storage
+from typing import TYPE_CHECKING
+
+from bitwise_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from bitwise_core.numerics.formats import (
+        FLOAT_FORMATS,
+        FORMATS,
+        INTEGER_FORMATS,
+        FloatFormat,
+        Format,
+        IntegerFormat,
+        float_format,
+    )
+    from bitwise_core.numerics.operations import UnknownOperation, declare, operation, verbs, vocabulary
+    from bitwise_core.numerics.record import Operation, Unevaluable
+    from bitwise_core.numerics.softfloat import ROUNDINGS, nan_of
+    from bitwise_core.numerics.word_arithmetic import Bits, storage
 
 __all__ = [
     "FLOAT_FORMATS",
@@ -39,3 +46,27 @@ __all__ = [
     "verbs",
     "vocabulary",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "formats": (
+                "FLOAT_FORMATS",
+                "FORMATS",
+                "INTEGER_FORMATS",
+                "FloatFormat",
+                "Format",
+                "IntegerFormat",
+                "float_format",
+            ),
+            "operations": ("UnknownOperation", "declare", "operation", "verbs", "vocabulary"),
+            "record": ("Operation", "Unevaluable"),
+            "softfloat": ("ROUNDINGS", "nan_of"),
+            "word_arithmetic": ("Bits", "storage"),
+        },
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

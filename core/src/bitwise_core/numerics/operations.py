@@ -26,7 +26,7 @@ from bitwise_core.numerics.conversion import INTEGER_ROUNDINGS, IntegerRounding
 from bitwise_core.numerics.formats import FORMATS, INTEGER_FORMATS, FloatFormat, Format, IntegerFormat
 from bitwise_core.numerics.record import Operation, intern_operation
 from bitwise_core.numerics.softfloat import ROUNDINGS, Rounding
-from bitwise_core.numerics.verbs import (
+from bitwise_core.numerics.verb_functions import (
     APPROXIMATIONS,
     CLAMPS,
     FLOAT_VERBS,

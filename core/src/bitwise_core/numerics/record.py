@@ -14,7 +14,7 @@ from bitwise_core.numerics.conversion import INTEGER_ROUNDINGS
 from bitwise_core.numerics.floating import COMPARISONS
 from bitwise_core.numerics.formats import FloatFormat, Format
 from bitwise_core.numerics.softfloat import ROUNDINGS
-from bitwise_core.numerics.verbs import Array, Function
+from bitwise_core.numerics.verb_functions import Array, Function
 from bitwise_core.numerics.word_arithmetic import Bits, storage
 
 

@@ -48,6 +48,13 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class LauncherReference(Reference):
+    """A launcher by its name; `missing` is its method of this name, which needs no module of kernels."""
+
+    missing: Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class ArchReference:
     """An architecture as a registry lists it; `load` returns its record.
 

@@ -104,34 +104,29 @@ class Plugin:
 
 
 class Items(Sequence[Result]):
-    """The items that plugins provide of one kind, of which references are loaded at the first access.
+    """The items that plugins provide of one kind, each of which is loaded when an iteration comes to it.
 
     An item that cannot be loaded is left out, and added to `broken`.
     """
 
     def __init__(self, given: Iterable[tuple[Plugin, Named]], broken: list[BrokenPlugin]) -> None:
         self._given, self._broken = tuple(given), broken
-        self._loaded: tuple[Any, ...] | None = None
-
-    @property
-    def loaded(self) -> tuple[Any, ...]:
-        """The items."""
-        if self._loaded is None:
-            found = [
-                _attempted(plugin, item.name, item.loaded, self._broken) if isinstance(item, Reference) else item
-                for plugin, item in self._given
-            ]
-            self._loaded = tuple(each for each in found if not isinstance(each, BrokenPlugin))
-        return self._loaded
+        self._loaded: dict[int, Any] = {}
 
     def __iter__(self) -> Iterator[Result]:
-        return iter(self.loaded)
+        for index, (plugin, item) in enumerate(self._given):
+            if not isinstance(item, Reference):
+                self._loaded[index] = item
+            elif index not in self._loaded:
+                self._loaded.setdefault(index, _attempted(plugin, item.name, item.loaded, self._broken))
+            if not isinstance(self._loaded[index], BrokenPlugin):
+                yield self._loaded[index]
 
     def __getitem__(self, index: Any) -> Any:
-        return self.loaded[index]
+        return tuple(self)[index]
 
     def __len__(self) -> int:
-        return len(self.loaded)
+        return len(tuple(self))
 
 
 class Arches(Mapping[str, "Arch"]):
@@ -342,16 +337,30 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
 
 def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
     """Call the hooks of a plugin's module.  Raises any exception of the plugin, and TypeError for a wrong result."""
+    # One plugin is registered at a time: a hook that raises stops the hooks of the others.
+    manager = _manager()
+    manager.register(module, entry_point.name)
+    try:
+        manager.check_pending()
+        if not manager.get_hookcallers(module):
+            raise TypeError("it implements no hook; mark its functions with bitwise_core.plugins.hookspecs.hookimpl")
+        return _called(manager, entry_point, module)
+    finally:
+        manager.unregister(module)
+
+
+@cache
+def _manager() -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def _called(manager: pluggy.PluginManager, entry_point: EntryPoint, module: object) -> Plugin:
+    """Return the plugin with what its hooks return.  Raises any exception of them, and TypeError."""
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.tools import Tool
 
-    # A manager for each plugin: a hook that raises stops the other plugins' hooks of a shared one.
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.register(module, entry_point.name)
-    manager.check_pending()
-    if not manager.get_hookcallers(module):
-        raise TypeError("it implements no hook; mark its functions with bitwise_core.plugins.hookspecs.hookimpl")
     return Plugin(
         name=entry_point.name,
         distribution=_distribution(entry_point),

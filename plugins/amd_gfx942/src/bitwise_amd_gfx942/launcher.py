@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from importlib.util import find_spec
 
 import numpy as np
 
-from bitwise_amd_gfx942.device import missing_device, run_kernel
-from bitwise_amd_gfx942.products.plan import ARCHITECTURE, compile_kernel, plan_product
+from bitwise_amd_gfx942.device import run_kernel
+from bitwise_amd_gfx942.products.plan import compile_kernel, plan_product
+from bitwise_amd_gfx942.requirements import missing
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 
@@ -26,9 +26,7 @@ class Products:
 
     def missing(self) -> str | None:
         """The reason why the launcher cannot run, as a clause; None if it can."""
-        if find_spec("triton") is None:
-            return "triton is not installed"
-        return missing_device(ARCHITECTURE)
+        return missing()
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """Run a product; return its bit patterns.  Raises DescriptorError for unsupported descriptors, DeviceError."""

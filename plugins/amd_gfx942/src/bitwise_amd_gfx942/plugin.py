@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bitwise_amd_gfx942.matrix_units import ROWS
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_core.plugins.references import ArchReference, Deferred, Reference
+from bitwise_core.plugins.references import ArchReference, Deferred, LauncherReference
 from bitwise_core.plugins.tools import Tool
 
 PARSE = Deferred("bitwise_amd_gfx942.text.parser:parse")
@@ -39,6 +39,7 @@ def bitwise_tools() -> Iterable[Tool]:
 
 
 @hookimpl
-def bitwise_launchers() -> Iterable[Reference]:
+def bitwise_launchers() -> Iterable[LauncherReference]:
     """The launcher of matrix products on gfx942."""
-    return [Reference("products_gfx942", Deferred("bitwise_amd_gfx942.launcher:Products"))]
+    missing = Deferred("bitwise_amd_gfx942.requirements:missing")
+    return [LauncherReference("products_gfx942", Deferred("bitwise_amd_gfx942.launcher:Products"), missing)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitwise_amd_gfx942.device import device_architecture, missing_device
-from bitwise_amd_gfx942.products.plan import ARCHITECTURE
+from bitwise_amd_gfx942.requirements import ARCHITECTURE
 from bitwise_core.plugins.tools import Found, ToolMissing
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE, WORKSPACE
+
+if TYPE_CHECKING:
+    from bitwise_core.descriptors.problem import GEMMProblem
 
 
 class CublasError(Exception):

@@ -16,9 +16,9 @@ from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.memory.kernel_parameters import value_of
 from bitwise_core.execution.memory.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_core.execution.values.symbolic_vector import Value
-from bitwise_nvidia_ptx.assembler import audit_tools
 from bitwise_nvidia_ptx.availability import AvailableTable
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
+from bitwise_nvidia_ptx.installed_assemblers import audit_tools
 from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
     atomics,

@@ -1,4 +1,4 @@
-"""ptxas: its location, the options that Triton passes, and cached digests of the machine code that it generates.
+"""ptxas: the one that fits a text, the options that Triton passes, and cached digests of its machine code.
 
 This module follows Triton's choices, and takes another assembler only for a text that Triton's rejects.  The wheel
 contains `ptxas` and `ptxas-blackwell`; the latter is used from sm_100 on, and from Triton 3.9 also for sm_90.  The
@@ -9,17 +9,11 @@ mul.  `-lineinfo` and `-v` do not change the code.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import glob
 import hashlib
-import importlib.metadata
-import importlib.util
-import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -28,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
 from bitwise_core.execution.time_limit import check_time, remaining_seconds
 from bitwise_nvidia_ptx import (
+    installed_assemblers,
     machine_blocks,
     machine_code,
     machine_dataflow,
@@ -40,6 +34,7 @@ from bitwise_nvidia_ptx import (
     object_file,
 )
 from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, file_digest, version_of_file
 from bitwise_nvidia_ptx.machine_code import (
     ArithmeticLines,
     MachineFunction,
@@ -65,10 +60,6 @@ _LINES = re.compile(r"[\d ]*/[\d ]*")
 _DEBUG_LINE = re.compile(r"^[ \t]*\.(?:loc|file)\b[^\n]*", re.M)
 _DEBUG_SECTION = re.compile(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", re.M)
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
-
-
-class PtxasNotFound(RuntimeError):
-    """No ptxas was found, or it does not run; the message says what to install or set."""
 
 
 class AssemblyFailed(RuntimeError):
@@ -122,7 +113,7 @@ class Ptxas:
             raise ValueError(f"the architecture {arch!r} is not of the form sm_90 or sm_90a; name one of these")
         number = int(match[1])
         gpu = f"sm_{number}{match[2] or ('a' if number >= 90 else '')}"
-        version = _triton_version()
+        version = installed_assemblers.triton_version()
         name = "ptxas-blackwell" if number >= (90 if version >= (3, 9) else 100) else "ptxas"
         if options is None:
             options = ("--regAllocOptLevel=2",) if version >= (3, 7, 1) else ()
@@ -133,7 +124,7 @@ class Ptxas:
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
             return cls(os.fspath(path), gpu, options)
         rejections: list[str] = []
-        for found, origin in _candidates(name):
+        for found, origin in installed_assemblers.candidates(name):
             ptxas = cls(found, gpu, options, origin=origin, preferred=rejections[0] if rejections else "")
             try:
                 rejection = ptxas._rejection(_header(text)) if text is not None else ""
@@ -175,7 +166,7 @@ class Ptxas:
             status = os.stat(self.path)
         except OSError as error:
             raise PtxasNotFound(f"{self.path} cannot be read ({error.strerror}); give the path of a ptxas") from None
-        return _ptxas_version(self.path, status.st_mtime_ns, status.st_size)
+        return version_of_file(self.path, status.st_mtime_ns, status.st_size)
 
     def digest(self, text: str, *, fuse: bool = True) -> str:
         """Return the digest of the machine code of a text, cached on disk (see `code_digest`).
@@ -192,7 +183,7 @@ class Ptxas:
 
         `original` is a text or an object file.  Raises AssemblyFailed.
         """
-        tool = next(_disassemblers(self.path), None)
+        tool = next(installed_assemblers.disassemblers(self.path), None)
         if tool is None:
             return False
         first = without_debug(original) if isinstance(original, str) else original
@@ -206,7 +197,7 @@ class Ptxas:
             return _digest_of(found)
 
         flags, name = self._flags(True), first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
-        key = ["squares of exponentials", _own_source(), *self._identity(), _file_digest(tool), json.dumps(flags), name]
+        key = ["squares of exponentials", _own_source(), *self._identity(), file_digest(tool), json.dumps(flags), name]
         return cached_digest("ptxas", key, read) == _digest_of(True)
 
     def equal_dataflow(self, original: str | bytes, texts: Sequence[tuple[str, bool]]) -> Iterator[bool]:
@@ -216,7 +207,7 @@ class Ptxas:
         is assembled with `--fmad=false`.  False also if `machine_dataflow` cannot prove it, or if no disassembler is
         found.  Raises AssemblyFailed.
         """
-        tool = next(_disassemblers(self.path), None)
+        tool = next(installed_assemblers.disassemblers(self.path), None)
         if tool is None:
             yield from [False] * len(texts)
             return
@@ -232,7 +223,7 @@ class Ptxas:
             return _listing(tool, expected())
 
         name = first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
-        key = ["dataflow of machine code", _own_source(), *self._identity(), _file_digest(tool), json.dumps(own), name]
+        key = ["dataflow of machine code", _own_source(), *self._identity(), file_digest(tool), json.dumps(own), name]
         for each, fuse in texts:
             text, flags = without_debug(each), self._flags(fuse)
 
@@ -252,7 +243,7 @@ class Ptxas:
 
         None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
         """
-        tool = next(_disassemblers(self.path), None)
+        tool = next(installed_assemblers.disassemblers(self.path), None)
         if tool is None:
             return None
         lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))  # sections follow the code, whose lines are kept
@@ -264,13 +255,13 @@ class Ptxas:
                 found = arithmetic_lines(_run([tool, "-c", "-gp", str(file)], 60.0).stdout)
             return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
 
-        key = ["arithmetic by line", _own_source(), *self._identity(), _file_digest(tool), *self._flags(True), lines]
+        key = ["arithmetic by line", _own_source(), *self._identity(), file_digest(tool), *self._flags(True), lines]
         fused, multiplied = cached_text("ptxas", key, _LINES, read).split("/")
         return ArithmeticLines(*(frozenset(map(int, each.split())) for each in (fused, multiplied)))
 
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
-        return [self.version, _file_digest(self.path)]
+        return [self.version, file_digest(self.path)]
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """Return the object file of a text, not cached.  Raises AssemblyFailed."""
@@ -445,132 +436,6 @@ def _split_code(cubin: bytes) -> tuple[list[bytes], Mapping[str, Function]]:
         raise AssemblyFailed(str(error)) from None
 
 
-def audit_tools() -> tuple[str, ...]:
-    """Identify every assembler that may be chosen, with its disassembler, and the options of the installed Triton.
-
-    The environment variables and PATH decide only by the files that they lead to, and by the words for them.
-    """
-    found = [f"Triton {_triton_version()}"]
-    for name in ("ptxas", "ptxas-blackwell"):
-        for path, origin in _candidates(name):
-            tools = [path, *itertools.islice(_disassemblers(path), 1)]
-            found.append(" ".join([name, origin, *map(_identity_of_tool, tools)]))
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class InstalledAssembler:
-    """An assembler of this machine: its path, its origin in words, and the disassembler that goes with it, or None."""
-
-    path: str
-    origin: str
-    disassembler: str | None
-
-    @property
-    def version(self) -> str | None:
-        """Its version, None where it does not run."""
-        return version_of(self.path)
-
-
-def installed_assemblers(name: str = "ptxas") -> Iterator[InstalledAssembler]:
-    """Yield the assemblers of a name ("ptxas", "ptxas-blackwell"), in the order in which they are tried."""
-    for path, origin in _candidates(name):
-        yield InstalledAssembler(path, origin, next(_disassemblers(path), None))
-
-
-def version_of(path: str) -> str | None:
-    """Return the version that a tool of the toolkit prints, None where it does not run."""
-    try:
-        status = os.stat(path)
-        return _ptxas_version(path, status.st_mtime_ns, status.st_size)
-    except (OSError, PtxasNotFound):
-        return None
-
-
-def _identity_of_tool(path: str) -> str:
-    try:
-        return _file_digest(path)
-    except PtxasNotFound as error:
-        return str(error)
-
-
-def _candidates(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the executable files that may be the assembler of this name, the preferred one first, and their origins."""
-    variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
-    triton = ".".join(map(str, _triton_version()))
-    other = "ptxas" if name == "ptxas-blackwell" else "ptxas-blackwell"
-    found: list[tuple[str | None, str]] = [
-        (os.environ.get("BITWISE_PTXAS"), "of BITWISE_PTXAS"),
-        (os.environ.get(variable), f"of {variable}"),
-        *((path, f"of Triton {triton}") for path in _in_triton_wheel(name)),
-        *((path, f"({other}) of Triton {triton}") for path in _in_triton_wheel(other)),
-        (shutil.which("ptxas"), "on PATH"),
-    ]
-    homes = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *_toolkits()))
-    found += [(os.path.join(home, "bin", "ptxas"), "of the CUDA toolkit") for home in homes]
-    found += [(path, "of the wheel of nvcc") for path in _in_nvidia_wheels()]
-    files: set[tuple[int, int]] = set()
-    for path, origin in found:
-        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
-            status = os.stat(path)
-            if (file := (status.st_dev, status.st_ino)) not in files:
-                files.add(file)
-                yield path, origin
-
-
-def _toolkits() -> list[str]:
-    """Return the folders of installed CUDA toolkits, the newest first."""
-
-    def version(path: str) -> list[int]:
-        return [int(part) for part in re.findall(r"\d+", os.path.basename(path))]
-
-    return ["/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), key=version, reverse=True)]
-
-
-def _in_nvidia_wheels() -> Iterator[str]:
-    """Yield the assemblers of installed wheels of nvcc, without importing them, the newest CUDA release first."""
-    with contextlib.suppress(ImportError, ValueError):
-        spec = importlib.util.find_spec("nvidia")
-        for package in (spec.submodule_search_locations or ()) if spec else ():
-            yield from sorted(glob.glob(os.path.join(glob.escape(package), "*", "bin", "ptxas")), reverse=True)
-
-
-def _in_triton_wheel(name: str) -> Iterator[str]:
-    """Yield the path of a tool inside an installed Triton wheel, without importing Triton."""
-    with contextlib.suppress(ImportError, ValueError):
-        spec = importlib.util.find_spec("triton")
-        for package in (spec.submodule_search_locations or ()) if spec else ():
-            yield os.path.join(package, "backends", "nvidia", "bin", name)
-
-
-def _disassemblers(path: str) -> Iterator[str]:
-    """Yield the paths of nvdisasm: next to an assembler, on PATH, or in the Triton wheel."""
-    for found in (
-        os.path.join(os.path.dirname(path), "nvdisasm"),
-        shutil.which("nvdisasm"),
-        *_in_triton_wheel("nvdisasm"),
-    ):
-        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
-            yield found
-
-
-def _file_digest(path: str) -> str:
-    """Return the SHA-256 of a tool's file.  Raises PtxasNotFound."""
-    try:
-        return _digest_of_file(file_state(path))
-    except OSError as error:
-        raise PtxasNotFound(f"{path} cannot be read ({error.strerror}); give the path of a ptxas") from None
-
-
-@functools.lru_cache(maxsize=32)
-def _digest_of_file(state: FileState) -> str:
-    def read() -> bytes:
-        with open(state.path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest().encode()
-
-    return recalled("content", (state,), read).decode()
-
-
 @functools.cache
 def _own_source() -> str:
     """Return a digest of the modules that derive a cached digest from machine code."""
@@ -579,23 +444,3 @@ def _own_source() -> str:
     )  # fmt: skip
     paths = (Path(__file__), *(Path(str(each.__file__)) for each in modules))
     return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()
-
-
-def _triton_version() -> tuple[int, ...]:
-    try:
-        version = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:
-        return (0,)
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
-@functools.lru_cache(maxsize=32)
-def _ptxas_version(path: str, modified: int, size: int) -> str:
-    try:
-        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PtxasNotFound(f"{path} does not run ({error}); give the path of a ptxas") from None
-    match = re.search(r"\bV(\d+(?:\.\d+)+)", output)
-    if match is None:
-        raise PtxasNotFound(f"{path} does not print its version; give the path of a ptxas")
-    return match[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bitwise_core.plugins.references import ArchReference, Deferred
 
 PARSE = Deferred("bitwise_nvidia_ptx.parser:parse")
-AUDIT_TOOLS = Deferred("bitwise_nvidia_ptx.assembler:audit_tools")
+AUDIT_TOOLS = Deferred("bitwise_nvidia_ptx.installed_assemblers:audit_tools")
 
 
 def nvidia_reference(targets: tuple[str, ...], record: str, *, approximations: bool = False) -> ArchReference:

@@ -13,11 +13,8 @@ from bitwise_core.descriptors.evaluation import Formulas
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.launchers import EpilogueLaunch, ProductLaunch
+from bitwise_nvidia_sm90 import requirements
 from bitwise_nvidia_sm90.activations import FORMULAS
-from bitwise_nvidia_sm90.requirements import what_is_missing
-
-_REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
-"""The distributions that a launch needs, each with a module of it."""
 
 
 class GEMMLauncher:
@@ -27,7 +24,7 @@ class GEMMLauncher:
 
     def missing(self) -> str | None:
         """See `bitwise_core.plugins.launchers.Launcher`."""
-        return what_is_missing(_REQUIRED)
+        return requirements.missing()
 
     def serves(self, desc: Record, device: Any) -> bool:
         """See `bitwise_core.plugins.launchers.ProductLauncher`."""

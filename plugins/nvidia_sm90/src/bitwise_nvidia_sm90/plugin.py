@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins.hookspecs import hookimpl
-from bitwise_core.plugins.references import ArchReference, Deferred, Reference
+from bitwise_core.plugins.references import ArchReference, Deferred, LauncherReference
 from bitwise_nvidia_ptx.references import nvidia_reference
 from bitwise_nvidia_sm90 import matrix_units
 
@@ -24,9 +24,12 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 
 
 @hookimpl
-def bitwise_launchers() -> Iterable[Reference]:
+def bitwise_launchers() -> Iterable[LauncherReference]:
     """The launchers of matrix products and of attention on sm_90."""
+    missing = Deferred("bitwise_nvidia_sm90.requirements:missing")
     return [
-        Reference("products_sm_90", Deferred("bitwise_nvidia_sm90.launcher:GEMMLauncher")),
-        Reference("attention_sm_90", Deferred("bitwise_nvidia_sm90.attention.launcher:AttentionKernels")),
+        LauncherReference("products_sm_90", Deferred("bitwise_nvidia_sm90.launcher:GEMMLauncher"), missing),
+        LauncherReference(
+            "attention_sm_90", Deferred("bitwise_nvidia_sm90.attention.launcher:AttentionKernels"), missing
+        ),
     ]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 
+_REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
+"""The distributions that a launch needs, each with a module of it."""
 
-def what_is_missing(required: Mapping[str, str]) -> str | None:
-    """Return what this machine lacks, as the end of a sentence; None where nothing is missing.
 
-    `required` maps the distributions that a launch needs to a module of each; torch is one of them.
-    """
-    absent = [name for name, module in required.items() if not _installed(module)]
+def missing() -> str | None:
+    """Return what this machine lacks, as the end of a sentence; None where nothing is missing."""
+    absent = [name for name, module in _REQUIRED.items() if not _installed(module)]
     if absent:
         *most, last = absent
         return f"{', '.join(most)} and {last} are not installed" if most else f"{last} is not installed"

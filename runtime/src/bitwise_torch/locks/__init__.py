@@ -1,10 +1,19 @@
-"""Lock files: the descriptors of a library's matrix products, with which other machines reproduce their bits."""
+"""Lock files: the descriptors of a library's matrix products, with which other machines reproduce their bits.
+
+The names below are loaded when they are first used: to import the package loads none of its modules.
+"""
 
 from __future__ import annotations
 
-from bitwise_torch.locks.library_operators import LibraryOperator
-from bitwise_torch.locks.lock_diff import Difference, differences
-from bitwise_torch.locks.lock_file import Entry, Finding, Lock, LockError, finding_of, lock_of, read_lock
+from typing import TYPE_CHECKING
+
+from bitwise_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from bitwise_torch.locks.library_operators import LibraryOperator
+    from bitwise_torch.locks.lock_diff import Difference, differences
+    from bitwise_torch.locks.lock_error import LockError
+    from bitwise_torch.locks.lock_file import Entry, Finding, Lock, finding_of, lock_of, read_lock
 
 __all__ = [
     "Difference",
@@ -18,3 +27,18 @@ __all__ = [
     "lock_of",
     "read_lock",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "library_operators": ("LibraryOperator",),
+            "lock_diff": ("Difference", "differences"),
+            "lock_error": ("LockError",),
+            "lock_file": ("Entry", "Finding", "Lock", "finding_of", "lock_of", "read_lock"),
+        },
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

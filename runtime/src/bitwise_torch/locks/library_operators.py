@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
+
+from bitwise_core.validated_records import ValidatedRecord
+from bitwise_torch.locks.lock_error import LockError
 
 MAXIMUM_ARGUMENTS = 1 << 16
 """The maximum length of a call's arguments as text."""
@@ -14,7 +17,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """The SHA-256 of the outputs of a sample, in hexadecimal digits."""
 
 
-class LibraryOperator(BaseModel):
+class LibraryOperator(ValidatedRecord):
     """A call of an operator that PyTorch computes: its bits are assumed, and compared by samples.
 
     `operator` is the name with namespace and overload, `arguments` the text of its arguments without the tensors'
@@ -22,7 +25,7 @@ class LibraryOperator(BaseModel):
     of a sample on each machine that computed one, or is empty where `reason` says why there is no sample.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    fault = LockError
 
     operator: Annotated[str, StringConstraints(pattern=r"^aten::\w+(\.\w+)?$")]
     arguments: Annotated[str, StringConstraints(max_length=MAXIMUM_ARGUMENTS)]

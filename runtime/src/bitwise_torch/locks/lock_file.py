@@ -12,16 +12,16 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from bitwise_core.descriptors import Descriptor, DescriptorError, Epilogue, GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, BlockScaling, FinishedGEMM, GEMMProblem, Scaled
-from bitwise_core.descriptors.record import sentences
-from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
+from bitwise_core.validated_records import ValidatedRecord, sentences
 from bitwise_torch.locks.library_operators import LibraryOperator
+from bitwise_torch.locks.lock_error import LockError
 from bitwise_torch.locks.text_file import read_text
 
 FORMAT = "bitwise-lock"
@@ -32,18 +32,14 @@ VERSIONS = (1, 2)
 """The versions that are read; the last one is written.  Version 1 has no operators."""
 
 
-class LockError(BitwiseError, ValueError):
-    """A lock file that cannot be used, or a product without an entry; the message says what to do."""
-
-
-class Entry(BaseModel):
+class Entry(ValidatedRecord):
     """A problem with either the text of its descriptor or, in `declined`, the reason why it has none.
 
     `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.  A problem with a finish has the other
     fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale`, `widened_from` and `block_scaling`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    fault = LockError
 
     problem: GEMMProblem
     descriptor: str | None = None
@@ -101,13 +97,13 @@ class Entry(BaseModel):
         return parse_descriptor(self.descriptor)
 
 
-class Lock(BaseModel):
+class Lock(ValidatedRecord):
     """Entries of distinct problems, and their provenance: the library, its version, the device and the driver.
 
     Provenance is information only: a lock is replayed on any device that has a launcher for its descriptors.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    fault = LockError
 
     format: str = FORMAT
     version: int = VERSIONS[-1]
@@ -192,7 +188,7 @@ class Lock(BaseModel):
                 f"{' and '.join(map(str, VERSIONS))}: write the lock again, or install the bitwise that wrote the file"
             )
         try:
-            return cls(**content)
+            return cls.model_validate(content)
         except DescriptorError as error:
             raise LockError(f"{name}: {error}") from None
         except ValidationError as error:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.problem import DTYPES, GEMMProblem
-from bitwise_torch.locks.lock_file import MAXIMUM_BYTES, LockError
+from bitwise_torch.locks.lock_error import LockError
+from bitwise_torch.locks.lock_file import MAXIMUM_BYTES
 from bitwise_torch.locks.text_file import read_text
 
 _SIZES = re.compile(r"(\d{1,10})[\s,x]+(\d{1,10})[\s,x]+(\d{1,10})(?:[\s,]+(.*))?\Z")

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from bitwise_core.descriptors import DescriptorError
-from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
+from bitwise_core.validated_records import ValidatedRecord, sentences
 from bitwise_torch.locks import Entry, LibraryOperator, Lock, LockError
 from bitwise_torch.locks.text_file import read_text
 
@@ -37,8 +37,8 @@ class ReceiptError(BitwiseError, ValueError):
     """A receipt that cannot be used; the message says what to do."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Strict(ValidatedRecord):
+    fault = ReceiptError
 
 
 class Package(_Strict):
@@ -161,7 +161,7 @@ class Receipt(_Strict):
                 "install the bitwise that wrote the receipt"
             )
         try:
-            return cls(**content)
+            return cls.model_validate(content)
         except (DescriptorError, LockError) as error:
             raise ReceiptError(f"{name}: {error}") from None
         except ValidationError as error:

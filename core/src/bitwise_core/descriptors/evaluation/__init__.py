@@ -1,34 +1,34 @@
-"""Evaluation of descriptors on a CPU: the bits that they determine, and the tree of one output element."""
+"""Evaluation of descriptors on a CPU: the bits that they determine, and the tree of one output element.
+
+The names below are loaded when they are first used: to import the package loads none of its modules.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy.typing as npt
+from bitwise_core.lazy_names import lazy_names
 
-from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, Record, ReductionDesc
-from bitwise_core.descriptors.evaluation.attention import (
-    AttentionResult,
-    attention_result,
-    attention_tree,
-    evaluate_attention,
-)
-from bitwise_core.descriptors.evaluation.attention_gradients import AttentionGradients, evaluate_attention_gradients
-from bitwise_core.descriptors.evaluation.epilogues import Formulas, epilogue_tree, evaluate_epilogue
-from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
-from bitwise_core.descriptors.evaluation.finishes import evaluate_finished
-from bitwise_core.descriptors.evaluation.gemm import evaluate_gemm
-from bitwise_core.descriptors.evaluation.matrix_units import unit_of
-from bitwise_core.descriptors.evaluation.reductions import evaluate_reduction
-from bitwise_core.descriptors.hardware import IEEE, Hardware, Units
-from bitwise_core.numerics import Bits
+if TYPE_CHECKING:
+    from bitwise_core.descriptors.evaluation.any_descriptor import evaluate
+    from bitwise_core.descriptors.evaluation.attention import (
+        AttentionResult,
+        attention_result,
+        attention_tree,
+        evaluate_attention,
+    )
+    from bitwise_core.descriptors.evaluation.attention_gradients import AttentionGradients, evaluate_attention_gradients
+    from bitwise_core.descriptors.evaluation.epilogues import Formulas, epilogue_tree, evaluate_epilogue
+    from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
+    from bitwise_core.descriptors.evaluation.finishes import evaluate_finished
+    from bitwise_core.descriptors.evaluation.gemm import evaluate_gemm
+    from bitwise_core.descriptors.evaluation.matrix_units import unit_of
+    from bitwise_core.descriptors.evaluation.reductions import evaluate_reduction
 
 __all__ = [
     "AttentionGradients",
     "AttentionResult",
     "Formulas",
-    "Hardware",
-    "Units",
     "attention_result",
     "attention_tree",
     "epilogue_tree",
@@ -44,29 +44,18 @@ __all__ = [
     "unit_of",
 ]
 
-
-def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, **options: Any) -> Bits:
-    """Return the output's patterns of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
-
-    Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
-    `hardware` holds the matrix units and functions that the descriptor may call; `plugins.installed.evaluate` takes
-    those of the installed plugins.  Options are those of `evaluate_gemm` and `evaluate_attention`.  Raises
-    DescriptorError.
-    """
-    counts: dict[type[Record], tuple[str, ...]] = {
-        GEMMDesc: ("a", "b"),
-        ReductionDesc: ("x",),
-        AttentionDesc: ("q", "k", "v"),
-    }
-    names = counts.get(type(desc))
-    if names is None:
-        listed = ", ".join(kind.__name__ for kind in counts)
-        raise DescriptorError(f"a {type(desc).__name__} cannot be evaluated: give one of {listed}")
-    if len(operands) != len(names):
-        raise DescriptorError(f"a {type(desc).__name__} takes {' and '.join(names)}, not {len(operands)} operands")
-    if isinstance(desc, GEMMDesc):
-        return evaluate_gemm(desc, *operands, hardware=hardware, **options)
-    if isinstance(desc, AttentionDesc):
-        return evaluate_attention(desc, *operands, hardware=hardware, **options)
-    assert isinstance(desc, ReductionDesc)
-    return evaluate_reduction(desc, *operands, **options)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "any_descriptor": ("evaluate",),
+            "attention": ("AttentionResult", "attention_result", "attention_tree", "evaluate_attention"),
+            "attention_gradients": ("AttentionGradients", "evaluate_attention_gradients"),
+            "epilogues": ("Formulas", "epilogue_tree", "evaluate_epilogue"),
+            "expressions": ("gemm_tree", "reduction_tree"),
+            "finishes": ("evaluate_finished",),
+            "gemm": ("evaluate_gemm",),
+            "matrix_units": ("unit_of",),
+            "reductions": ("evaluate_reduction",),
+        },
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from bitwise_core.ir.rules.rule import IEEE, Parameters, Rule, over
-from bitwise_core.numerics.verbs import FLOAT_VERBS, INTEGER_VERBS, Verb
+from bitwise_core.numerics.verb_functions import FLOAT_VERBS, INTEGER_VERBS, Verb
 
 _INTEGER_SETS = over(op=("add", "mul", "and", "or", "xor"), t=("b8", "b16", "b32", "b64"))
 _PREDICATES = over(op=("and", "or", "xor"), t="b1")

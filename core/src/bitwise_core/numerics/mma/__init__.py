@@ -1,25 +1,27 @@
-"""Bit-exact arithmetic of matrix units: rows of data, and one evaluation for all of them."""
+"""Bit-exact arithmetic of matrix units: rows of data, and one evaluation for all of them.
+
+The names below are loaded when they are first used: to import the package loads none of its modules.
+"""
 
 from __future__ import annotations
 
-from bitwise_core.numerics.mma.block_scaled import (
-    BlockScaledSpec,
-    MatrixUnit,
-    OpenArithmetic,
-    ScaleFormat,
-    scaled_multiply_accumulate,
-    step_results,
-)
-from bitwise_core.numerics.mma.evaluation import multiply_accumulate
-from bitwise_core.numerics.mma.spec import (
-    Arithmetic,
-    FlooredSum,
-    FusedSum,
-    IntegerSum,
-    MatrixError,
-    MmaSpec,
-    SequentialMultiplyAdd,
-)
+from typing import TYPE_CHECKING
+
+from bitwise_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from bitwise_core.numerics.mma.block_scaled import OpenArithmetic, scaled_multiply_accumulate, step_results
+    from bitwise_core.numerics.mma.block_scaled_spec import BlockScaledSpec, MatrixUnit, ScaleFormat
+    from bitwise_core.numerics.mma.evaluation import multiply_accumulate
+    from bitwise_core.numerics.mma.spec import (
+        Arithmetic,
+        FlooredSum,
+        FusedSum,
+        IntegerSum,
+        MatrixError,
+        MmaSpec,
+        SequentialMultiplyAdd,
+    )
 
 __all__ = [
     "Arithmetic",
@@ -37,3 +39,26 @@ __all__ = [
     "scaled_multiply_accumulate",
     "step_results",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "block_scaled": ("OpenArithmetic", "scaled_multiply_accumulate", "step_results"),
+            "block_scaled_spec": ("BlockScaledSpec", "MatrixUnit", "ScaleFormat"),
+            "evaluation": ("multiply_accumulate",),
+            "spec": (
+                "Arithmetic",
+                "FlooredSum",
+                "FusedSum",
+                "IntegerSum",
+                "MatrixError",
+                "MmaSpec",
+                "SequentialMultiplyAdd",
+            ),
+        },
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

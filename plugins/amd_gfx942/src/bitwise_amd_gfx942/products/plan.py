@@ -16,9 +16,10 @@ from bitwise_amd_gfx942.products.ordered_plan import (
     constants_of,
     order_of,
 )
+from bitwise_amd_gfx942.requirements import ARCHITECTURE
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
 
-ARCHITECTURE, FAMILY = "gfx942", "mfma"
+FAMILY = "mfma"
 
 _INSTRUCTION_SIDES: Mapping[tuple[str, int], int] = MappingProxyType(
     {

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
-from bitwise_core.descriptors.record import sentences
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_file
+from bitwise_core.validated_records import sentences
 from bitwise_cublas_profiles.invariance.row_limit import MAXIMUM_ROWS
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import Answer, Configuration, CublasError, GemmQuery

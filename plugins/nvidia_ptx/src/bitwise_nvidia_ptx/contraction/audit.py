@@ -37,19 +37,13 @@ from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.time_limit import check_time
-from bitwise_nvidia_ptx.assembler import (
-    NO_FUSION,
-    AssemblyFailed,
-    AssemblyInterrupted,
-    Ptxas,
-    PtxasNotFound,
-    code_digest,
-)
+from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, AssemblyInterrupted, Ptxas, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
 from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
 from bitwise_nvidia_ptx.contraction.program import Program
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 
 
 class Method(StrEnum):

@@ -14,10 +14,9 @@ from bitwise_core.plugins.attention_calls import (
     AttentionOperands,
     RepeatedAttention,
 )
+from bitwise_nvidia_sm90 import requirements
 from bitwise_nvidia_sm90.attention.tree import attention_descriptor, attention_gradient_descriptor, is_served
-from bitwise_nvidia_sm90.requirements import what_is_missing
 
-_REQUIRED = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda.bindings"}
 _TORCH_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -28,7 +27,7 @@ class AttentionKernels:
 
     def missing(self) -> str | None:
         """See `bitwise_core.plugins.launchers.Launcher`."""
-        return what_is_missing(_REQUIRED)
+        return requirements.missing()
 
     def attention_descriptor(self, form: AttentionForm) -> AttentionDesc:
         """See `bitwise_core.plugins.attention_calls.AttentionLauncher`."""

@@ -1,0 +1,171 @@
+"""The assemblers and disassemblers of this machine: where they are, their versions, and what identifies them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import hashlib
+import importlib.metadata
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
+
+
+class PtxasNotFound(RuntimeError):
+    """No ptxas was found, or it does not run; the message says what to install or set."""
+
+
+def audit_tools() -> tuple[str, ...]:
+    """Identify every assembler that may be chosen, with its disassembler, and the options of the installed Triton.
+
+    The environment variables and PATH decide only by the files that they lead to, and by the words for them.
+    """
+    found = [f"Triton {triton_version()}"]
+    for name in ("ptxas", "ptxas-blackwell"):
+        for path, origin in candidates(name):
+            tools = [path, *itertools.islice(disassemblers(path), 1)]
+            found.append(" ".join([name, origin, *map(_identity_of_tool, tools)]))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class InstalledAssembler:
+    """An assembler of this machine: its path, its origin in words, and the disassembler that goes with it, or None."""
+
+    path: str
+    origin: str
+    disassembler: str | None
+
+    @property
+    def version(self) -> str | None:
+        """Its version, None where it does not run."""
+        return version_of(self.path)
+
+
+def installed_assemblers(name: str = "ptxas") -> Iterator[InstalledAssembler]:
+    """Yield the assemblers of a name ("ptxas", "ptxas-blackwell"), in the order in which they are tried."""
+    for path, origin in candidates(name):
+        yield InstalledAssembler(path, origin, next(disassemblers(path), None))
+
+
+def version_of(path: str) -> str | None:
+    """Return the version that a tool of the toolkit prints, None where it does not run."""
+    try:
+        status = os.stat(path)
+        return version_of_file(path, status.st_mtime_ns, status.st_size)
+    except (OSError, PtxasNotFound):
+        return None
+
+
+def _identity_of_tool(path: str) -> str:
+    try:
+        return file_digest(path)
+    except PtxasNotFound as error:
+        return str(error)
+
+
+def candidates(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the executable files that may be the assembler of this name, the preferred one first, and their origins."""
+    variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
+    triton = ".".join(map(str, triton_version()))
+    other = "ptxas" if name == "ptxas-blackwell" else "ptxas-blackwell"
+    found: list[tuple[str | None, str]] = [
+        (os.environ.get("BITWISE_PTXAS"), "of BITWISE_PTXAS"),
+        (os.environ.get(variable), f"of {variable}"),
+        *((path, f"of Triton {triton}") for path in _in_triton_wheel(name)),
+        *((path, f"({other}) of Triton {triton}") for path in _in_triton_wheel(other)),
+        (shutil.which("ptxas"), "on PATH"),
+    ]
+    homes = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *_toolkits()))
+    found += [(os.path.join(home, "bin", "ptxas"), "of the CUDA toolkit") for home in homes]
+    found += [(path, "of the wheel of nvcc") for path in _in_nvidia_wheels()]
+    files: set[tuple[int, int]] = set()
+    for path, origin in found:
+        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
+            status = os.stat(path)
+            if (file := (status.st_dev, status.st_ino)) not in files:
+                files.add(file)
+                yield path, origin
+
+
+def _toolkits() -> list[str]:
+    """Return the folders of installed CUDA toolkits, the newest first."""
+
+    def version(path: str) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", os.path.basename(path))]
+
+    return ["/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), key=version, reverse=True)]
+
+
+def _in_nvidia_wheels() -> Iterator[str]:
+    """Yield the assemblers of installed wheels of nvcc, without importing them, the newest CUDA release first."""
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec("nvidia")
+        for package in (spec.submodule_search_locations or ()) if spec else ():
+            yield from sorted(glob.glob(os.path.join(glob.escape(package), "*", "bin", "ptxas")), reverse=True)
+
+
+def _in_triton_wheel(name: str) -> Iterator[str]:
+    """Yield the path of a tool inside an installed Triton wheel, without importing Triton."""
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec("triton")
+        for package in (spec.submodule_search_locations or ()) if spec else ():
+            yield os.path.join(package, "backends", "nvidia", "bin", name)
+
+
+def disassemblers(path: str) -> Iterator[str]:
+    """Yield the paths of nvdisasm: next to an assembler, on PATH, or in the Triton wheel."""
+    for found in (
+        os.path.join(os.path.dirname(path), "nvdisasm"),
+        shutil.which("nvdisasm"),
+        *_in_triton_wheel("nvdisasm"),
+    ):
+        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
+            yield found
+
+
+def file_digest(path: str) -> str:
+    """Return the SHA-256 of a tool's file.  Raises PtxasNotFound."""
+    try:
+        return _digest_of_file(file_state(path))
+    except OSError as error:
+        raise PtxasNotFound(f"{path} cannot be read ({error.strerror}); give the path of a ptxas") from None
+
+
+@functools.lru_cache(maxsize=32)
+def _digest_of_file(state: FileState) -> str:
+    def read() -> bytes:
+        with open(state.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest().encode()
+
+    return recalled("content", (state,), read).decode()
+
+
+def triton_version() -> tuple[int, ...]:
+    """Return the version of the installed Triton, (0,) without one."""
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return (0,)
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+@functools.lru_cache(maxsize=32)
+def version_of_file(path: str, modified: int, size: int) -> str:
+    """Return the version that a file of this time and size prints.  Raises PtxasNotFound."""
+    try:
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PtxasNotFound(f"{path} does not run ({error}); give the path of a ptxas") from None
+    match = re.search(r"\bV(\d+(?:\.\d+)+)", output)
+    if match is None:
+        raise PtxasNotFound(f"{path} does not print its version; give the path of a ptxas")
+    return match[1]
