@@ -251,7 +251,7 @@ def test_one_order_that_is_run_leaves_the_outcome_of_all(steps: tuple[str, ...])
 def test_what_is_determined_is_the_one_outcome_of_all_interleavings(number: int) -> None:
     draw = random.Random(number)
     determined = 0
-    for steps in sorted(mutants(DETERMINED[number], draw, 45)):
+    for steps in sorted(mutants(DETERMINED[number], draw, 30)):
         found = outputs(launched(steps))
         if found is None:
             continue

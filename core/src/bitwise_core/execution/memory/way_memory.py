@@ -226,14 +226,18 @@ class WayMemory(SynchronisedMemory):
             first.writes = [_known_to_both(*each) for each in zip(first.writes, way.writes, strict=True)]
         assert first is not None
         self._begin_way([], before)
-        first.recorded.restore(self)
-        if self._block is not None and first.knowledge is not None:
-            self._knowledge.put(self._block, first.knowledge)
-        for place, write in first.writes:
+        self._end_block(first)
+        self._read_bytes = np.unique(np.concatenate(read))
+
+    def _end_block(self, way: _Way) -> None:
+        """Go on from the state after a way, which stands for all."""
+        way.recorded.restore(self)
+        if self._block is not None and way.knowledge is not None:
+            self._knowledge.put(self._block, way.knowledge)
+        for place, write in way.writes:
             self._cells[place].writes.append(write)
         self._writes = []
-        self._read_bytes = np.unique(np.concatenate(read))
-        self._stored_bytes = np.union1d(self._stored_bytes, first.stored)
+        self._stored_bytes = np.union1d(self._stored_bytes, way.stored)
 
     def _begin_way(self, skipped: list[tuple[int, ...]], before: _Recorded) -> None:
         before.restore(self)
