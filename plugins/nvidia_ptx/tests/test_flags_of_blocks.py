@@ -127,9 +127,52 @@ def test_nested_conditions_of_a_block_hold_together() -> None:
     assert executed(nested("%p8", "%p7"), 2) == of_any
 
 
+def each(value: str = "%r9", before: str = "", after: str = "", test: str = "ne", cell: str = "[%d0]") -> str:
+    """Return a kernel each of whose threads stores `value`, by a predicate, if its word of three passes `test`."""
+    word = "rem.u32 %r7, %r0, 3; mul.wide.u32 %d2, %r7, 4; add.s64 %d2, %d1, %d2; ld.global.b32 %r2, [%d2];"
+    return f"{START}{word} {before} setp.{test}.b32 %p1, %r2, 0; @%p1 st.global.b32 {cell}, {value}; {after}"
+
+
+def test_threads_that_store_one_content_under_conditions_leave_it_if_any_does() -> None:
+    twice = each(after="setp.ne.b32 %p3, %r2, 0; @%p3 st.global.b32 [%d0], %r9;")
+    for body, blocks in ((each(), 1), (each(), 2), (twice, 1)):
+        assert hashes(body, blocks=blocks) == hashes(alone())
+        assert executed(body, blocks) == executed(alone(), 1)
+    assert hashes(each(test="eq")) == hashes(alone(test="eq"))
+    assert len({str(hashes(one)) for one in (each(), each(test="eq"), each(value="%r8"), alone("and"))}) == 4
+
+
+def test_more_stores_than_one_batch_of_blocks_has_leave_one_content() -> None:
+    assert hashes(each(), blocks=300) == hashes(alone())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        each(value="%r0"),
+        each(value="%r2"),
+        each(after="@%p1 st.global.b32 [%d0], %r8;"),
+        each(after="st.global.b32 [%d0], %r8;"),
+        each(after="bar.sync 0; st.global.b32 [%d0], %r8;"),
+        each(after="bar.sync 0; @%p2 bra END; st.global.b32 [%d0], %r8; END:"),
+        each(after="bar.sync 0; ld.global.b32 %r5, [%d0]; st.global.b32 [%d0+4], %r5;"),
+        each(after="red.global.add.u32 [%d0], 1;"),
+        each(before="@%p2 bra GO; st.global.b32 [%d0], %r8; GO:"),
+        each(before="ld.global.b32 %r5, [%d0];", after="bar.sync 0; st.global.b32 [%d0+4], %r5;"),
+        each(after="mov.b16 %h1, 1; setp.eq.b32 %p3, %r2, 3; @%p3 st.global.b16 [%d0+2], %h1;"),
+    ],
+    ids=["own number", "own word", "two contents", "stored by all", "stored after a barrier", "stored by one thread",
+         "read after a barrier", "added to", "stored before", "read before", "a part under another condition"],
+)  # fmt: skip
+def test_an_element_that_is_accessed_otherwise_is_not_joined(body: str) -> None:
+    with pytest.raises(Unsupported, match=r"race|order in which threads run|order of threads|several widths"):
+        checked_outputs(*run(body))
+
+
 BEGIN = START + (
     "mul.wide.u32 %d4, %r1, 4; add.s64 %d5, %d4, %d0; add.s64 %d4, %d1, %d4; ld.global.b32 %r2, [%d4];"
     "ld.global.b32 %r3, [%d1+8]; ld.global.b32 %r5, [%d4+4]; mov.b32 %r4, 3; not.pred %p3, %p2;"
+    "and.b32 %r7, %r0, 1; mul.wide.u32 %d6, %r7, 4; add.s64 %d6, %d1, %d6; ld.global.b32 %r6, [%d6];"
 )
 """%r2, %r5: words of the block, %r3: one of all blocks; %d0: cells of all blocks, %d5: those of the block."""
 FIRST = "@!%p2"
@@ -144,7 +187,9 @@ def statement(draw: random.Random, labels: Iterator[int], depth: int = 0) -> str
     condition = draw.choice(("%r2", "%r5", "%r3"))
     number = next(labels)
     predicate = f"%p{10 + number % 25}"
-    kind = draw.choice(("store",) * 9 + ("load",) * 2 + ("atomic", "barrier", "sum", "guarded") + ("branch",) * 5)
+    kind = draw.choice(
+        ("store",) * 9 + ("load",) * 2 + ("atomic", "barrier", "sum", "guarded") + ("branch", "each") * 4
+    )
     if kind == "branch" and depth < 2:
         inner = " ".join(statement(draw, labels, depth + 1) for _ in range(draw.randint(1, 2)))
         if draw.random() < 0.3:
@@ -158,12 +203,13 @@ def statement(draw: random.Random, labels: Iterator[int], depth: int = 0) -> str
         "sum": f"add.u32 %r4, {value}, {other};",
         "guarded": f"{test} {predicate}, {condition}, 0; and.pred {predicate}, {predicate}, %p3;"
         f" @{predicate} st.global.b32 {cell}, {value};",
+        "each": f"{test} {predicate}, %r6, 0; @{predicate} st.global.b32 {cell}, {value};",
     }.get(kind, f"{FIRST} st.global.b32 {cell}, {value};")
 
 
 def test_random_programs_with_one_form_leave_the_same_in_every_order() -> None:
     draw, forms, compared, read = random.Random(6), dict[object, tuple[str, list[set[bytes]]]](), 0, 0
-    for _ in range(60):
+    for _ in range(90):
         labels = itertools.count()
         body = BEGIN + " ".join(statement(draw, labels) for _ in range(draw.randint(1, 4)))
         try:

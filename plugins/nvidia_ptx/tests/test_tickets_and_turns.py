@@ -263,7 +263,7 @@ def test_what_is_determined_is_the_one_outcome_of_all_interleavings(
     monkeypatch.setattr(global_memory, "MAXIMUM_POLLS", 2 * MAXIMUM_COUNT)
     draw = random.Random(number)
     determined = 0
-    for steps in sorted(mutants(DETERMINED[number], draw, 45)):
+    for steps in sorted(mutants(DETERMINED[number], draw, 30)):
         found = outputs(launched(steps))
         if found is None:
             continue

@@ -37,6 +37,7 @@ from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.grid_barriers import outputs_by_barriers
 from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
+from bitwise_core.execution.look_back import outputs_by_look_back
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.memory.undetermined import (
     Cause,
@@ -389,7 +390,14 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    for outputs_by in (outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_dependence):
+    ways_to_prove = (
+        outputs_by_tickets,
+        outputs_by_turns,
+        outputs_by_barriers,
+        outputs_by_dependence,
+        outputs_by_look_back,
+    )
+    for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
             return found

@@ -214,6 +214,7 @@ def run_until_valid(
             if undetermined is not None:
                 undetermined.forget_cells()
             continue
+        memory.settle_conditions()
         both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.loaded_buffers) - watched
         if both and not memory.record_kept_loads(both):
             watched = watched | both

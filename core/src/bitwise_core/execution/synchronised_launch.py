@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -72,11 +73,11 @@ class SynchronisedLaunch:
         self,
         new_memory: Callable[[TermDomain, GivenContents], MemoryType],
         batches: Iterable[Array],
-        end_batch: Callable[[MemoryType], None] | None = None,
+        run_batch: Callable[[MemoryType, Callable[[], None]], None] | None = None,
     ) -> tuple[MemoryType, frozenset[int]]:
         """Run batches of blocks in their order.  Return global memory and the compiler's scratch buffers.
 
-        `end_batch` is called after each batch.  Raises Unsupported.
+        `run_batch` executes a batch by its second argument, once or several times; None: once.  Raises Unsupported.
         """
         prepared, buffers, domain = self.prepared, self.buffers, TermDomain(self.assume)
         formats = formats_of_buffers(prepared.launch, buffers)
@@ -92,12 +93,18 @@ class SynchronisedLaunch:
             memory.undetermined, memory.sizes, memory.polls = undetermined, sizes, polls
             memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
             budget = [MAXIMUM_STEPS]
-            for batch in order:
+
+            def execute(batch: Array) -> None:
+                nonlocal scratch
                 memory.machine = machine_for(prepared, memory, buffers, batch, granule)
                 run_machine(prepared, memory.machine, budget)
                 scratch = frozenset(memory.machine.extra.get("scratch", ()))
-                if end_batch is not None:
-                    end_batch(memory)
+
+            for batch in order:
+                if run_batch is None:
+                    execute(batch)
+                else:
+                    run_batch(memory, partial(execute, batch))
             return memory
 
         return run_until_valid(prepared.arch.granule(prepared.kernel), attempt, undetermined), scratch

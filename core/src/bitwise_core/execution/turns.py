@@ -50,7 +50,7 @@ def outputs_by_turns(
         def memory(domain: TermDomain, given: GivenContents) -> TurnMemory:
             return TurnMemory(domain, given, blocks=blocks, lines=lines, unordered=unordered, cells=cells)
 
-        return launch.run(memory, np.split(order, blocks), TurnMemory.end_block)
+        return launch.run(memory, np.split(order, blocks), TurnMemory.run_block)
 
     for order in (np.arange(blocks), np.arange(blocks)[::-1]):
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -322,6 +322,8 @@ class GlobalAccess:
 
 class AddressMemory(GlobalMemory):
     """The global memory of an address pass: it records accesses in order, and has no contents but given ones."""
+
+    joins_conditions: ClassVar[bool] = False
 
     def __init__(self, domain: AddressDomain, given: GivenContents) -> None:
         super().__init__(domain, given)

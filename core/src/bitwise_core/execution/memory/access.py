@@ -421,6 +421,11 @@ def store_global(machine: Machine, address: Array, value: Value, bits: int, line
     """Store in the active lanes; under a condition on data, lanes where it is false keep the old content."""
     check_in_buffer(machine, address, line)
     if machine.condition is not None:
+        # The stores of one side of a branch that whole blocks take are joined with those of the other.
+        if machine.path is None and machine.memory.store_under_condition(
+            address, value, machine.condition, machine.mask, machine.thread, machine.epoch, line
+        ):
+            return
         old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
         value = machine.domain.select(machine.condition, value, old)
     machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)

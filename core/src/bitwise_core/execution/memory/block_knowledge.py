@@ -12,7 +12,7 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class AccessesOfBlock:
     """The synchronising accesses of a block: acquired and released knowledge with epoch and thread."""
 
     count: int = 0
@@ -29,7 +29,7 @@ class BlockKnowledge:
     """
 
     def __init__(self, blocks: int) -> None:
-        self._blocks = [_Block() for _ in range(blocks)]
+        self._blocks = [AccessesOfBlock() for _ in range(blocks)]
 
     def enter(self, block: int, thread: int, epoch: int, line: int) -> None:
         """A thread is about to synchronise.  Raises Unsupported if no barrier orders it after another thread."""
@@ -61,6 +61,19 @@ class BlockKnowledge:
             if when < epoch or who == thread:
                 found = np.maximum(found, knows)
         return found
+
+    def forget_last_acquired(self, block: int) -> None:
+        """The last acquisition of a block is made again."""
+        self._blocks[block].acquired.pop()
+
+    def take(self, block: int) -> AccessesOfBlock:
+        """Forget the accesses of a block, and return them."""
+        found, self._blocks[block] = self._blocks[block], AccessesOfBlock()
+        return found
+
+    def put(self, block: int, accesses: AccessesOfBlock) -> None:
+        """Remember the accesses of a block, which were taken."""
+        self._blocks[block] = accesses
 
     def ordered(self, thread: Array, epoch: Array, later_thread: Array, later_epoch: Array) -> Array:
         """See `BlockOrder`: a release after the first access is known at the second."""

@@ -13,6 +13,7 @@ from bitwise_core.execution.active_lanes import active_lanes, active_values, who
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.conditional_stores import ConditionalStores
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -26,6 +27,7 @@ from bitwise_core.execution.memory.store_forwarding import (
 from bitwise_core.execution.memory.store_pages import StorePages
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
+    AFTER_CONDITION,
     BEYOND,
     BEYOND_STORE,
     OLD_VALUE,
@@ -158,6 +160,8 @@ class GlobalMemory:
 
     orders_blocks: ClassVar[bool] = False
     """Whether accesses of different blocks may be ordered."""
+    joins_conditions: ClassVar[bool] = True
+    """Whether stores of several threads to one element, under conditions on data, are joined (`conditional_stores`)."""
 
     def __init__(self, domain: Domain, given: GivenContents | None = None) -> None:
         self.domain = domain
@@ -166,6 +170,7 @@ class GlobalMemory:
         self._storing: tuple[Array, Array, Array] | None = None
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
+        self.conditional = ConditionalStores()
         self.pages: dict[int, StorePages] = {}
         self.watched: frozenset[int] = frozenset()
         """The buffers whose loads are recorded from the start; those of others are kept while nothing is stored."""
@@ -213,13 +218,20 @@ class GlobalMemory:
         known = self.undetermined
         suspect = known is not None and (line in known.doubted or line in known.loads)
         active = active_lanes(mask, address, thread)
-        if not suspect and not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
+        accessed = self.stores.keys() | self.watched | self.atomics.keys() | self.conditional.buffers
+        if not suspect and not buffers & accessed:
             same = beyond is None and self.domain.recorder is None
             self._keep(Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line), buffers)
             return value
         where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
         load = Access(where, who, epoch, None, bits, line)
+        kept = self.conditional.touches(load, buffers)
+        if kept is not None:
+            if self.undetermined is None:
+                raise Unsupported(AFTER_CONDITION, line)
+            if self.undetermined.note(Cause(Kind.GLOBAL, AFTER_CONDITION, line)):
+                racing |= kept
         for buffer in buffers:
             atomics = self.atomics.get(buffer)
             if atomics:
@@ -478,6 +490,10 @@ class GlobalMemory:
         if self.sizes and self._beyond(where, width(value)).any():
             cause = Cause(Kind.UNDEFINED, BEYOND_STORE, line)
             raise Nondeterministic(BEYOND_STORE, line, (cause,))
+        if not self.conditional.buffers.isdisjoint(buffers):
+            access = Access(where, who, epoch, None, width(value), line)
+            if self.conditional.touches(access, buffers) is not None:
+                raise Nondeterministic(AFTER_CONDITION, line, (Cause(Kind.GLOBAL, AFTER_CONDITION, line),))
         for offset, lanes in parts:
             flat = L.chosen_lanes(lanes, active)
             if len(buffers) == 1:
@@ -489,6 +505,47 @@ class GlobalMemory:
                 part = L.chosen_lanes(flat, chosen[None])
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
+
+    def store_under_condition(
+        self,
+        address: Array,
+        value: Value,
+        condition: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> bool:
+        """Store in the active lanes where a condition on data holds, if it is joined with those of other threads.
+
+        Return whether it is: several lanes store one content to an element, or such a store is kept already.
+        """
+        vector, holds = as_symbolic_vector(value), as_symbolic_vector(condition)
+        active = active_lanes(mask, address, thread, vector.words[0], holds.words[0])
+        where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
+        buffers = _distinct(self.buffer_of(where)) if where.size else []
+        if not self.joins_conditions or len(buffers) != 1 or self.conditional.is_full(where.size):
+            return False
+        access = Access(where, who, epoch, L.chosen_lanes(vector, active), vector.bits, line)
+        if not self.conditional.joins(access, buffers[0]):
+            return False
+        others = (*self.stores.get(buffers[0], ()), *(each for _, each in self.atomics.get(buffers[0], ())))
+        if any(overlapping(access, each).any() for each in others):
+            return False
+        if self.sizes and self._beyond(where, vector.bits).any():
+            raise Nondeterministic(BEYOND_STORE, line, (Cause(Kind.UNDEFINED, BEYOND_STORE, line),))
+        self._polled = 0
+        self.conditional.keep(access, L.chosen_lanes(holds, active), buffers[0])
+        return True
+
+    def settle_conditions(self) -> None:
+        """The launch has ended: record what the kept conditional stores leave.  Raises Unsupported."""
+        kept, self.conditional = self.conditional, ConditionalStores()
+        found = kept.settled(
+            self.domain, lambda address, bits, buffer, line: self.initial(address, bits, None, (buffer,), line)
+        )
+        for buffer, events in found.items():
+            self.stores.setdefault(buffer, []).extend(events)
 
     def _active_threads(self, thread: Array, active: Array) -> Array:
         """Return the numbers of the active threads; stores by the same threads share them."""

@@ -48,6 +48,7 @@ class Recorded:
     loads: Mapping[int, int]
     kept: Mapping[int, int]
     atomics: Mapping[int, int]
+    conditional: int
 
     @staticmethod
     def of(memory: GlobalMemory) -> Recorded:
@@ -56,12 +57,14 @@ class Recorded:
             {buffer: len(events) for buffer, events in each.items()}
             for each in (memory.stores, memory.loads, memory.kept, memory.atomics)
         )
-        return Recorded(stores, loads, kept, atomics)
+        return Recorded(stores, loads, kept, atomics, memory.conditional.count)
 
     def take(self, memory: GlobalMemory) -> Stores:
         """Remove what was recorded since, and return it.  Raises Unsupported for atomic operations."""
         if any(len(events) != self.atomics.get(buffer, 0) for buffer, events in memory.atomics.items()):
             raise Unsupported("whether an atomic operation is executed depends on data")
+        if memory.conditional.count != self.conditional:
+            raise Unsupported("whether stores under conditions are executed depends on data")
         return Stores(
             _taken(memory.stores, self.stores), _taken(memory.loads, self.loads), _taken(memory.kept, self.kept)
         )

@@ -42,6 +42,7 @@ class SynchronisedMemory(GlobalMemory, ABC):
     """
 
     orders_blocks: ClassVar[bool] = True
+    joins_conditions: ClassVar[bool] = False
     cell_name: ClassVar[str]
     """What a cell is, in messages."""
 

@@ -101,8 +101,9 @@ class TurnMemory(SynchronisedMemory):
         """Return the addresses of the cells, with their widths in bits."""
         return {place: cell.bits for place, cell in self._cells.items()}
 
-    def end_block(self) -> None:
-        """The block ends.  Raises Unsupported if it does not return to a read of an earlier content."""
+    def run_block(self, execute: Callable[[], None]) -> None:
+        """Execute a block.  Raises Unsupported if it does not return to a read of an earlier content."""
+        execute()
         if self._waiting is not None:
             raise Unsupported("a block goes on with an earlier content of a flag", self._waiting.line)
         self._passed = None

@@ -112,6 +112,7 @@ OTHER_THREAD = "a thread reads global memory that another thread of the launch w
 STORE_RACE = "two threads store different values at one address (a race)"
 OLD_VALUE = "an atomic operation returns a value that depends on the order of threads"
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
+AFTER_CONDITION = "global memory is accessed to which several threads store under conditions on data (a race)"
 UPDATE_ORDER = "atomic operations leave a content that depends on the order of threads"
 MIXED_UPDATES = "an element receives both plain stores and atomic operations"
 MEETING_STORES = "stores at addresses that depend on data may meet at one element"

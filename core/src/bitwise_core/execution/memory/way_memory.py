@@ -1,0 +1,514 @@
+"""Global memory of a run in which what a block reads of flags decides which way it takes.
+
+Some accesses of one thread synchronise: they read or change a cell by an atomic operation, an acquiring load or a
+releasing store.  A read of a cell may find each content that is not known to be replaced, so a block has several ways.
+The blocks are executed one after another, and each of them once for each of its ways.  A content after which the block
+returns to the read with no other effect is a wait; what one such round changes in registers and in shared memory is
+undetermined in the next (see `turn_memory`).
+
+All ways of a block must leave the same elements and the same contents of cells in one order, so that later blocks need
+not know which way it took.  They know only what every way knows.  An element belongs to one block: no other block may
+store to it, and no block that is executed before may read it in any of its ways.
+
+So by induction over the blocks in this order, every read of a launch finds what some way has found: the elements and
+the cells that a block reads are written by blocks before it only, and these leave the same in every order of blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.execution.active_lanes import active_lanes, active_values
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.block_knowledge import AccessesOfBlock, BlockKnowledge
+from bitwise_core.execution.memory.given_contents import GivenContents
+from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
+from bitwise_core.execution.memory.late_races import contest_late_races
+from bitwise_core.execution.memory.machine_state import MachineState, digest_of, forget_changes
+from bitwise_core.execution.memory.outputs import outputs
+from bitwise_core.execution.memory.store_forwarding import Access
+from bitwise_core.execution.memory.synchronised_memory import Synchronisation, SynchronisedMemory
+from bitwise_core.execution.thread_numbers import block_of
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.term_hash import exact_hash
+from bitwise_core.numerics import Operation
+
+MAXIMUM_WAYS = 1024
+"""How many ways of all blocks together are executed at most."""
+
+MAXIMUM_READS = 512
+"""How often one way reads cells and goes on at most."""
+
+MAXIMUM_ROUNDS = 8
+"""How often one content of a cell is read again at most until a round changes nothing else."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    """A content of a cell: the block that wrote it (-1: the content before the launch), and its number there.
+
+    `released` is what a thread knows that acquires it, None: nothing.
+    """
+
+    content: Value
+    block: int
+    number: int
+    thread: int = 0
+    epoch: int = 0
+    line: int = 0
+    released: Array | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Cell:
+    bits: int
+    writes: list[_Write]
+    readers: set[int] = field(default_factory=set)
+    """The blocks that read a content in some way."""
+
+
+@dataclass(slots=True, eq=False)
+class _Read:
+    """A read of a cell that the block may return to: the place among the reads of its way, and its state.
+
+    `contents` are the numbers of the contents that are still to be found, that of the last one found first.
+    """
+
+    number: int
+    line: int
+    place: int
+    thread: int
+    contents: list[int]
+    state: MachineState
+    rounds: int = 0
+    changed: set[object] = field(default_factory=set)
+
+
+class _KnownState(Exception):
+    """The block is in a state from which another way has gone on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What a run has recorded of its accesses: the lists of each buffer, and other fields."""
+
+    lists: Mapping[str, Mapping[int, Sequence[Any]]]
+    others: Mapping[str, Any]
+
+    @staticmethod
+    def of(memory: GlobalMemory) -> _Recorded:
+        """Return what has been recorded so far."""
+        lists = {name: {buffer: tuple(events) for buffer, events in getattr(memory, name).items()} for name in _LISTS}
+        return _Recorded(lists, {name: getattr(memory, name) for name in _NUMBERS})
+
+    def restore(self, memory: GlobalMemory) -> None:
+        """Forget what was recorded since."""
+        for name, events in self.lists.items():
+            setattr(memory, name, {buffer: list(each) for buffer, each in events.items()})
+        for name, number in self.others.items():
+            setattr(memory, name, number)
+        memory.pages = {}
+
+    def fresh(self, name: str, events: Mapping[int, Sequence[Access]], buffer: int) -> list[Access]:
+        """Return the accesses of a list of a buffer that were recorded since."""
+        return list(events.get(buffer, ())[len(self.lists[name].get(buffer, ())) :])
+
+
+_LISTS = ("stores", "loads", "kept")
+_NUMBERS = ("stored", "_bytes_kept")
+"""The fields of `GlobalMemory` that accesses to elements change; those of atomic operations are not among them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Way:
+    """What a way leaves: a digest of its elements and of its writes of cells, the writes, and the stored bytes.
+
+    `recorded` and `knowledge` are the state of the memory after it.
+    """
+
+    digest: bytes
+    writes: list[tuple[int, _Write]]
+    stored: Array
+    recorded: _Recorded
+    knowledge: AccessesOfBlock | None
+
+
+class WayMemory(SynchronisedMemory):
+    """Global memory in which accesses of the given lines synchronise, if one thread executes them.
+
+    `live_at` returns for an instruction which registers may be read from it on.
+    """
+
+    cell_name = "flag"
+
+    def __init__(
+        self,
+        domain: Domain,
+        given: GivenContents,
+        *,
+        blocks: int,
+        lines: Mapping[int, Synchronisation],
+        unordered: frozenset[int],
+        cells: Mapping[int, int] | None,
+        live_at: Callable[[int], Callable[[str], bool]],
+    ) -> None:
+        super().__init__(domain, given, unordered, cells)
+        self.lines, self.live_at = lines, live_at
+        self.ways = 0
+        self._cells: dict[int, _Cell] = {}
+        self._knowledge = BlockKnowledge(blocks)
+        self.block_order = self._knowledge.ordered
+        self._read_bytes: Array = np.zeros(0, dtype=np.uint64)
+        self._stored_bytes: Array = np.zeros(0, dtype=np.uint64)
+        self._skipped: list[tuple[int, ...]] = []
+        """For each read of the current way the contents with which other ways have gone on."""
+        self._other_ways: list[list[tuple[int, ...]]] = []
+        self._known_states: set[bytes] = set()
+        self._reads: list[tuple[int, ...]] = []
+        self._waiting: _Read | None = None
+        self._block: int | None = None
+        """The block that is executed, once it has accessed a cell."""
+        self._seen: dict[int, int] = {}
+        """The latest content of each cell that the block has read or written."""
+        self._writes: list[tuple[int, _Write]] = []
+        self._last_access = -1
+        """The epoch of the last access of the block to global memory."""
+
+    def cells(self) -> dict[int, int]:
+        """Return the addresses of the cells, with their widths in bits."""
+        return {place: cell.bits for place, cell in self._cells.items()}
+
+    def store_cells(self) -> None:
+        """Record the contents that the cells hold after the last block."""
+        for place, cell in self._cells.items():
+            last = cell.writes[-1]
+            if last.block >= 0:
+                address = np.array([place], dtype=np.uint64)
+                value = as_symbolic_vector(last.content)
+                access = Access(address, np.array([last.thread]), last.epoch, value, cell.bits, last.line)
+                self.stores.setdefault(int(self.buffer_of(address)[0]), []).append(access)
+
+    def run_block(self, execute: Callable[[], None]) -> None:
+        """Execute a block once for each of its ways.  Raises Unsupported if these leave different contents."""
+        before = _Recorded.of(self)
+        self._other_ways, self._known_states, self._block = [[]], set(), None
+        first: _Way | None = None
+        read = [self._read_bytes]
+        while self._other_ways:
+            self.ways += 1
+            if self.ways > MAXIMUM_WAYS:
+                raise Unsupported("the blocks of the launch have more ways than are followed")
+            self._begin_way(self._other_ways.pop(), before)
+            is_new = True
+            try:
+                execute()
+                self._leave_read()
+            except _KnownState:
+                is_new = False
+            self._check_loads()
+            read.append(_bytes_of(self.loads, before, "loads"))
+            if not is_new:
+                continue
+            way = self._finished_way(before)
+            if first is None:
+                first = way
+                continue
+            if way.digest != first.digest:
+                raise Unsupported("what a block leaves depends on what it reads of a flag")
+            first.writes = [_known_to_both(*each) for each in zip(first.writes, way.writes, strict=True)]
+        assert first is not None
+        self._begin_way([], before)
+        self._end_block(first)
+        self._read_bytes = np.unique(np.concatenate(read))
+
+    def _end_block(self, way: _Way) -> None:
+        """Go on from the state after a way, which stands for all."""
+        way.recorded.restore(self)
+        if self._block is not None and way.knowledge is not None:
+            self._knowledge.put(self._block, way.knowledge)
+        for place, write in way.writes:
+            self._cells[place].writes.append(write)
+        self._writes = []
+        self._stored_bytes = np.union1d(self._stored_bytes, way.stored)
+
+    def _begin_way(self, skipped: list[tuple[int, ...]], before: _Recorded) -> None:
+        before.restore(self)
+        for place, _ in self._writes:
+            self._cells[place].writes.pop()
+        if self._block is not None:
+            self._knowledge.take(self._block)
+        self._skipped, self._reads, self._writes = skipped, [], []
+        self._waiting, self._seen, self._last_access = None, {}, -1
+
+    def _check_loads(self) -> None:
+        """Contest the loads of this way that race with stores.  Raises Unsupported if not all loads were kept."""
+        if not self.record_kept_loads(list(self.kept)):
+            raise Unsupported("a launch with flags loads too much")
+        if self.undetermined is not None:
+            contest_late_races(self, self.undetermined)
+
+    def _finished_way(self, before: _Recorded) -> _Way:
+        """Return what the way leaves.  Raises Unsupported where it is not determined, or not the block's own."""
+        if self.atomics or self.scattered or self.declared:
+            raise Unsupported("an atomic operation on an element in a launch with flags")
+        stored = _bytes_of(self.stores, before, "stores")
+        if np.isin(stored, self._stored_bytes).any() or np.isin(stored, self._read_bytes).any():
+            raise Unsupported("several blocks access an element that one of them stores")
+        digest = hashlib.sha256()
+        for buffer, output in sorted(outputs(self._memory_of_way(before)).items()):
+            digest.update(buffer.to_bytes(8, "little"))
+            for column in (output.address, output.size, output.words, output.flags & np.uint32(L.STICKY)):
+                digest.update(np.ascontiguousarray(column).tobytes())
+            self._add_order(digest, buffer, before)
+        for place, write in self._writes:
+            digest.update(repr((place, write.released is None)).encode())
+            digest.update(_hash_of(write.content))
+        knowledge = None if self._block is None else self._knowledge.take(self._block)
+        return _Way(digest.digest(), list(self._writes), stored, _Recorded.of(self), knowledge)
+
+    def _memory_of_way(self, before: _Recorded) -> GlobalMemory:
+        """Return memory with the stores of this way only, whose bits count, also those of NaNs."""
+        found = GlobalMemory(self.domain)
+        found.kernel = self.kernel
+        found.stores = {
+            buffer: events for buffer in self.stores if (events := before.fresh("stores", self.stores, buffer))
+        }
+        return found
+
+    def _add_order(self, digest: Any, buffer: int, before: _Recorded) -> None:
+        """Add to a digest how many of the block's writes of cells each of its stores to a buffer may follow."""
+        epochs = np.array([write.epoch for _, write in self._writes], dtype=np.int64)
+        places: dict[int, int] = {}
+        for each in before.fresh("stores", self.stores, buffer):
+            count = int((epochs <= each.epoch).sum())
+            for byte in range(each.bits // 8):
+                for address in (each.address + np.uint64(byte)).tolist():
+                    if places.setdefault(address, count) != count:
+                        raise Unsupported("an element is stored before and after the change of a flag", each.line)
+        digest.update(repr(sorted(places.items())).encode())
+
+    # -- accesses to elements ---------------------------------------------------------------------------------------
+
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """See `GlobalMemory.load`."""
+        if self._synchronises(address, mask, thread, line):
+            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch, line)
+        self._leave_read()
+        self._last_access = epoch
+        return super().load(address, bits, mask, thread, epoch, line)
+
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.store`."""
+        if self._synchronises(address, mask, thread, line):
+            self._synchronise(lambda old: value, address, width(value), mask, thread, epoch, line)
+            return
+        self._leave_read()
+        self._last_access = epoch
+        super().store(address, value, mask, thread, epoch, line)
+
+    def gather(self, *arguments: object, **keywords: object) -> Value:
+        """See `GlobalMemory.gather`: not modelled in such a run."""
+        raise Unsupported("a load from a computed address in a launch with flags")
+
+    def scatter(self, *arguments: object, **keywords: object) -> None:
+        """See `GlobalMemory.scatter`: not modelled in such a run."""
+        raise Unsupported("a store at a computed address in a launch with flags")
+
+    def copied(self, *arguments: object, **keywords: object) -> Value:
+        """See `GlobalMemory.copied`: not modelled in such a run."""
+        raise Unsupported("a copy from a computed address in a launch with flags")
+
+    # -- accesses to cells --------------------------------------------------------------------------------------------
+
+    def _synchronises(
+        self, address: Array, mask: Array | None, thread: Array, line: int, operation: Operation | None = None
+    ) -> bool:
+        """See `SynchronisedMemory`: accesses of integers that one thread executes, on certain lines."""
+        if self._inside_atomic or line not in self.lines or (operation is not None and operation.is_float):
+            return False
+        return int(active_lanes(mask, address, thread).sum()) == 1
+
+    def _synchronise(
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> Value:
+        """See `SynchronisedMemory`: one lane accesses a cell."""
+        machine = self._unconditional_machine(line)
+        if machine.blocks != 1:
+            raise Unsupported("several blocks may synchronise at once", line)
+        lane = active_lanes(mask, address, thread)
+        place, who = int(active_values(address, lane)[0]), int(active_values(thread, lane)[0])
+        block = self._block = block_of(who)
+        self._knowledge.enter(block, who, epoch, line)
+        cell = self._cell(place, bits, line)
+        column = np.flatnonzero(lane.any(axis=0))[:1][None]
+
+        def changed(content: Value) -> Value:
+            return take_threads(change(content), column)
+
+        latest = cell.writes[-1].content
+        if not _is_same(changed(latest), latest):
+            self._leave_read()
+            return self._write(cell, place, changed, block, who, epoch, line)
+        return self._find(machine, cell, place, changed, block, who, epoch, line)
+
+    def _write(
+        self, cell: _Cell, place: int, changed: Callable[[Value], Value], block: int, who: int, epoch: int, line: int
+    ) -> Value:
+        """A block changes a cell of which it knows all contents.  Return the content before."""
+        knows, kind = self._knowledge.at(block, epoch, who), self.lines[line]
+        others = [each for each in cell.writes if each.block not in (-1, block)]
+        if any(knows[each.block] < each.number for each in others) or cell.readers - {block}:
+            raise Unsupported("the order of the changes of a flag is open", line)
+        last = cell.writes[-1]
+        if kind.acquires and last.released is not None and last.block != block:
+            knows = np.maximum(knows, last.released)
+            self._knowledge.acquire(block, who, epoch, knows)
+        number = self._knowledge.count(block)
+        released = self._knowledge.release(block, number, epoch, knows) if kind.releases else None
+        write = _Write(changed(last.content), block, number, who, epoch, line, released)
+        cell.writes.append(write)
+        self._writes.append((place, write))
+        self._seen[place], self._last_access = len(cell.writes) - 1, epoch
+        return last.content
+
+    def _find(
+        self,
+        machine: Machine,
+        cell: _Cell,
+        place: int,
+        changed: Callable[[Value], Value],
+        block: int,
+        who: int,
+        epoch: int,
+        line: int,
+    ) -> Value:
+        """A block reads a cell.  Return the content that it finds in this way."""
+        waiting = self._waiting
+        if waiting is not None and (waiting.line, waiting.place, waiting.thread) == (line, place, who):
+            self._knowledge.forget_last_acquired(block)
+            if forget_changes(machine, waiting.state, waiting.changed, line):
+                waiting.rounds += 1
+                if waiting.rounds > MAXIMUM_ROUNDS:
+                    raise Unsupported("waiting for a flag changes the state of a block again and again", line)
+            else:
+                waiting.contents.pop(0)
+                waiting.rounds = 0
+                if not waiting.contents:
+                    raise Unsupported("a block waits for a flag that no block before it sets", line)
+            waiting.state = MachineState.of(machine)
+        else:
+            self._leave_read()
+            number = len(self._reads)
+            if number >= MAXIMUM_READS:
+                raise Unsupported("a block reads more flags than are followed", line)
+            if number >= len(self._skipped):
+                self._note_state(machine, line, place, who, epoch)
+            skipped = self._skipped[number] if number < len(self._skipped) else ()
+            knows = self._knowledge.at(block, epoch, who)
+            first = max(
+                index
+                for index, each in enumerate(cell.writes)
+                if each.block in (-1, block) or knows[each.block] >= each.number
+            )
+            first = max(first, self._seen.get(place, 0))
+            contents = [index for index in range(first, len(cell.writes)) if index not in skipped]
+            waiting = self._waiting = _Read(number, line, place, who, contents, MachineState.of(machine))
+            self._reads.append(skipped)
+            cell.readers.add(block)
+        index = waiting.contents[0]
+        found = cell.writes[index]
+        if not _is_same(changed(found.content), found.content):
+            raise Unsupported("the order of the changes of a flag is open", line)
+        knows = self._knowledge.at(block, epoch, who)
+        if self.lines[line].acquires and found.released is not None and found.block != block:
+            knows = np.maximum(knows, found.released)
+        self._knowledge.acquire(block, who, epoch, knows)
+        self._seen[place], self._last_access = index, epoch
+        return found.content
+
+    def _leave_read(self) -> None:
+        """The block goes on with the content that it has found.  Note the ways in which it finds a later one."""
+        read, self._waiting = self._waiting, None
+        if read is not None and len(read.contents) > 1 and read.number >= len(self._skipped) - 1:
+            before = self._reads[: read.number]
+            self._other_ways.append([*before, (*self._reads[read.number], read.contents[0])])
+
+    def _note_state(self, machine: Machine, line: int, place: int, who: int, epoch: int) -> None:
+        """Note the state before a read.  Raises _KnownState if another way has gone on from it.
+
+        A barrier must come after all accesses to memory before it: then what follows is ordered after them in all ways.
+        """
+        block = block_of(who)
+        if self._last_access >= epoch:
+            return
+        if machine.group is not None or machine.condition is not None or machine.path is not None:
+            return
+        if any(not isinstance(each, int | str | frozenset | set) for each in machine.extra.values()):
+            return
+        found = hashlib.sha256(digest_of(machine, self.live_at(machine.pc)))
+        histories = [each.state() for each in machine.races.all()]
+        known = self._knowledge.at(block, epoch).tobytes()
+        extra = sorted((name, repr(each)) for name, each in machine.extra.items())
+        found.update(repr((machine.pc, line, place, who, histories, known, extra, sorted(self._seen.items()))).encode())
+        found.update(self._digest_of_writes())
+        state = found.digest()
+        if state in self._known_states:
+            raise _KnownState
+        self._known_states.add(state)
+
+    def _digest_of_writes(self) -> bytes:
+        """Return a digest of all stores and writes of cells so far."""
+        found = hashlib.sha256()
+        for buffer, events in sorted(self.stores.items()):
+            for each in events:
+                if each.value is not None and block_of(int(each.thread[0])) == self._block:
+                    found.update(repr((buffer, each.bits, each.line)).encode() + each.address.tobytes())
+                    found.update(np.ascontiguousarray(exact_hash(each.value)).tobytes())
+        for place, write in self._writes:
+            found.update(repr((place, write.line)).encode() + _hash_of(write.content))
+        return found.digest()
+
+    def _cell(self, place: int, bits: int, line: int) -> _Cell:
+        cell = self._cells.get(place)
+        if cell is None:
+            content = np.full((1, 1), self._initial_number(place, bits, line), dtype=L.UNSIGNED[bits])
+            cell = self._cells[place] = _Cell(bits, [_Write(content, -1, 0)])
+        if cell.bits != bits:
+            raise Unsupported("a flag is accessed in several widths", line)
+        return cell
+
+
+def _known_to_both(one: tuple[int, _Write], other: tuple[int, _Write]) -> tuple[int, _Write]:
+    """Return a write of two ways, which releases what its thread knows in both."""
+    place, write = one
+    if write.released is None or other[1].released is None:
+        return place, replace(write, released=None)
+    return place, replace(write, released=np.minimum(write.released, other[1].released))
+
+
+def _hash_of(value: Value) -> bytes:
+    return np.ascontiguousarray(exact_hash(as_symbolic_vector(value))).tobytes()
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    """Return whether two contents are proved to be equal."""
+    sticky = L.sticky_flags(as_symbolic_vector(one), as_symbolic_vector(other))
+    return not L.any_flag(sticky) and _hash_of(one) == _hash_of(other)
+
+
+def _bytes_of(events: Mapping[int, Sequence[Access]], before: _Recorded, name: str) -> Array:
+    """Return the address of each byte of the accesses of a list that were recorded since, each once."""
+    found = [
+        (each.address[:, None] + np.arange(each.bits // 8, dtype=np.uint64)).reshape(-1)
+        for buffer in events
+        for each in before.fresh(name, events, buffer)
+    ]
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *found]))
