@@ -40,6 +40,7 @@ RACES = {
     "the issuing thread stores before the copy": START + CHANGED.format("%p1") + LOAD + WAIT + OUT,
     "the issuing thread stores while the copy is made": START + LOAD + CHANGED.format("%p1") + WAIT + OUT,
     "a thread stores after a barrier, before the wait": START + LOAD + "bar.sync 0;" + CHANGED.format("%p5") + WAIT + OUT,
+    "a thread stores many times after a barrier": START + LOAD + "bar.sync 0;" + CHANGED.format("%p5") * 16 + WAIT + OUT,
     "the issuing thread loads after a copy to global memory": START + STORE + "@%p1 ld.global.b32 %r21, [%d8];" + OUT,
     "a thread loads after the copy has read": START + STORE + READ + "@%p5 ld.global.b32 %r21, [%d8];" + OUT,
     "the issuing thread stores after the copy": START + STORE + CHANGED.format("%p1"),
