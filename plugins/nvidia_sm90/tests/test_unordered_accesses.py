@@ -79,7 +79,7 @@ def test_accesses_that_nothing_orders(body: str) -> None:
     assert "not determined" in compared_with_itself(body).reason
     prepared = prepare_launch(SM90.parse(text(body), "k.ptx"), SM90, launch((4,)))
     # As one of the blocks of a large grid, where a race ends the run.
-    with pytest.raises(Unsupported, match="race|reads global memory that another"):
+    with pytest.raises(Unsupported, match=r"race|reads global memory that another"):
         checked_outputs(*run_blocks(prepared, TermDomain(), {"in": 1, "out": 2}))
 
 
