@@ -18,11 +18,7 @@ from bitwise_core.numerics.mma.evaluation import multiply_accumulate
 from bitwise_core.plugins import registry
 
 SIDE = 16
-ROWS = {
-    each.name: each
-    for each in registry.default().matrix_units.values()
-    if isinstance(each, MmaSpec) and each.accumulator in FLOAT_FORMATS
-}
+ROWS = {each.name: each for each in registry.default().matrix_units.values() if each.accumulator in FLOAT_FORMATS}
 
 
 def after_zeros(row: MmaSpec, accumulators: Any) -> Any:
@@ -82,12 +78,12 @@ STORED = "st.global.b32 [%d3], %r4;"
 
 def equal(first: str, second: str, target: str, dtype: str, assume: frozenset[str] = frozenset()) -> bool:
     buffers = tuple(Argument(kind="buffer", buffer=each, dtype=dtype) for each in ("out", "in"))
-    sources = [
+    one, other = (
         Source(name, HEAD.format(target=target, body=body), Launch(file=name, entry="k", grid=(1, 1, 1), args=buffers))
         for name, body in (("a.ptx", first), ("b.ptx", second))
-    ]
+    )
     options = Options(audit_contraction=False, assume=assume)
-    return compare(*sources, registry.default().arch(target), options).verdict.outcome is Outcome.EQUAL
+    return compare(one, other, registry.default().arch(target), options).verdict.outcome is Outcome.EQUAL
 
 
 @pytest.mark.parametrize("types", ["e4m3.e4m3", "e4m3.e5m2"])

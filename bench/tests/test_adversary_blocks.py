@@ -91,6 +91,20 @@ def test_contents_of_one_version_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
     assert [int(each, 0) for each in replayed.values] == [int(each, 0) for each in found.values]
 
 
+def test_zeros_that_cut_an_accumulator_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of zeros in fp8 is taken to return any accumulator."""
+    monkeypatch.setattr(mma_steps, "_where_cut", lambda accumulator, unchanged: unchanged)
+    monkeypatch.setattr(pair_rounds, "shrunk", lambda pair, *found: pair)
+    name = "products of zeros"
+    monkeypatch.setattr("bitwise_bench.adversary.campaign.FAMILIES", {name: FAMILIES[name]})
+    tally = Tally()
+    for seed in range(8):
+        play_blocks(LAUNCH, random.Random(seed), tally, None)
+        if tally.wrong_pairs:
+            break
+    assert tally.wrong_pairs
+
+
 def test_loops_of_lanes_that_depend_on_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that lanes of a wave end together is taken for one of each lane."""
     monkeypatch.setattr(executor, "threads_together", lambda *loop: (1, False))

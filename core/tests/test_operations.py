@@ -11,6 +11,7 @@ import pytest
 
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import BitSupport, UnknownInstruction, named
+from bitwise_core.execution.memory.atomic_contributions import identity_of
 from bitwise_core.numerics import Operation, UnknownOperation, declare, operation, storage, vocabulary
 from bitwise_core.numerics.verb_functions import FLOAT_VERBS, INTEGER_VERBS
 
@@ -208,3 +209,23 @@ def test_classes_of_numbers(form: str) -> None:
         assert [
             [name for name, row in zip(names, answers, strict=True) if row[at]] for at in range(len(rows))
         ] == wanted
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{verb}.b{n}" for verb in ("add", "and", "or", "xor") for n in (32, 64)),
+        *(f"{verb}.{sign}{n}" for verb in ("max", "min") for sign in "su" for n in (32, 64)),
+        *(f"{verb}bysign.b{n}" for verb in ("max", "min") for n in (32, 64)),
+    ],
+)
+def test_the_identity_of_an_atomic_operation_leaves_every_content(name: str) -> None:
+    made = operation(name)
+    identity, function = identity_of(made), made.function
+    assert identity is not None
+    assert function is not None
+    kind = np.dtype(f"u{made.bits // 8}")
+    sign = 1 << made.bits - 1
+    contents = np.array([0, 1, 5, sign - 2, sign - 1, sign, sign + 1, 2 * sign - 2, 2 * sign - 1], dtype=kind)
+    for operands in ([contents, np.full_like(contents, identity)], [np.full_like(contents, identity), contents]):
+        assert np.array_equal(function(*operands), contents)

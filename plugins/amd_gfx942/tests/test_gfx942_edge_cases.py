@@ -273,3 +273,14 @@ global_store_dword v1, v2, s[8:9]"""
     numbers = {name: index + 1 for index, name in enumerate(names)}
     found = analyse(Source("k.amdgcn", text, launch), GFX942, numbers, Options())
     assert (found.signature is not None) == known, found.unknown
+
+
+def test_a_scalar_load_need_not_see_what_the_kernel_has_stored() -> None:
+    stored = "global_store_dword v1, v0, s[10:11]\ns_waitcnt vmcnt(0)\n"
+    scalar = "s_load_dword s20, s[{}:{}], 0x0\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s20"
+    found = reading(stored + scalar.format(10, 11)).unknown
+    assert found is not None
+    assert "not determined" in found
+    assert reading(stored + scalar.format(12, 13)).signature is not None
+    vector = "v_mov_b32_e32 v6, 0\nglobal_load_dword v5, v1, s[10:11]\ns_waitcnt vmcnt(0)"
+    assert reading(stored + vector).signature is not None

@@ -62,6 +62,14 @@ def test_other_words_are_no_mask(lanes: tuple[int, int], between: str) -> None:
     assert found.signature is None, found
 
 
+@pytest.mark.parametrize("lane", [3, 4])
+def test_one_word_in_both_places_is_no_mask(lane: int) -> None:
+    """Whichever place is written first."""
+    for places in (("s24", "s25"), ("s25", "s24")):
+        back = "".join(f"v_readlane_b32 {place}, v10, {lane}\n" for place in places)
+        assert reading(MASKS + SPILLED + CLOBBERED + back + SELECT).signature is None
+
+
 def test_a_half_that_is_replaced_leaves_no_mask() -> None:
     for half in ("s24", "s25"):
         body = MASKS + SPILLED + CLOBBERED + BACK.format(low=3, high=4) + f"s_mov_b32 {half}, 0\n" + SELECT

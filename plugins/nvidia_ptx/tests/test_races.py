@@ -260,6 +260,15 @@ def test_fields_that_are_not_set_are_zero_where_threads_stored_zeros() -> None:
         hashes(left_out, shared=ROOM)
 
 
+def test_a_swizzle_that_is_not_modelled() -> None:
+    body = through_a_map(ACQUIRE)
+    start = body.index("tensormap.replace.tile.swizzle_mode")
+    end = body.index(";", start)
+    changed = body[:start] + body[start:end].rpartition(",")[0] + ", 0x4" + body[end:]
+    with pytest.raises(Unsupported, match="swizzle mode 4 is not modelled"):
+        hashes(changed, shared=ROOM)
+
+
 def test_a_map_in_the_place_of_another_one_inherits_nothing() -> None:
     body = through_a_map(ACQUIRE)
     made = body[body.index(MADE) : body.index("tensormap.cp_fenceproxy")]

@@ -50,9 +50,11 @@ SCATTERED = """
 """
 
 
-def source(last: str, swizzle: int, rows: list[int] | None, column: int = 0, height: int = 1) -> Source:
+def source(
+    last: str, swizzle: int, rows: list[int] | None, column: int = 0, height: int = 1, stride: int = WORDS
+) -> Source:
     """Return a kernel that gathers four rows; `rows` are the contents of the buffer of rows, None if they are open."""
-    described = {"dtype": "fp32", "shape": [ROWS, WORDS], "strides": [WORDS, 1], "swizzle": swizzle}
+    described = {"dtype": "fp32", "shape": [ROWS, WORDS], "strides": [stride, 1], "swizzle": swizzle}
     maps = [{"tensor_map": {"buffer": name, **described, "block": [height, WORDS]}} for name in ("in", "to")]
     given = {"buffer": "rows", "dtype": "i32", **({} if rows is None else {"values": rows})}
     arguments = [maps[0], given, maps[1], {"buffer": "out", "dtype": "u32"}]
@@ -152,6 +154,15 @@ def test_rows_that_data_decides_are_those_that_loads_read(column: int) -> None:
     assert signature(source(STORED, 128, None, column)) != loaded  # the thread reads another place
     exchanged = STORED.replace("ld.shared.v4.b32 {%r9, %r10", "ld.shared.v4.b32 {%r10, %r9")
     assert signature(source(exchanged, 0, None, column)) != loaded
+
+
+def test_rows_far_apart_that_data_decides_are_unknown() -> None:
+    """A stride in bytes that 32 bits with a sign do not hold."""
+    numbers = {"in": 1, "rows": 2, "to": 3, "out": 4}
+    assert analyse(source(STORED, 0, None, stride=1 << 28), SM100, numbers, Options()).signature is not None
+    found = analyse(source(STORED, 0, None, stride=1 << 30), SM100, numbers, Options())
+    assert found.unknown is not None
+    assert "give the contents of rows" in found.unknown
 
 
 @pytest.mark.parametrize(

@@ -427,13 +427,48 @@ def _early_blocks(dice: random.Random) -> Shape:
     return Shape(slots, dice.choice((32, 64)), fixed=(1, 2))
 
 
+def _zero_products(dice: random.Random) -> Shape:
+    """Products of a warpgroup of tiles of zeros or of data, whose accumulators are loaded, scaled or products."""
+    begin = (
+        "shr.u64 %d11, %d8, 4; and.b64 %d11, %d11, 16383; or.b64 %d24, %d11, 68720001024; add.s64 %d25, %d24, 128; add.s64 %d26, %d24, 256;"
+        "mov.b32 %r50, 0; mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13;"
+        "st.shared.v4.b32 [%d9], {%r10, %r11, %r12, %r13}; st.shared.v4.b32 [%d9+2048], {%r12, %r13, %r11, %r10};"
+        "st.shared.v4.b32 [%d9+4096], {%r50, %r50, %r50, %r50}; fence.proxy.async.shared::cta; bar.sync 0;"
+    )
+
+    def product(types: str, a: str, b: str) -> str:
+        transposes = "" if types == "e4m3" else ", 0, 0"
+        return (
+            f"wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k{32 if types == 'e4m3' else 16}.f32.{types}.{types} {_GROUP}, {a}, {b}, 1, 1, 1{transposes};"
+            "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+        )
+
+    def step() -> Slot:
+        texts = [
+            "",
+            *(
+                product(types, *tiles)
+                for types in ("e4m3", "e4m3", "f16", "bf16")
+                for tiles in (("%d26", "%d26"), ("%d24", "%d25"))
+            ),
+        ]
+        return (
+            *dice.sample(texts, 4),
+            *dice.sample(
+                ("mul.rn.f32 %r20, %r20, 0f3FC00000;", "add.rn.f32 %r20, %r20, 0f00000000;", "mov.b32 %r20, %r21;"), 1
+            ),
+        )
+
+    return Shape([(begin,), *(step() for _ in range(dice.randint(2, 4)))], 128, fixed=(1, 0))
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         name: Family(FRAME, make)
         for name, make in (
             ("long loops", _long_loop), ("copies", _copies), ("matrix chains", _matrix_chain),
             ("warpgroups", _warpgroup), ("branches of warps and blocks", _branches),
-            ("blocks that leave early", _early_blocks),
+            ("blocks that leave early", _early_blocks), ("products of zeros", _zero_products),
         )
     }
 )  # fmt: skip

@@ -145,7 +145,15 @@ def block_programs(name: str, family: Family, dice: random.Random, count: int) -
     shape = family.make(dice)
     first = tuple(dice.choice(each) for each in shape.slots)
     root = BlockProgram(
-        name, first, tuple(shape.slots), shape.threads, shape.kind, shape.fixed, family.frame, shape.blocks
+        name,
+        first,
+        tuple(shape.slots),
+        shape.threads,
+        shape.kind,
+        shape.fixed,
+        family.frame,
+        shape.blocks,
+        shape.repeats,
     )
     found = [root]
     for _ in range(count):

@@ -14,6 +14,7 @@ from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Source
+from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.concrete import LANES_PER_BATCH, checked_outputs, machine_for, run_until_valid
 from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
@@ -70,8 +71,10 @@ class _RecordingMemory(BitsMemory):
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `BitsMemory.store`."""
         super().store(address, value, mask, thread, epoch, line)
-        first = int(address.flat[0])
-        self.lanes[first] = self.own.violated.copy(), self.own.nans.copy()
+        stored = active_values(address, mask)
+        if not stored.size:
+            return
+        self.lanes[int(stored.flat[0])] = self.own.violated.copy(), self.own.nans.copy()
         self.own.violated[:] = False
         self.own.nans[:] = False
 

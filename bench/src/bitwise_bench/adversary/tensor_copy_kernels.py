@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a line of PTX is read as one
-"""PTX kernels for sm_90 whose blocks make a tensor map each, and copy boxes of their input through it."""
+"""PTX kernels for sm_90 whose blocks make a tensor map each, and copy boxes of their input or output through it."""
 
 from __future__ import annotations
 
@@ -82,5 +82,108 @@ def _copies(dice: random.Random) -> Shape:
     return Shape(slots, 64, fixed=(1, 0), repeats=2)
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType({"tensor copies": Family(_FRAME, _copies)})
+_FIXED = "".join(
+    [_field("rank", "0x1"), *(_field("element_stride", f"{axis}, 1") for axis in ("0x0", "0x1")), _field("interleave_layout", "0x0"), _field("fill_mode", "0x0")]
+)  # fmt: skip
+
+
+def _modes(width: int) -> list[int]:
+    """Return the modes of swizzling that a box of this many words in a row may have."""
+    return [mode for mode, most in ((0, 256), (1, 32), (2, 64), (3, 128)) if 4 * width <= most]
+
+
+def _stores(dice: random.Random) -> Shape:
+    """Boxes that are copied to the block's part of the output, of which parts may be outside."""
+    width, rows = dice.choice(((8, 32), (16, 16), (32, 8)))
+    lane = dice.choice((1, 3, 7))
+    place = "mul.wide.u32 %d15, %r83, 16; add.s64 %d15, %d15, %d8;"
+    chunk = "st.shared.v4.b32 [%d15], {%r20, %r21, %r22, %r23};"
+    slots: list[Slot] = [
+        (_FIXED + _field("box_dim", f"0x0, {width}") + _field("box_dim", f"0x1, {rows}"),),
+        ("mul.wide.u32 %d14, %r9, 1024; add.s64 %d14, %d0, %d14; " + _field("global_address", "%d14", "b64"),),
+        tuple(_field("global_dim", f"0x0, {each}") for each in (width, width - 4)),
+        tuple(_field("global_dim", f"0x1, {each}") for each in (rows, rows - 3)),
+        (_field("global_stride", f"0x0, {4 * width}", "b64"),),
+        tuple(_field("elemtype", each) for each in dice.sample(("0x2", "0x3", "0x7"), 3)),
+        tuple(_field("swizzle_mode", hex(each)) for each in dice.sample(_modes(width), min(2, len(_modes(width))))),
+        (_PUBLISHED,),
+        mixing(dice, ("%r20", "%r21", "%r22", "%r23")),
+        pick(
+            dice,
+            f"mov.b32 %r83, %r0; {place} {chunk}", f"xor.b32 %r83, %r0, {lane}; {place} {chunk}", f"xor.b32 %r83, %r0, {lane}; xor.b32 %r83, %r83, {lane}; {place} {chunk}",
+            f"mov.b32 %r83, %r0; {place} st.shared.v2.b32 [%d15], {{%r20, %r21}}; st.shared.v2.b32 [%d15+8], {{%r22, %r23}};", f"shr.u32 %r84, %r0, 3; and.b32 %r84, %r84, 7; xor.b32 %r83, %r0, %r84; {place} {chunk}",
+        ),
+        ("fence.proxy.async.shared::cta; bar.sync 0;",),
+    ]  # fmt: skip
+    begin = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d12, {%r81, %r82}], [%d8]; @%p1 cp.async.bulk.commit_group;"
+    places = dice.sample([(0, 0), (0, 0), (0, 1), (0, -2), (4, 0)], 3)
+    slots.append(tuple(f"mov.b32 %r81, {x}; mov.b32 %r82, {y}; @%p1 {begin}" for x, y in places))
+    slots.append(("@%p1 cp.async.bulk.wait_group.read 0;", "@%p1 cp.async.bulk.wait_group 0;"))
+    return Shape(slots, 64, fixed=(8, 2), repeats=2)
+
+
+_CLUSTER_HEAD = _HEAD.replace(
+    ".reqntid {threads}", ".reqntid {threads} .explicitcluster .reqnctapercluster 2, 1, 1"
+) + (
+    "mov.u32 %r72, %cluster_ctarank; mov.u32 %r70, room; mov.u32 %r79, room; add.u32 %r79, %r79, 8128; setp.eq.u32 %p8, %r72, 0;"
+    "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+)
+"""%r72: the rank; %r70: shared memory; %r79: the mbarrier; %p8: rank 0."""
+
+
+def _multicast(dice: random.Random) -> Shape:
+    """Boxes that the blocks of a cluster copy to both of them."""
+    width, rows = 8, dice.choice((8, 16))
+    size = 4 * width * rows
+    slots: list[Slot] = [
+        (_FIXED + _field("box_dim", f"0x0, {width}") + _field("box_dim", f"0x1, {rows}"),),
+        (_field("global_address", "%d2", "b64"), "add.s64 %d14, %d2, 64; " + _field("global_address", "%d14", "b64")),
+        (_field("global_dim", "0x0, 8") + _field("global_dim", f"0x1, {rows}"),), (_field("global_stride", "0x0, 32", "b64"),),
+        (_field("elemtype", "0x7"),), tuple(_field("swizzle_mode", hex(each)) for each in dice.sample((0, 1), 2)), (_PUBLISHED,),
+    ]  # fmt: skip
+    copy = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    many = f"{copy}.multicast::cluster [%r85], [%d12, {{%r81, %r82}}], [%r79], %h1;"
+    place = f"mad.lo.u32 %r85, %r72, {size}, %r70; mov.b32 %r81, 0;"
+    both = f"@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r79], {2 * size};"
+    alone = f"@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r79], {size}; mov.b32 %r85, %r70; mov.b32 %r81, 0;"
+    rank = "and.pred %p11, %p1, %p8; not.pred %p12, %p8; and.pred %p12, %p1, %p12;"
+    of_both = dice.random() < 0.5
+    to_both = tuple(
+        f"{both} {place} {row} mov.b16 %h1, 3; @%p1 {many}"
+        for row in ("mov.b32 %r82, 0;", "mul.lo.u32 %r82, %r72, 2;", "mov.b32 %r82, 1;")
+    )
+    of_one = (
+        f"{alone} mov.b32 %r82, 0; mov.b16 %h1, 3; {rank} @%p11 {many}",
+        f"{alone} mov.b32 %r82, 0; mov.b16 %h1, 3; {rank} @%p12 {many}",
+        f"{alone} mov.b32 %r82, 0; xor.b32 %r86, %r72, 1; add.u32 %r86, %r86, 1; cvt.u16.u32 %h1, %r86; @%p1 {many}",
+        f"{alone} mov.b32 %r82, 0; add.u32 %r86, %r72, 1; cvt.u16.u32 %h1, %r86; @%p1 {many}",
+        f"{alone} mov.b32 %r82, 0; @%p1 {copy} [%r70], [%d12, {{%r81, %r82}}], [%r79];",
+    )
+    slots.append(to_both if of_both else of_one)
+    slots.append(("W: mbarrier.try_wait.parity.shared.b64 %p10, [%d11], 0; @!%p10 bra W;",))
+    for _ in range(2):
+        lane = dice.choice((0, 1, 3))
+        shared = f"xor.b32 %r83, %r0, {lane}; and.b32 %r83, %r83, {size // 16 - 1}; mul.wide.u32 %d15, %r83, 16; add.s64 %d15, %d15, %d8;"
+        used = dice.choice(
+            ("add.rn.f32 %r20, %r20, %r24; max.f32 %r22, %r22, %r26;", "mov.b32 %r21, %r25; mov.b32 %r23, %r27;")
+        )
+        slots.append(
+            tuple(
+                f"{shared} ld.shared.v4.b32 {{%r24, %r25, %r26, %r27}}, [%d15{at}]; {used}"
+                for at in ("", f"+{size}")[: 1 + of_both]
+            )
+        )
+    slots += [
+        mixing(dice, ("%r20", "%r21", "%r22", "%r23")),
+        ("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",),
+    ]
+    return Shape(slots, 64, fixed=(7, 1), repeats=2)
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "tensor copies": Family(_FRAME, _copies), "tensor stores": Family(Frame(LANGUAGES["ptx"], _HEAD, "ret; }\n"), _stores),
+        "copies to a cluster": Family(Frame(LANGUAGES["ptx"], _CLUSTER_HEAD, END), _multicast),
+    }
+)  # fmt: skip
 """The families by name."""

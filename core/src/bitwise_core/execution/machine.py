@@ -250,7 +250,7 @@ class Machine:
         return live is not None and self.mask is self.group and not live(name)
 
     def loading_agent(self) -> Array:
-        """Return the number of the agent of each block that executes asynchronous loads from global memory."""
+        """Return the number of the agent of each block that executes loads which nothing orders with stores."""
         return agent_of_block(self.thread[:, :1], 0)
 
     def new_storing_agent(self) -> Array:

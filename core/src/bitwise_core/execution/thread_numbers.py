@@ -1,6 +1,7 @@
 """The numbers of threads in a launch: its block's number times 2**20, plus its number in the block.
 
-Asynchronous copies are executed by agents of their block, which have numbers that no thread of a launch has.
+Asynchronous copies and loads that are not coherent are executed by agents of their block, which have numbers that no
+thread of a launch has.
 """
 
 from __future__ import annotations

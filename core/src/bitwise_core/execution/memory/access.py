@@ -411,10 +411,14 @@ def known_address(machine: Machine, operand: Operand, size: int) -> Array:
     return address
 
 
-def load_global(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """Return `bits` bits at each active lane's global address.  Raises Unsupported outside every buffer."""
+def load_global(machine: Machine, address: Array, bits: int, line: int, *, coherent: bool = True) -> Value:
+    """Return `bits` bits at each active lane's global address.  Raises Unsupported outside every buffer.
+
+    A load that is not `coherent` need not see what the launch has stored, also in its own thread.
+    """
     check_in_buffer(machine, address, line)
-    return machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
+    thread = machine.thread if coherent else machine.loading_agent()
+    return machine.memory.load(address, bits, machine.mask, thread, machine.epoch, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:

@@ -84,7 +84,10 @@ def load(instruction: Instruction, context: Context) -> Step:
         words = argument_words(machine, address, count, line)
         if words is None:
             check_aligned(machine, address, 4, line)
-            words = [load_global(machine, address + np.uint64(4 * index), 32, line) for index in range(count)]
+            # The cache of scalar loads does not see stores of the launch.
+            words = [
+                load_global(machine, address + np.uint64(4 * index), 32, line, coherent=False) for index in range(count)
+            ]
         write(machine, concat(words))
 
     return step

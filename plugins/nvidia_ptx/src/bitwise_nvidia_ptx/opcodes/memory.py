@@ -193,7 +193,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     bits = type_bits(kind)
     targets = _elements(destination, count, instruction)
     line = instruction.line
-    extends = kind[0] == "s"
+    extends, coherent = kind[0] == "s", load_info(instruction).coherent
     widths = [register_bits(target, context, bits) for target in targets]
     base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
 
@@ -207,7 +207,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
-            value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers)
+            value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
             machine.write(target, extend(machine, value, bits, widths[index], extends))
 
     return step
@@ -256,7 +256,14 @@ def buffers_of(machine: Machine, pointers: frozenset[str] | None) -> list[int] |
 
 
 def _load_one(
-    machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int, pointers: PointerParameters
+    machine: Machine,
+    space: str,
+    source: Operand,
+    offset: int,
+    bits: int,
+    line: int,
+    pointers: PointerParameters,
+    coherent: bool,
 ) -> Value:
     if space == "param":
         return _parameter(machine, source, offset, bits)
@@ -282,7 +289,7 @@ def _load_one(
     constant = local_memory.load_constant(machine, where, bits)
     if constant is not None:
         return constant
-    return load_global(machine, where, bits, line)
+    return load_global(machine, where, bits, line, coherent=coherent)
 
 
 def _moved(machine: Machine, address: Value, offset: int) -> Value:

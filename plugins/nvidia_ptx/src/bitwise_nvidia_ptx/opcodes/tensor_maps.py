@@ -195,6 +195,8 @@ The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf
 ROUNDED_ELEMENTS = frozenset({11, 12})
 """The codes of tf32 and tf32.ftz: a copy to shared memory rounds elements.  Copies of other types keep all bits."""
 ROUNDS_ELEMENTS = "a tensor map of tf32, whose copies round elements, is not modelled"
+_LAST_SWIZZLE = 3
+"""The code of the swizzle of 128 bytes, the last one that is modelled."""
 PACKED_ELEMENTS = {13: 8, 14: 16}
 """The bytes that 16 elements of 4 bits take in shared memory, by the codes of such types: b4x16 and b4x16_p64."""
 
@@ -316,6 +318,8 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
         size = 8 if packed else ELEMENT_BYTES[code]
         for field_name, number in (("element bytes", size), ("packed bytes", packed)):
             table.put(field_name, _number(number), rows)
+    elif name == "swizzle" and (own > _LAST_SWIZZLE).any():
+        raise Unsupported(f"a tensor map with the swizzle mode {int(own.max())} is not modelled")
     elif name == "fill" and own.any():
         raise Unsupported("a tensor map that fills with NaN is not modelled")
     elif name == "interleave" and own.any():
