@@ -245,7 +245,8 @@ def _accumulator(
     if not active[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
-    values = [machine.registers.get(_name(each)) or poison(32) for each in registers]
+    held = [machine.registers.get(_name(each)) for each in registers]
+    values = [poison(32) if each is None else each for each in held]
     bundled = _whole_accumulator(values)
     if bundled is not None and shape_of(bundled)[2:] == shape:
         return bundled
