@@ -22,7 +22,7 @@ def test_configurations_that_all_targets_have() -> None:
 
 
 def times(read: float, compiled: float) -> dict[str, Any]:
-    return {"compile": compiled, "read": read, "read, CPU": read, "unknown": None}
+    return {"compile": compiled, "compile, CPU": 2 * compiled, "read": read, "read, CPU": read, "unknown": None}
 
 
 def test_ratios() -> None:
@@ -31,6 +31,7 @@ def test_ratios() -> None:
     found = summary(rows, ("one", "other"))
     assert found["one"]["kernels"] == 10
     assert found["one"]["reading over compiling"] == {"median": 0.6, "ninth decile": 1.0, "most": 1.0}
+    assert found["one"]["reading over compiling, CPU"] == {"median": 0.3, "ninth decile": 0.5, "most": 0.5}
     assert found["other over one"] == {"median": 2, "ninth decile": 2, "most": 2, "above 1.5": 10}
     assert spread([3.0]) == {"median": 3, "ninth decile": 3, "most": 3}
 

@@ -125,6 +125,20 @@ def test_members_are_followed_only_where_lanes_hold_one_value(monkeypatch: pytes
     assert found == signature(in_one_thread("max.NaN", ELEMENTS - 1) + STORED)
 
 
+def test_the_set_of_a_value_and_itself_repeats_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM quiets a NaN by the maximum of a value and itself, also of one that many lanes hold."""
+    noted: list[bool] = []
+    repeats = TermDomain.repeats_members.fget
+    assert repeats is not None
+    monkeypatch.setattr(TermDomain, "repeats_members", property(lambda self: noted.append(repeats(self)) or noted[-1]))
+    quieted = (
+        "mov.b32 %r3, %f1; shfl.sync.idx.b32 %r4, %r3, 15, 31, -1; setp.lt.u32 %p3, %r0, 16; @%p3 mov.b32 %r4, %r3;"
+        "mov.b32 %f2, %r4; max.f32 %f2, %f2, %f2; min.f32 %f1, %f1, %f2;"
+    )
+    signature(loaded(LANES - 1) + combined("min", (1, 2)) + quieted + STORED)
+    assert noted == [False]
+
+
 def drawn_program(random: np.random.Generator, places: list[int]) -> str:
     """Return a program in which lanes load elements, often the same ones, and combine them by maxima and minima."""
     mapped = "".join(

@@ -244,6 +244,26 @@ def test_executed_blocks_are_not_executed_again(monkeypatch: pytest.MonkeyPatch)
     assert compare(first, second, TermDomain).equal
 
 
+def test_blocks_of_several_classes_are_executed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A persistent kernel has a class of blocks for each number of tiles."""
+    found, runs = summary(CASES["loop"]), []
+
+    def noted(*arguments: object) -> object:
+        runs.append(arguments[3])
+        return run_blocks(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("bitwise_core.checker.block_symmetry.symmetry.run_blocks", noted)
+    check_representatives(found, TermDomain)
+    assert runs == [list(range(10))]
+    (executed,) = found.executed.values()
+    whole = all_blocks(CASES["loop"])
+    for buffer, (_, _, words) in whole.items():
+        parts = [
+            np.frombuffer(executed[block][buffer].words.tobytes(), np.uint64).reshape(2, -1) for block in range(10)
+        ]
+        assert np.ascontiguousarray(np.concatenate(parts, axis=1)).tobytes() == words
+
+
 STORE_THREAD = """mul.wide.s32 %rd6, %r3, 4;
 add.s64 %rd7, %rd2, %rd6;
 """

@@ -4,7 +4,8 @@
 
 Configurations of the corpus that all targets have are compiled and read on one core, without the cache of readings.  A
 first reading fills the assembler's cache; the least of the next two counts.  The order is random, so that a run that
-ends early is a sample as well.
+ends early is a sample as well.  `--product 256 256 1024` adds the configurations of a matrix product of that size, with
+a summary of their own.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ def times_of(case: Case) -> dict[str, Any]:
     from bitwise_core.checker.sources import Options
     from bitwise_core.plugins import registry
 
+    before = cpu_seconds()
     try:
         source, _, seconds = compile_source(case)
     except Exception as error:
         # A configuration that the compiler refuses has no time.
         return {"error": f"{type(error).__name__}: {error}"[:200]}
+    compiled = cpu_seconds() - before
     arch, buffers = registry.default().arch(case.target), group_buffers(case)
     found = analyse(source, arch, buffers, Options())
     walls, cores = [], []
@@ -56,9 +59,16 @@ def times_of(case: Case) -> dict[str, Any]:
         walls.append(time.perf_counter() - start)
         cores.append(time.process_time() - used)
     return {
-        "compile": round(seconds, 4), "read": round(min(walls), 4), "read, CPU": round(min(cores), 4),
+        "compile": round(seconds, 4), "compile, CPU": round(compiled, 4),
+        "read": round(min(walls), 4), "read, CPU": round(min(cores), 4),
         "unknown": found.unknown,
     }  # fmt: skip
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of the processes that it has waited for, such as assemblers."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -75,7 +85,10 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str, Any]:
-    """Return the spreads of seconds and of ratios; ratios between targets are of CPU seconds."""
+    """Return the spreads of seconds and of ratios; ratios between targets are of CPU seconds.
+
+    On a busy machine only ratios of CPU seconds mean something.
+    """
     found: dict[str, Any] = {}
     for target in targets:
         good = [row[target] for row in rows if "read" in row[target]]
@@ -83,6 +96,7 @@ def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str,
             "kernels": len(good),
             "seconds to read": spread([each["read"] for each in good]),
             "reading over compiling": spread([each["read"] / each["compile"] for each in good]),
+            "reading over compiling, CPU": spread([each["read, CPU"] / each["compile, CPU"] for each in good]),
         }
     first = targets[0]
     for target in targets[1:]:
@@ -100,23 +114,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stride", type=int, default=20, help="one of so many configurations (default 20)")
     parser.add_argument("--named", nargs="*", default=[], metavar="WORD", help="only ids that contain one of these")
     parser.add_argument("--seconds", type=float, default=600.0, help="end after this time (default 600)")
+    parser.add_argument("--product", nargs=3, type=int, metavar=("M", "N", "K"), help="a matrix product to add")
     parser.add_argument("--out", type=Path, help="write times and summary here, as JSON")
     chosen = parser.parse_args(arguments)
     if chosen.stride < 1 or chosen.first < 0:
         parser.error("--stride must be at least 1 and --first at least 0")
     from bitwise_bench.corpus import catalogue
+    from bitwise_bench.readings.precision import gemm_cases
 
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # what Triton's cache holds was compiled before
+    end = time.monotonic() + chosen.seconds
+
+    def measured(cases: dict[str, dict[str, Case]], names: Sequence[str]) -> list[dict[str, Any]]:
+        rows = []
+        for name in names:
+            if time.monotonic() > end:
+                break
+            rows.append({"id": name, **{target: times_of(cases[target][name]) for target in chosen.targets}})
+        return rows
+
+    products: list[dict[str, Any]] = []
+    if chosen.product:
+        sized = {target: {case.id: case for case in gemm_cases(target, *chosen.product)} for target in chosen.targets}
+        products = measured(sized, chosen_ids(sized, 0, 1, ()))
     cases = {target: {case.id: case for case in catalogue.cases(target)} for target in chosen.targets}
-    end, rows = time.monotonic() + chosen.seconds, []
-    for name in chosen_ids(cases, chosen.first, chosen.stride, chosen.named):
-        if time.monotonic() > end:
-            break
-        rows.append({"id": name, **{target: times_of(cases[target][name]) for target in chosen.targets}})
+    rows = measured(cases, chosen_ids(cases, chosen.first, chosen.stride, chosen.named))
     found = summary(rows, chosen.targets)
+    if products:
+        found["gemm " + "x".join(map(str, chosen.product))] = summary(products, chosen.targets)
     print(json.dumps(found, indent=1))
     if chosen.out:
-        record = {"environment": analysis_environment(), "summary": found, "kernels": rows}
+        record = {"environment": analysis_environment(), "summary": found, "kernels": rows, "products": products}
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0 if any(found[target]["kernels"] for target in chosen.targets) else 1
 

@@ -39,7 +39,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_sync import (
     step_name,
     units_of,
 )
-from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_vectors
+from bitwise_nvidia_ptx.opcodes.matrix_tiles import TileCells, tile_addresses, tile_cells, tile_vectors
 from bitwise_nvidia_ptx.opcodes.memory import literal_value
 from bitwise_nvidia_sm90.descriptors import tile_layout
 
@@ -108,6 +108,9 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     size = bits // 8
     out = 16 if result == "f16" else 32
     line = instruction.line
+    names = tuple(each.name for each in registers_in(destination) if isinstance(each, Register))
+    if len(names) < len(registers_in(destination)):
+        raise UnknownInstruction(instruction, "has a result that is no register")
 
     products = integer_products(k, result, left, right, clamps=False)
     fused = MmaStep(
@@ -127,12 +130,15 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
             else _tile_rows(machine, a, 64, k, size, forms[0], not trans_a, groups)
         )
         columns = _tile_rows(machine, b, n, k, size, forms[1], not trans_b, groups)
-        old = _accumulator(machine, registers_in(destination), out, n, scale_d, groups)
+        old = _accumulator(machine, names, out, n, scale_d, groups)
         row_index = _rows_from_registers(len(groups)) if in_registers else _rows_from_tiles(len(groups))
         left_vectors = rows[0].concatenated(rows[1:]).take(row_index)
-        right_vectors = columns[0].concatenated(columns[1:]).take(_columns_from_tiles(len(groups), n))
+        if all(each is columns[0] for each in columns):
+            right_vectors = columns[0].take(_columns_from_tiles(1, n))
+        else:
+            right_vectors = columns[0].concatenated(columns[1:]).take(_columns_from_tiles(len(groups), n))
         new = machine.domain.mma_step(fused, old, left_vectors, right_vectors)
-        _write(machine, registers_in(destination), new, out, groups)
+        _write(machine, names, new, out, groups)
 
     return step
 
@@ -182,8 +188,15 @@ def _uniform_descriptor(machine: Machine, value: Array, group: int) -> int:
 def _tile(
     machine: Machine, descriptor: int, rows: int, k: int, size: int, form: str, k_major: bool, group: int
 ) -> OperandVectors:
-    addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
-    tile = tile_cells(machine, addresses, size)
+    cache: dict[tuple[int, ...], TileCells] = machine.extra.setdefault("tiles of descriptors", {})
+    key = descriptor, rows, k, size, k_major
+    tile = cache.get(key)
+    if tile is None:
+        if len(cache) > 512:
+            cache.clear()
+        addresses = tile_addresses(tile_layout(descriptor), rows, k, size, k_major)
+        tile = cache[key] = tile_cells(machine, addresses, size)
+    machine.shared.reserve_cells(tile.end)
     read_asynchronously(machine, _MATRIX_READS, tile.touched, group * _WARPGROUP, machine.line)
     return tile_vectors(machine, tile, form)
 
@@ -234,7 +247,7 @@ def _in_active_threads(machine: Machine, value: Array) -> Array:
 
 
 def _accumulator(
-    machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]
+    machine: Machine, registers: Sequence[str], bits: int, n: int, scale: Operand, groups: list[int]
 ) -> SymbolicVector:
     """Return the accumulator with the axes of `_rows_from_registers`, or +0 if scale-d is 0.  Raises Unsupported."""
     shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
@@ -247,7 +260,8 @@ def _accumulator(
     if not active[0]:
         zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
         return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
-    values = [machine.registers.get(_name(each)) or poison(32) for each in registers]
+    held = [machine.registers.get(each) for each in registers]
+    values = [poison(32) if each is None else each for each in held]
     bundled = _whole_accumulator(values)
     if bundled is not None and shape_of(bundled)[2:] == shape:
         return bundled
@@ -278,11 +292,6 @@ def _accumulator(
     return SymbolicVector(bits, words.reshape(2, blocks, *shape), flags)
 
 
-def _name(operand: Operand) -> str:
-    assert isinstance(operand, Register)
-    return operand.name
-
-
 def _whole_accumulator(values: list[Value]) -> SymbolicVector | None:
     first = values[0]
     if not isinstance(first, SymbolicVector) or first.bundle is None:
@@ -299,17 +308,17 @@ def _whole_accumulator(values: list[Value]) -> SymbolicVector | None:
     return whole
 
 
-def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector, bits: int, groups: list[int]) -> None:
+def _write(machine: Machine, registers: Sequence[str], value: SymbolicVector, bits: int, groups: list[int]) -> None:
     count = len(registers) * (32 // bits)
     shape = (count // 4, 2, 2, len(groups), 4, 8, 4)
     whole = bits == 32 and len(groups) * _WARPGROUP == machine.threads
     if whole and isinstance(value, ChainedSteps) and value.shape[2:] == shape:
         parts = [ChainedRegister(value, count, index) for index in range(count)]
         if machine.mask is None and machine.domain.recorder is None:
-            machine.registers.update(zip([_name(each) for each in registers], parts, strict=True))
+            machine.registers.update(zip(registers, parts, strict=True))
             return
         for register, part in zip(registers, parts, strict=True):
-            machine.write(register, part)
+            machine.write(Register(register), part)
         return
     blocks = value.words.shape[1]
     words = np.broadcast_to(value.words, (2, blocks, *shape)).reshape(2, blocks, count, -1)
@@ -331,7 +340,7 @@ def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector
         pairs = [(j, half) for j in range(count // 4) for half in range(2)]
         results = [concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in pairs]
     for register, result in zip(registers, results, strict=True):
-        machine.write(register, result)
+        machine.write(Register(register), result)
 
 
 def _in_all_threads(machine: Machine, words: Array, flags: L.Flags, groups: list[int]) -> tuple[Array, L.Flags]:

@@ -350,27 +350,28 @@ def run_in_full(
     missing = sorted({int(block) for block in blocks} - executed.keys())
     if len(missing) + len(executed) > summary.limits.blocks:
         raise NotSymmetric(f"more than {summary.limits.blocks} blocks must be executed in full")
-    by_class: dict[int, list[int]] = {}
-    for block in missing:
-        by_class.setdefault(int(summary.class_of[block]), []).append(block)
-    for number, members in by_class.items():
-        together = max(1, LANES_PER_BATCH // summary.prepared.threads)
-        for start in range(0, len(members), together):
-            executed.update(_run_class(summary, domain_factory, number, members[start : start + together]))
+    # Blocks of one class, and of classes that differ in few instructions, take most steps together.
+    missing.sort(key=lambda block: (int(summary.class_of[block]), block))
+    together = max(1, LANES_PER_BATCH // summary.prepared.threads)
+    for start in range(0, len(missing), together):
+        executed.update(_run_together(summary, domain_factory, missing[start : start + together]))
     return executed
 
 
-def _run_class(
-    summary: GridSummary, domain_factory: DomainFactory, class_number: int, blocks: Sequence[int]
+def _run_together(
+    summary: GridSummary, domain_factory: DomainFactory, blocks: Sequence[int]
 ) -> dict[int, dict[int, Output]]:
-    """Execute blocks of one class together: they have the same control flow, so races in each of them are detected."""
+    """Execute blocks in one batch."""
     memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, blocks)
     found = checked_outputs(memory, scratch)
-    if found.keys() != {buffer for buffer in summary.classes[class_number].stores if buffer in summary.owners}:
+    stored = {
+        block: summary.owners.keys() & summary.classes[int(summary.class_of[block])].stores.keys() for block in blocks
+    }
+    if found.keys() != set().union(*stored.values()):
         raise NotSymmetric("a block stores to other buffers than its address pass predicts")
     return {
-        block: {buffer: _block_outputs(summary, block, buffer, output) for buffer, output in found.items()}
-        for block in blocks
+        block: {buffer: _block_outputs(summary, block, buffer, found[buffer]) for buffer in buffers}
+        for block, buffers in stored.items()
     }
 
 

@@ -109,12 +109,10 @@ def extremum(
     words = hashing.sum_of_members(one.words, other.words, _CARRIED)
     if context.member_sets is not None:
         words = context.member_sets.union(one.words, other.words, words, upper_half=True)
-    elif context.repeated_members is not None:
-        # The set of a value and itself, by which LLVM quiets a NaN, repeats no member.
-        apart = True if same is False else ~same
+    elif context.repeated_members is not None and (same is False or not L.every(same)):
+        # Where both values are the same in all lanes, as LLVM quiets a NaN, no set gets another member.
         for value, beside, members in ((left, right, one), (right, left, other)):
-            entering = L.nonempty(np.logical_and(apart, _enters_set(kind, value, beside)))
-            context.repeated_members.examine(members.words, entering)
+            context.repeated_members.examine(members.words, _enters_set(kind, value, beside))
     if same is not False:
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags

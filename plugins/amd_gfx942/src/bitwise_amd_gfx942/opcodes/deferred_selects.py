@@ -91,6 +91,13 @@ class DeferredSelect(SymbolicVector):
         """Nothing is kept: the number is that of the select."""
 
 
+def is_value_of(value: Value, register: Value | None) -> bool:
+    """Return whether a value is what an instruction reads of a register that holds `register`."""
+    if isinstance(register, DeferredSelect) and register.is_computed and value is register.value:
+        return True
+    return value is register
+
+
 def _depth(value: Value) -> int:
     return value.depth if isinstance(value, DeferredSelect) and not value.is_computed else 0
 

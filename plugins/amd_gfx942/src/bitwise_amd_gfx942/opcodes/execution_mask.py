@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitwise_amd_gfx942.lane_masks import complement_mask, disjoint, is_subset, partitioned_mask, same_mask
-from bitwise_amd_gfx942.opcodes.deferred_selects import deferred_select
+from bitwise_amd_gfx942.opcodes.deferred_selects import deferred_select, is_value_of
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.select_provenance import Select, record_select, selects_of
@@ -91,10 +91,10 @@ def _predicated_step(machine: Machine, step: Step, operands: Sequence[Operand]) 
         machine.condition = outer
     for name, value in machine.registers.items():
         old = before.get(name)
-        if old is None or (old is not value and value is not resolved.get(name)):
-            machine.registers[name] = merge_inactive_lanes(machine, lanes, value, old)
-        elif old is not value:
-            machine.registers[name] = old
+        if value is old:
+            continue
+        kept = old is not None and (is_value_of(value, old) or is_value_of(value, resolved.get(name)))
+        machine.registers[name] = old if old is not None and kept else merge_inactive_lanes(machine, lanes, value, old)
     merge_local(machine, lanes, machine.local, local)
     return control
 
