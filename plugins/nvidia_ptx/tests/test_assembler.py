@@ -15,6 +15,7 @@ from bitwise_nvidia_ptx.assembler import (
     Ptxas,
     PtxasNotFound,
     _candidates,
+    _disassemblers,
     audit_tools,
     code_digest,
 )
@@ -295,7 +296,7 @@ def test_a_product_by_1_is_exact(ptxas: Ptxas) -> None:
 
 
 def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: iter(()))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: ())
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
     assert not ptxas.rounds_exponentials(kernel(*SCALED))
 
@@ -306,8 +307,12 @@ def test_a_disassembler_that_lists_other_code_proves_nothing(
     tool = tmp_path / "nvdisasm"
     tool.write_text("#!/bin/sh\necho nothing\n")
     tool.chmod(0o755)
-    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: iter((str(tool),)))
+    known = _disassemblers(ptxas.path)
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: (str(tool),))
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
+    # An old disassembler does not know a later architecture: the next one is asked.
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._disassemblers", lambda _: (str(tool), *known))
+    assert same(ptxas, kernel(*SCALED), kernel(*SCALED))
 
 
 def _assembler(path: Path, ptxas: Ptxas, *versions: str) -> Path:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("triton")
@@ -53,7 +55,7 @@ def distance(x, y, n, eps, BLOCK: tl.constexpr):
 
 def test_code_with_an_extremum_of_the_lanes_is_compared() -> None:
     """The quotient is fused into the difference, and the code has CREDUX, the extremum of floats of a warp."""
-    arguments = {"x": Buffer("x", "bf16"), "y": Buffer("y", "fp32"), "n": 1000, "eps": 0.1}
+    arguments: Any = {"x": Buffer("x", "bf16"), "y": Buffer("y", "fp32"), "n": 1000, "eps": 0.1}
     found = compile_configuration(distance, arguments, {"BLOCK": 1024}, grid=(8,), target="sm_100", num_warps=2)
     assert "redux.sync.max.NaN.f32" in found.assembly or "redux.sync.max.f32" in found.assembly
     launch = Launch.model_validate({"file": "k.ptx", **found.manifest_entry})

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("triton")
@@ -30,7 +32,7 @@ def distance(x, y, n, eps, BLOCK: tl.constexpr):
 
 def test_code_with_sums_of_64_bits_is_compared() -> None:
     """The quotient is fused into the difference.  nvdisasm prints the schedule of an instruction after its operands."""
-    arguments = {"x": Buffer("x", "bf16"), "y": Buffer("y", "fp32"), "n": 1000, "eps": 0.1}
+    arguments: Any = {"x": Buffer("x", "bf16"), "y": Buffer("y", "fp32"), "n": 1000, "eps": 0.1}
     found = compile_configuration(distance, arguments, {"BLOCK": 1024}, grid=(8,), target="sm_120", num_warps=2)
     launch = Launch.model_validate({"file": "k.ptx", **found.manifest_entry})
     result = analyse(Source("k.ptx", found.assembly, launch), SM120, {"x": 1, "y": 2}, Options())

@@ -15,7 +15,6 @@ import glob
 import hashlib
 import importlib.metadata
 import importlib.util
-import itertools
 import json
 import os
 import re
@@ -192,21 +191,22 @@ class Ptxas:
 
         `original` is a text or an object file.  Raises AssemblyFailed.
         """
-        tool = next(_disassemblers(self.path), None)
-        if tool is None:
+        tools = _disassemblers(self.path)
+        if not tools:
             return False
         first = without_debug(original) if isinstance(original, str) else original
 
         def read() -> str:
             code = first if isinstance(first, bytes) else self._assemble(first, flags)
             try:
-                found = all(map(rounds_exponentials, _listing(tool, code)[1].values()))
+                found = all(map(rounds_exponentials, _first_listing(tools, code)[1][1].values()))
             except NotDisassembled:
                 found = False
             return _digest_of(found)
 
         flags, name = self._flags(True), first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
-        key = ["squares of exponentials", _own_source(), *self._identity(), _file_digest(tool), json.dumps(flags), name]
+        identity = [*self._identity(), *map(_file_digest, tools)]
+        key = ["squares of exponentials", _own_source(), *identity, json.dumps(flags), name]
         return cached_digest("ptxas", key, read) == _digest_of(True)
 
     def equal_dataflow(self, original: str | bytes, texts: Sequence[tuple[str, bool]]) -> Iterator[bool]:
@@ -216,8 +216,8 @@ class Ptxas:
         is assembled with `--fmad=false`.  False also if `machine_dataflow` cannot prove it, or if no disassembler is
         found.  Raises AssemblyFailed.
         """
-        tool = next(_disassemblers(self.path), None)
-        if tool is None:
+        tools = _disassemblers(self.path)
+        if not tools:
             yield from [False] * len(texts)
             return
         first = without_debug(original) if isinstance(original, str) else original
@@ -228,11 +228,12 @@ class Ptxas:
             return first if isinstance(first, bytes) else self._assemble(first, own)
 
         @functools.cache
-        def listing() -> _Listing:
-            return _listing(tool, expected())
+        def listing() -> tuple[str, _Listing]:
+            return _first_listing(tools, expected())
 
         name = first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
-        key = ["dataflow of machine code", _own_source(), *self._identity(), _file_digest(tool), json.dumps(own), name]
+        identity = [*self._identity(), *map(_file_digest, tools)]
+        key = ["dataflow of machine code", _own_source(), *identity, json.dumps(own), name]
         for each, fuse in texts:
             text, flags = without_debug(each), self._flags(fuse)
 
@@ -241,7 +242,8 @@ class Ptxas:
                 if _arithmetic(code) != _arithmetic(expected()):
                     return _digest_of(False)  # disassembling takes ten times as long as assembling
                 try:
-                    return _digest_of(_equal_listings(listing(), _listing(tool, code)))
+                    tool, listed = listing()
+                    return _digest_of(_equal_listings(listed, _listing(tool, code)))
                 except NotDisassembled:
                     return _digest_of(False)
 
@@ -252,8 +254,8 @@ class Ptxas:
 
         None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
         """
-        tool = next(_disassemblers(self.path), None)
-        if tool is None:
+        tools = _disassemblers(self.path)
+        if not tools:
             return None
         lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))  # sections follow the code, whose lines are kept
 
@@ -261,10 +263,12 @@ class Ptxas:
             with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
                 file = Path(folder, "kernel.cubin")
                 file.write_bytes(self._assemble(lines, [*self._flags(True), "-lineinfo"]))
-                found = arithmetic_lines(_run([tool, "-c", "-gp", str(file)], 60.0).stdout)
+                listed = (_run([tool, "-c", "-gp", str(file)], 60.0) for tool in tools)
+                found = arithmetic_lines(next((each.stdout for each in listed if each.returncode == 0), ""))
             return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
 
-        key = ["arithmetic by line", _own_source(), *self._identity(), _file_digest(tool), *self._flags(True), lines]
+        identity = [*self._identity(), *map(_file_digest, tools)]
+        key = ["arithmetic by line", _own_source(), *identity, *self._flags(True), lines]
         fused, multiplied = cached_text("ptxas", key, _LINES, read).split("/")
         return ArithmeticLines(*(frozenset(map(int, each.split())) for each in (fused, multiplied)))
 
@@ -378,6 +382,17 @@ def _equal_listings(left: _Listing, right: _Listing) -> bool:
     return all(equal_functions(function, other_functions[name]) for name, function in functions.items())
 
 
+def _first_listing(tools: Sequence[str], cubin: bytes) -> tuple[str, _Listing]:
+    """Return the first disassembler that lists an object file, and its listing.  An old one lacks later architectures.
+
+    Raises NotDisassembled.
+    """
+    for tool in tools[:-1]:
+        with contextlib.suppress(NotDisassembled):
+            return tool, _listing(tool, cubin)
+    return tools[-1], _listing(tools[-1], cubin)
+
+
 def _listing(tool: str, cubin: bytes) -> _Listing:
     """Return everything that `code_digest` covers: what is not code of functions, and the instructions of each.
 
@@ -453,7 +468,7 @@ def audit_tools() -> tuple[str, ...]:
     found = [f"Triton {_triton_version()}"]
     for name in ("ptxas", "ptxas-blackwell"):
         for path, origin in _candidates(name):
-            tools = [path, *itertools.islice(_disassemblers(path), 1)]
+            tools = [path, *_disassemblers(path)]
             found.append(" ".join([name, origin, *map(_identity_of_tool, tools)]))
     return tuple(found)
 
@@ -475,7 +490,7 @@ class InstalledAssembler:
 def installed_assemblers(name: str = "ptxas") -> Iterator[InstalledAssembler]:
     """Yield the assemblers of a name ("ptxas", "ptxas-blackwell"), in the order in which they are tried."""
     for path, origin in _candidates(name):
-        yield InstalledAssembler(path, origin, next(_disassemblers(path), None))
+        yield InstalledAssembler(path, origin, next(iter(_disassemblers(path)), None))
 
 
 def version_of(path: str) -> str | None:
@@ -543,15 +558,15 @@ def _in_triton_wheel(name: str) -> Iterator[str]:
             yield os.path.join(package, "backends", "nvidia", "bin", name)
 
 
-def _disassemblers(path: str) -> Iterator[str]:
-    """Yield the paths of nvdisasm: next to an assembler, on PATH, or in the Triton wheel."""
-    for found in (
+def _disassemblers(path: str) -> tuple[str, ...]:
+    """Return the paths of nvdisasm: next to an assembler, on PATH, and in the Triton wheel."""
+    found = (
         os.path.join(os.path.dirname(path), "nvdisasm"),
         shutil.which("nvdisasm"),
         *_in_triton_wheel("nvdisasm"),
-    ):
-        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
-            yield found
+    )
+    usable = [each for each in found if each and os.access(each, os.X_OK) and not os.path.isdir(each)]
+    return tuple({os.path.realpath(each): each for each in reversed(usable)}.values())[::-1]
 
 
 def _file_digest(path: str) -> str:
