@@ -12,7 +12,7 @@ import pytest
 
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, code_digest
 from bitwise_nvidia_ptx.contraction.audit import audit
-from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, audit_tools, candidates
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, audit_tools, candidates, disassemblers
 from bitwise_nvidia_ptx.object_file import with_fewer_registers
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
@@ -299,7 +299,7 @@ def test_a_product_by_1_is_exact(ptxas: Ptxas) -> None:
 
 
 def test_without_a_disassembler_nothing_is_proved(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: iter(()))
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: ())
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
     assert not ptxas.rounds_exponentials(kernel(*SCALED))
 
@@ -310,8 +310,12 @@ def test_a_disassembler_that_lists_other_code_proves_nothing(
     tool = tmp_path / "nvdisasm"
     tool.write_text("#!/bin/sh\necho nothing\n")
     tool.chmod(0o755)
-    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: iter((str(tool),)))
+    known = disassemblers(ptxas.path)
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: (str(tool),))
     assert not same(ptxas, kernel(*SCALED), kernel(*SCALED))
+    # An old disassembler does not know a later architecture: the next one is asked.
+    monkeypatch.setattr("bitwise_nvidia_ptx.installed_assemblers.disassemblers", lambda _: (str(tool), *known))
+    assert same(ptxas, kernel(*SCALED), kernel(*SCALED))
 
 
 def _assembler(path: Path, ptxas: Ptxas, *versions: str) -> Path:

@@ -59,6 +59,15 @@ def test_parsing_a_listing() -> None:
     }
 
 
+def test_the_schedule_of_an_instruction_is_no_part_of_it() -> None:
+    """nvdisasm prints it for sm_120: the barriers that are set and waited for, and the delay."""
+    text = LISTING.replace("|    000000000001  |", "|    000000000011  |").replace("# 012345678900", "# 012345678901")
+    for schedule in ("?trans1", "&req={3}  ?trans2", "&req={0,1} &wr=0x2 ?WAIT2_END_GROUP"):
+        scheduled = text.replace("R4.reuse ;", f"R4.reuse    {schedule};")
+        assert scheduled != text
+        assert parse_listing(scheduled) == parse_listing(text)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("triton")
@@ -39,3 +41,24 @@ def test_code_with_tensor_memory_and_pairs_of_products_is_compared() -> None:
     launch = Launch.model_validate({"file": "k.ptx", **found.manifest_entry})
     result = analyse(Source("k.ptx", found.assembly, launch), SM100, {n: i for i, n in enumerate("abgc", 1)}, Options())
     assert result.signature is not None, result.unknown
+
+
+@triton.jit
+def distance(x, y, n, eps, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * n + column, mask=column < n, other=-float("inf")).to(tl.float32)
+    top = tl.max(value, 0)
+    total = top + tl.log(tl.sum(tl.exp(value - top), 0))
+    mean = tl.sum(tl.where(column < n, value, 0.0), 0) / n
+    tl.store(y + row, eps * (total - mean))
+
+
+def test_code_with_an_extremum_of_the_lanes_is_compared() -> None:
+    """The quotient is fused into the difference, and the code has CREDUX, the extremum of floats of a warp."""
+    arguments: Any = {"x": Buffer("x", "bf16"), "y": Buffer("y", "fp32"), "n": 1000, "eps": 0.1}
+    found = compile_configuration(distance, arguments, {"BLOCK": 1024}, grid=(8,), target="sm_100", num_warps=2)
+    assert "redux.sync.max.NaN.f32" in found.assembly or "redux.sync.max.f32" in found.assembly
+    launch = Launch.model_validate({"file": "k.ptx", **found.manifest_entry})
+    result = analyse(Source("k.ptx", found.assembly, launch), SM100, {"x": 1, "y": 2}, Options())
+    assert result.signature is not None, result.unknown
+    assert "pairs contracted" in " ".join(result.notes)

@@ -9,6 +9,7 @@ mul.  `-lineinfo` and `-v` do not change the code.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -183,21 +184,22 @@ class Ptxas:
 
         `original` is a text or an object file.  Raises AssemblyFailed.
         """
-        tool = next(installed_assemblers.disassemblers(self.path), None)
-        if tool is None:
+        tools = installed_assemblers.disassemblers(self.path)
+        if not tools:
             return False
         first = without_debug(original) if isinstance(original, str) else original
 
         def read() -> str:
             code = first if isinstance(first, bytes) else self._assemble(first, flags)
             try:
-                found = all(map(rounds_exponentials, _listing(tool, code)[1].values()))
+                found = all(map(rounds_exponentials, _first_listing(tools, code)[1][1].values()))
             except NotDisassembled:
                 found = False
             return _digest_of(found)
 
         flags, name = self._flags(True), first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
-        key = ["squares of exponentials", _own_source(), *self._identity(), file_digest(tool), json.dumps(flags), name]
+        identity = [*self._identity(), *map(file_digest, tools)]
+        key = ["squares of exponentials", _own_source(), *identity, json.dumps(flags), name]
         return cached_digest("ptxas", key, read) == _digest_of(True)
 
     def equal_dataflow(self, original: str | bytes, texts: Sequence[tuple[str, bool]]) -> Iterator[bool]:
@@ -207,8 +209,8 @@ class Ptxas:
         is assembled with `--fmad=false`.  False also if `machine_dataflow` cannot prove it, or if no disassembler is
         found.  Raises AssemblyFailed.
         """
-        tool = next(installed_assemblers.disassemblers(self.path), None)
-        if tool is None:
+        tools = installed_assemblers.disassemblers(self.path)
+        if not tools:
             yield from [False] * len(texts)
             return
         first = without_debug(original) if isinstance(original, str) else original
@@ -219,11 +221,12 @@ class Ptxas:
             return first if isinstance(first, bytes) else self._assemble(first, own)
 
         @functools.cache
-        def listing() -> _Listing:
-            return _listing(tool, expected())
+        def listing() -> tuple[str, _Listing]:
+            return _first_listing(tools, expected())
 
         name = first if isinstance(first, str) else hashlib.sha256(first).hexdigest()
-        key = ["dataflow of machine code", _own_source(), *self._identity(), file_digest(tool), json.dumps(own), name]
+        identity = [*self._identity(), *map(file_digest, tools)]
+        key = ["dataflow of machine code", _own_source(), *identity, json.dumps(own), name]
         for each, fuse in texts:
             text, flags = without_debug(each), self._flags(fuse)
 
@@ -232,7 +235,8 @@ class Ptxas:
                 if _arithmetic(code) != _arithmetic(expected()):
                     return _digest_of(False)  # disassembling takes ten times as long as assembling
                 try:
-                    return _digest_of(_equal_listings(listing(), _listing(tool, code)))
+                    tool, listed = listing()
+                    return _digest_of(_equal_listings(listed, _listing(tool, code)))
                 except NotDisassembled:
                     return _digest_of(False)
 
@@ -243,8 +247,8 @@ class Ptxas:
 
         None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
         """
-        tool = next(installed_assemblers.disassemblers(self.path), None)
-        if tool is None:
+        tools = installed_assemblers.disassemblers(self.path)
+        if not tools:
             return None
         lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))  # sections follow the code, whose lines are kept
 
@@ -252,10 +256,12 @@ class Ptxas:
             with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
                 file = Path(folder, "kernel.cubin")
                 file.write_bytes(self._assemble(lines, [*self._flags(True), "-lineinfo"]))
-                found = arithmetic_lines(_run([tool, "-c", "-gp", str(file)], 60.0).stdout)
+                listed = (_run([tool, "-c", "-gp", str(file)], 60.0) for tool in tools)
+                found = arithmetic_lines(next((each.stdout for each in listed if each.returncode == 0), ""))
             return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
 
-        key = ["arithmetic by line", _own_source(), *self._identity(), file_digest(tool), *self._flags(True), lines]
+        identity = [*self._identity(), *map(file_digest, tools)]
+        key = ["arithmetic by line", _own_source(), *identity, *self._flags(True), lines]
         fused, multiplied = cached_text("ptxas", key, _LINES, read).split("/")
         return ArithmeticLines(*(frozenset(map(int, each.split())) for each in (fused, multiplied)))
 
@@ -367,6 +373,17 @@ def _equal_listings(left: _Listing, right: _Listing) -> bool:
     if rest != others or functions.keys() != other_functions.keys():
         return False
     return all(equal_functions(function, other_functions[name]) for name, function in functions.items())
+
+
+def _first_listing(tools: Sequence[str], cubin: bytes) -> tuple[str, _Listing]:
+    """Return the first disassembler that lists an object file, and its listing.  An old one lacks later architectures.
+
+    Raises NotDisassembled.
+    """
+    for tool in tools[:-1]:
+        with contextlib.suppress(NotDisassembled):
+            return tool, _listing(tool, cubin)
+    return tools[-1], _listing(tools[-1], cubin)
 
 
 def _listing(tool: str, cubin: bytes) -> _Listing:

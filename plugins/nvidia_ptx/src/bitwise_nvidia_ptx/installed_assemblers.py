@@ -8,7 +8,6 @@ import glob
 import hashlib
 import importlib.metadata
 import importlib.util
-import itertools
 import os
 import re
 import shutil
@@ -31,7 +30,7 @@ def audit_tools() -> tuple[str, ...]:
     found = [f"Triton {triton_version()}"]
     for name in ("ptxas", "ptxas-blackwell"):
         for path, origin in candidates(name):
-            tools = [path, *itertools.islice(disassemblers(path), 1)]
+            tools = [path, *disassemblers(path)]
             found.append(" ".join([name, origin, *map(_identity_of_tool, tools)]))
     return tuple(found)
 
@@ -53,7 +52,7 @@ class InstalledAssembler:
 def installed_assemblers(name: str = "ptxas") -> Iterator[InstalledAssembler]:
     """Yield the assemblers of a name ("ptxas", "ptxas-blackwell"), in the order in which they are tried."""
     for path, origin in candidates(name):
-        yield InstalledAssembler(path, origin, next(disassemblers(path), None))
+        yield InstalledAssembler(path, origin, next(iter(disassemblers(path)), None))
 
 
 def version_of(path: str) -> str | None:
@@ -121,15 +120,15 @@ def _in_triton_wheel(name: str) -> Iterator[str]:
             yield os.path.join(package, "backends", "nvidia", "bin", name)
 
 
-def disassemblers(path: str) -> Iterator[str]:
-    """Yield the paths of nvdisasm: next to an assembler, on PATH, or in the Triton wheel."""
-    for found in (
+def disassemblers(path: str) -> tuple[str, ...]:
+    """Return the paths of nvdisasm: next to an assembler, on PATH, and in the Triton wheel."""
+    found = (
         os.path.join(os.path.dirname(path), "nvdisasm"),
         shutil.which("nvdisasm"),
         *_in_triton_wheel("nvdisasm"),
-    ):
-        if found and os.access(found, os.X_OK) and not os.path.isdir(found):
-            yield found
+    )
+    usable = [each for each in found if each and os.access(each, os.X_OK) and not os.path.isdir(each)]
+    return tuple({os.path.realpath(each): each for each in reversed(usable)}.values())[::-1]
 
 
 def file_digest(path: str) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 _LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(\S.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/\s*//(.*)$")
+_SCHEDULE = re.compile(r"(?: [&?]\S+)+$")
+"""What nvdisasm prints for sm_120 after an instruction: the barriers that it sets and waits for, and its delay."""
 _SECOND_LINE = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*//(.*)$")
 _GUARDED = re.compile(r"@(!?U?P(?:\d+|T))\s+(.*)")
 _SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s]+),"ax"')
@@ -106,7 +108,7 @@ def parse_listing(text: str) -> Mapping[str, MachineFunction]:
                 raise ValueError(f"this line of a SASS listing does not parse: {line.strip()}")
             columns = columns or _columns(header)
             reads, writes = _registers(columns, second[2])
-            code = " ".join(first[2].replace(".reuse", "").split())
+            code = _SCHEDULE.sub("", " ".join(first[2].replace(".reuse", "").split()))
             bits = int(first[3], 16) | int(second[1], 16) << 64
             instructions.append(MachineInstruction(int(first[1], 16), code, bits, reads, writes))
             functions[name] = (instructions, labels)

@@ -29,12 +29,13 @@ _ARITHMETIC = frozenset({
     "P2R", "PLOP3", "POPC", "PRMT", "R2P", "SEL", "SGXT", "SHF", "UBMSK", "UBREV", "UFLO", "UIADD3", "UIMAD",
     "UISETP", "ULEA", "ULOP3", "UMOV", "UPLOP3", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VABSDIFF4",
     "VIADD", "VIADDMNMX", "VIMNMX", "CS2R", "S2R", "S2UR", "R2UR", "LDC", "ULDC", "HMMA", "IMMA", "DMMA",
-    "FADD2", "FFMA2", "FMNMX3", "FMUL2", "LDCU",
+    "FADD2", "FFMA2", "FMNMX3", "FMUL2", "LDCU", "VHMNMX", "IADD", "QMMA", "UFADD", "UFFMA", "UFMUL", "UFSETP", "UI2FP",
+    "UP2UR", "UVIMNMX",
 })  # fmt: skip
 """Opcodes whose results depend on the registers, the constants and the thread only."""
 
 _LOADS = frozenset({"LD", "LDG", "LDL", "LDS", "LDSM"})
-_EXCHANGES = frozenset({"BREAK", "ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOTE", "VOTEU"})
+_EXCHANGES = frozenset({"BREAK", "CREDUX", "ELECT", "MATCH", "MOVM", "REDUX", "SHFL", "VOTE", "VOTEU"})
 """Opcodes whose results depend on other lanes, or that change which lanes wait for each other."""
 
 _ORDERED = frozenset({
@@ -43,6 +44,7 @@ _ORDERED = frozenset({
     "UTMACMDFLUSH", "UTMAPF", "UBLKCP", "UBLKPF", "WARPGROUP", "WARPGROUPSET", "WARPSYNC", "ACQBULK", "PREEXIT",
     "UCGABAR_ARV", "UCGABAR_WAIT", "LDGMC", "CGAERRBAR", "QGMMA", "BGMMA", "NANOSLEEP", "YIELD",
     "LDTM", "STTM", "USETMAXREG", "UTCATOMSWS", "UTCBAR", "UTCCP", "UTCHMMA", "UTCIMMA", "UTCOMMA", "UTCQMMA",
+    "UTCSHIFT",
     "UVIRTCOUNT",
 })  # fmt: skip
 """Opcodes that write memory or order accesses to it, and all that access tensor memory."""
