@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from bitwise_bench.compilation.sources import compile_source, group_buffers
 from bitwise_bench.readings.byte_agreement import Agreement, KernelResult, compare, draw_pair
-from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
+from bitwise_bench.recorded_bytes import CaseRecord
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.sources import Options
 from bitwise_core.plugins import registry
+from recorded_corpus import recorded
 
-RECORDS = Path(__file__).parents[2] / "records" / "bytes-sm90-h100-triton-3.6.0.json"
 SEED = "bytes"
-
-
-def recorded() -> Records:
-    return load_records(RECORDS)
 
 
 def families() -> list[str]:

@@ -5,22 +5,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.descriptors.corpus_descriptors import FAMILIES, described
 from bitwise_bench.descriptors.evaluation import compare_with_records
-from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc, read, write
+from recorded_corpus import recorded
 
-RECORDS = Path(__file__).parents[2] / "records" / "bytes-sm90-h100-triton-3.6.0.json"
 DRAWS = ("wide", "zeros", "special", "cancelling")
-
-
-def recorded() -> Records:
-    return load_records(RECORDS)
 
 
 def cases_of(family: str) -> list[Case]:

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from bitwise_bench.draws.inputs import DRAWS
-from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
+from bitwise_bench.recorded_bytes import CaseRecord
 from bitwise_bench.simulation.execution import Run, run_case, size
-
-RECORDS = Path(__file__).parents[2] / "records" / "bytes-sm90-h100-triton-3.6.0.json"
+from recorded_corpus import recorded
 
 SHOWN = ("wide", "zeros", "negative_zero", "subnormal", "special", "cancelling", "tiny", "huge")
 """The draws that the tests run."""
@@ -24,10 +22,6 @@ REFUSED = {
     "serial_split_k": "a barrier depends on data",
 }
 """Families of which no configuration is executed, and why: their blocks wait for each other."""
-
-
-def recorded() -> Records:
-    return load_records(RECORDS)
 
 
 def families() -> list[str]:

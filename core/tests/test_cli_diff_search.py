@@ -106,7 +106,7 @@ def _nan(patterns: Any) -> Any:
 @pytest.mark.parametrize("seed", range(4))
 def test_equal_kernels_have_no_counterexample(folder: Path, seed: int) -> None:
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
-    found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.5, seed)
+    found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 0.6, seed)
     assert isinstance(found, NotFound)
     assert found.runs > 0
     assert found.sentence.startswith("no input was found on which the bytes differ, in ")
@@ -122,7 +122,7 @@ def test_different_trees_of_one_function_have_no_counterexample(tmp_path: Path) 
     # Four times a number, at once or by two doublings: both are exact, and both overflow alike.
     doubled = one_way("add.rn.f32 %f2, %f2, %f2;\nadd.rn.f32 %f2, %f2, %f2;\n")
     folder = write(tmp_path, {"a.ptx": one_way("mul.rn.f32 %f2, %f2, 0f40800000;\n"), "b.ptx": doubled}, LAUNCHES)
-    status, found = diff(folder, seconds=2)
+    status, found = diff(folder, seconds=1)
     assert (status, found["outcome"], found["counterexample"]) == (4, "unproved", None)
     assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
     assert not (folder / "found.npz").exists()
@@ -200,7 +200,7 @@ def test_a_difference_by_overflow_is_none_for_finite_values(tmp_path: Path) -> N
     halved = one_way("mul.rn.f32 %f2, %f2, 0f40000000;\nmul.rn.f32 %f2, %f2, 0f3F000000;\n")
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": halved}, LAUNCHES)
     assert diff(folder)[1]["counterexample"]["input"] == str(folder / "found.npz")
-    status, found = diff(folder, "--assume", "finite", seconds=4)
+    status, found = diff(folder, "--assume", "finite", seconds=2)
     assert (status, found["counterexample"]) == (4, None)
     assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
     assert "makes an infinity or a NaN from finite numbers" in found["notes"][-1]

@@ -96,7 +96,7 @@ THREADS = [0, 1, 2, 1 << 20, (1 << 20) + 1, 2 << 20]
 @pytest.mark.parametrize("size", [4, 2])
 def test_reduced_stores_decide_as_all_stores_do(between_blocks: bool, size: int) -> None:
     """Values, races, and the lines of their causes are those of a comparison with every store."""
-    for seed in range(60):
+    for seed in range(30):
         compare_with_all_stores(random.Random(seed), between_blocks, size)
 
 

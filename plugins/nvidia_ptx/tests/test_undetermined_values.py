@@ -214,7 +214,7 @@ CASES = [
 def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: str, actors: int, kind: str) -> None:
     draw = random.Random(f"{space} {actor} {actors} {kind}")
     proved = missed = differing = seen = 0
-    for _ in range(120 if kind == "reductions" else 60):
+    for _ in range(70 if kind == "reductions" else 45):
         steps = program(draw, actors, actor == "warp", kind)
         expected = outcomes(steps, actors)
         count = actors * REGISTERS

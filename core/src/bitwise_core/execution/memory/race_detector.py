@@ -770,7 +770,9 @@ class RaceDetector:
 
 def _grown(values: Array, cells: int, fill: int) -> Array:
     """Return an array with more cells along its last axis."""
-    found = np.full((*values.shape[:-1], cells), fill, dtype=values.dtype)
+    shape = (*values.shape[:-1], cells)
+    # Zeros take no memory before they are written.
+    found = np.full(shape, fill, dtype=values.dtype) if fill else np.zeros(shape, dtype=values.dtype)
     found[..., : values.shape[-1]] = values
     return found
 

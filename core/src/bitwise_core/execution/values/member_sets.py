@@ -46,12 +46,13 @@ class MemberSets:
         shared = np.zeros(len(different), dtype=bool)
         for row, (first, second, third, fourth) in enumerate(different.tolist()):
             one, other = self._of((first, second)), self._of((third, fourth))
-            joined = one | other
-            sums[:, row] = key = _sum(joined, upper_half)
-            shared[row] = len(joined) < len(one) + len(other)
-            if key not in self.members and self.room >= len(joined):
-                self.room -= len(joined)
-                self.members[key] = joined
+            common = one & other
+            sums[:, row] = key = _sum_of_union((first, second), (third, fourth), common, upper_half)
+            shared[row] = bool(common)
+            count = len(one) + len(other) - len(common)
+            if key not in self.members and self.room >= count:
+                self.room -= count
+                self.members[key] = one | other
         if not shared.any():
             return total
         place = place.reshape(shape[1:])
@@ -91,8 +92,10 @@ class RepeatedMembers:
                 self.found = True
 
 
-def _sum(members: frozenset[_Key], upper_half: bool) -> _Key:
-    first, second = sum(each[0] for each in members), sum(each[1] for each in members)
+def _sum_of_union(left: _Key, right: _Key, common: frozenset[_Key], upper_half: bool) -> _Key:
+    """Return the sum of the members of two sets, each known by the sum of its own, of which `common` are in both."""
+    low = left[1] + right[1] - sum(each[1] for each in common)
     if upper_half:
-        return ((sum(each[0] >> 32 for each in members) % _PRIMES[0]) << 32, second % _PRIMES[1])
-    return first % _PRIMES[1], second % _PRIMES[1]
+        high = (left[0] >> 32) + (right[0] >> 32) - sum(each[0] >> 32 for each in common)
+        return high % _PRIMES[0] << 32, low % _PRIMES[1]
+    return (left[0] + right[0] - sum(each[0] for each in common)) % _PRIMES[1], low % _PRIMES[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, cached_property, reduce
 
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.descriptors.evaluation.matrix_units import unit_of
@@ -61,13 +61,19 @@ def structure(desc: GEMMDesc, table: ValueTable, spec: MmaSpec | None) -> Hashab
     )  # fmt: skip
 
 
+@cache
+def _holds(target: str, source: str) -> bool:
+    """Return whether a type has every value of another."""
+    return FLOAT_FORMATS[target].holds(FLOAT_FORMATS[source])
+
+
 @dataclass
 class _ValueNumbering:
     desc: GEMMDesc
     table: ValueTable
     spec: MmaSpec | None
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether every product on the scalar path is exact in the accumulator's type."""
         desc = self.desc
@@ -77,8 +83,18 @@ class _ValueNumbering:
         )
         return narrow or ({desc.left_dtype, desc.right_dtype} <= {"fp32", "bf16"} and desc.accumulator_dtype == "fp64")
 
+    @cached_property
+    def rule(self) -> Hashable:
+        """The arithmetic of the unit without its number of products: missing products are zeros."""
+        rule = None if self.spec is None else self.spec.arithmetic
+        if isinstance(rule, FusedSum) and not rule.zero_products:
+            return replace(rule, products=1, order="ascending")
+        if isinstance(rule, FlooredSum) and not rule.parity_split:
+            return replace(rule, products=1)
+        return rule
+
     def converted(self, value: int, source: str, target: str) -> int:
-        if value == ZERO or FLOAT_FORMATS[target].holds(FLOAT_FORMATS[source]):
+        if value == ZERO or source == target or _holds(target, source):
             return value
         return self.table.number(("convert", target, value), signed=True)
 
@@ -130,14 +146,8 @@ def _k_loop(numbering: _ValueNumbering, part: Part) -> int:
 
 
 def _instruction(numbering: _ValueNumbering, spec: MmaSpec, row: list[int], start: int) -> int:
-    rule, table = spec.arithmetic, numbering.table
+    rule, table, key = spec.arithmetic, numbering.table, numbering.rule
     last = isinstance(rule, FusedSum) and rule.accumulator_last
-    # The unit's number of products does not affect the bits: missing products are zeros.
-    key: object = rule
-    if isinstance(rule, FusedSum) and not rule.zero_products:
-        key = replace(rule, products=1, order="ascending")
-    elif isinstance(rule, FlooredSum) and not rule.parity_split:
-        key = replace(rule, products=1)
     total = ZERO if last else start
     for group in spec.groups:
         taken = tuple(row[place] for place in group if row[place] != FILL)
