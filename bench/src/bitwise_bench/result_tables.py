@@ -565,7 +565,7 @@ def rewritten(page: str, records: Path) -> str:
         else:
             file, make = SOURCES[found[1]]
             if found[1] in COMMANDS and not (records / file).exists():
-                content = f"There is no record: `{COMMANDS[found[1]]}` writes one."
+                content = f"This is not measured yet; `{COMMANDS[found[1]]}` measures it."
             else:
                 content = make(_read(records / file))
         return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
