@@ -465,8 +465,9 @@ def headlines(records: Sequence[Mapping[str, Any]]) -> str:
         [
             "[Verdicts](docs/results/verdicts.md#the-published-configurations)",
             f"{total['done']:,} compiled configurations of {total['kernels']} kernels form {total['classes']:,} "
-            f"classes, and return {total['byte classes']:,} different results on an {gpu}. {len(total['wrong merges'])} "
-            f"classes have several results, {total['unknown']} configurations are Unknown.",
+            f"classes, and return {total['byte classes']:,} different results on an {gpu}. "
+            f"{len(total['wrong merges'])} classes have several results; "
+            f"{total['unknown']} configurations are Unknown.",
         ],
         [
             "[Matrix products](docs/results/products.md)",
