@@ -33,7 +33,7 @@ def test_a_sum_in_words_and_as_a_descriptor() -> None:
         "reduction(length=40 dtype=fp32 folds=[fold(stride=1 count=40)])\n"
     )
     assert done.exit_code == 0
-    assert done.stderr.startswith("1 other descriptors of this order return other bytes\n")
+    assert done.stderr.startswith("1 other descriptor of this order returns other bytes\n")
 
 
 def last_of_sums(x: Any) -> Any:
