@@ -101,7 +101,7 @@
       // The divergent node and its operands are seen, and as much of the path to them as fits beside and above them.
       const place = d3.select(first).datum();
       const right = d3.max([place, ...(place.children || [])], (node) => node.y + node.wide) + 4;
-      parent.scrollLeft = Math.max(Math.min(place.y - 60, right - parent.clientWidth), 0);
+      parent.scrollLeft = Math.max(Math.min(place.y - 12, right - parent.clientWidth), 0);
       const end = parent.scrollLeft + parent.clientWidth;
       const seen = root.descendants().filter((node) => node.y < end && node.y + node.wide > parent.scrollLeft);
       const above = d3.min(root.descendants(), (node) => node.x) - 18;
@@ -203,22 +203,23 @@
     const places = assembly.places;
     const files = [...new Set(Object.values(places).map((place) => place[0]))].filter((file) => data.sources[file]);
     const here = (number) => places[number];
+    const where = element(pane, "div", "hint");
+    const listings = element(pane, "div", "listings");
     for (const file of files) {
       const used = new Set(Object.values(places).filter((place) => place[0] === file).map((place) => place[1]));
-      drawListing(pane, `source: ${file}`, data.sources[file], (number) => used.has(number),
+      drawListing(element(listings, "div"), `source: ${file}`, data.sources[file], (number) => used.has(number),
         (number) => lit.show(null, [file, number]),
         (number) => {
           const place = lit.line ? here(lit.line) : lit.source;
           return Boolean(place) && place[0] === file && place[1] === number;
         }, lit);
     }
-    const where = element(pane, "div", "hint");
     lit.listen(() => {
       const place = lit.line ? here(lit.line) : null;
       const calls = (lit.line && assembly.calls[lit.line]) || [];
       where.textContent = place ? `line ${lit.line} comes from ${place[0]}:${place[1]}${calls.length ? `, which calls ${calls.join(", ")}` : ""}` : "";
     });
-    drawListing(pane, `assembly: ${side.kernel}${assembly.left_out ? ` (${assembly.left_out} more lines)` : ""}`, assembly,
+    drawListing(element(listings, "div"), `assembly: ${side.kernel}${assembly.left_out ? ` (${assembly.left_out} more lines)` : ""}`, assembly,
       () => true, (number) => lit.show(number),
       (number) => {
         if (lit.line) return number === lit.line;

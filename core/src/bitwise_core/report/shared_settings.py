@@ -50,7 +50,7 @@ def _combinations(rows: Sequence[tuple[str, ...]], order: int) -> list[tuple[tup
     The values of one column after another, from the first or (`order` -1) from the last, are united in products that
     are equal in all other columns.
     """
-    found = [tuple((value,) for value in row) for row in rows]
+    found: list[tuple[tuple[str, ...], ...]] = [tuple((value,) for value in row) for row in rows]
     for place in range(len(rows[0]))[::order]:
         united: dict[tuple[tuple[str, ...], ...], tuple[str, ...]] = {}
         for each in found:
