@@ -27,7 +27,7 @@ def test_every_table_is_on_one_page() -> None:
 
 def test_costs_without_a_record_name_the_command(tmp_path: Path) -> None:
     found = rewritten("<!-- table: mode-costs -->\n<!-- end table -->", tmp_path)
-    assert "`nox -s bench-mode` writes one" in found
+    assert "`nox -s bench-mode` measures it" in found
 
 
 def test_costs_are_shown_beside_pytorch() -> None:

@@ -33,7 +33,7 @@ def test_a_sum_in_words_and_as_a_descriptor() -> None:
         "reduction(length=40 dtype=fp32 folds=[fold(stride=1 count=40)])\n"
     )
     assert done.exit_code == 0
-    assert done.stderr.startswith("1 other descriptors of this order return other bytes\n")
+    assert done.stderr.startswith("1 other descriptor of this order returns other bytes\n")
 
 
 def last_of_sums(x: Any) -> Any:
@@ -54,8 +54,8 @@ def test_a_product_in_words_and_as_a_descriptor() -> None:
     arguments = ["probe", "test_cli_probe:products", "32", "4", "40", "--dtype", "float16"]
     done = CliRunner().invoke(app, arguments)
     assert done.stdout == (
-        "test_cli_probe:products: a chain of 3 contiguous parts: 2 of 16 (a chain of 16 contiguous values), then 1 "
-        "of 8 (a chain of 8 contiguous values)\n"
+        "test_cli_probe:products: a chain of 3 contiguous parts: 2 of 16 values (a chain of 16 contiguous values), "
+        "then 1 of 8 values (a chain of 8 contiguous values)\n"
         "gemm(k=40 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=fma k_cuts=[cut(span=16)])\n"
     )
     assert done.exit_code == 0

@@ -283,7 +283,7 @@ def test_a_revealed_order_that_was_added_is_named(added: MergeOrder) -> None:
     start = "a tree of outer pairs of 6 contiguous parts" if added is ENDS else (
         "a chain of 6 contiguous parts, one after the other, the odd ones last"
     )  # fmt: skip
-    assert form_words(form) == f"{start}: 6 of 4 (4 values in one step)"
+    assert form_words(form) == f"{start}, each 4 values in one step"
 
 
 def test_an_added_order_merges_groups(added: MergeOrder) -> None:

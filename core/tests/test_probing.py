@@ -50,25 +50,25 @@ def pairwise(x: Floats) -> Floats:
         (pairwise, 64, "a balanced tree of 64 contiguous values"),
         (
             lambda x: merged([chain(x[:, low : low + 24]) for low in range(0, 96, 24)]), 96,
-            "a chain of 4 contiguous parts: 4 of 24 (a chain of 24 contiguous values)",
+            "a chain of 4 contiguous parts, each a chain of 24 contiguous values",
         ),
         (
             lambda x: merged([chain(each) for each in (x[:, :40], x[:, 40:80], x[:, 80:])]), 90,
-            "a chain of 3 contiguous parts: 2 of 40 (a chain of 40 contiguous values), "
-            "then 1 of 10 (a chain of 10 contiguous values)",
+            "a chain of 3 contiguous parts: 2 of 40 values (a chain of 40 contiguous values), "
+            "then 1 of 10 values (a chain of 10 contiguous values)",
         ),
         (
             lambda x: merged([chain(x[:, :37]), chain(x[:, 37:])]), 60,
-            "a chain of 2 contiguous parts: 1 of 37 (a chain of 37 contiguous values), "
-            "then 1 of 23 (a chain of 23 contiguous values)",
+            "a chain of 2 contiguous parts: 1 of 37 values (a chain of 37 contiguous values), "
+            "then 1 of 23 values (a chain of 23 contiguous values)",
         ),
         (
             lambda x: pairwise(np.stack([chain(x[:, lane::8]) for lane in range(8)], axis=1)), 64,
-            "a balanced tree of 8 strided 8 parts, each a chain of 8 strided 8 values",
+            "a balanced tree of 8 parts with stride 8, each a chain of 8 values with stride 8",
         ),
         (
             lambda x: merged([pairwise(x[:, low : low + 16]) for low in range(0, 48, 16)]), 48,
-            "a chain of 3 contiguous parts: 3 of 16 (a balanced tree of 16 contiguous values)",
+            "a chain of 3 contiguous parts, each a balanced tree of 16 contiguous values",
         ),
     ],
 )  # fmt: skip
@@ -199,8 +199,8 @@ def test_products_are_probed_along_the_longer_axis(m: int, n: int) -> None:
     assert subject.lanes == max(m, n)
     assert found.tree is not None
     assert describe_shape(tree_shape(found.tree)) == (
-        "a chain of 2 contiguous parts: 1 of 20 (a chain of 20 contiguous values), "
-        "then 1 of 16 (a chain of 16 contiguous values)"
+        "a chain of 2 contiguous parts: 1 of 20 values (a chain of 20 contiguous values), "
+        "then 1 of 16 values (a chain of 16 contiguous values)"
     )
 
 

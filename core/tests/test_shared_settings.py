@@ -33,6 +33,25 @@ def test_a_class_is_named_by_what_it_shares(classes: list[list[str]], names: lis
     assert class_names(classes, CONFIGURATIONS) == names
 
 
+def test_a_class_without_every_combination_lists_those_that_it_has() -> None:
+    settings = {
+        f"{block}_{warps}_{order}": f"BLOCK={block}, num_warps={warps}, ORDER={order}"
+        for block in (1, 2, 3)
+        for warps in (1, 2, 4, 8)
+        for order in "ab"
+    }
+    some = ["1_2_a", "1_4_a", "1_8_a", "3_2_a"]
+    mixed = ["1_1_b", "1_2_b", "2_1_b", "3_1_b", "2_2_b", "2_4_b", "3_2_b"]
+    scattered = ["1_1_a", "2_2_a", "1_4_b", "2_8_b"]
+    taken = {*some, *mixed, *scattered}
+    rest = [name for name in settings if name not in taken]
+    assert class_names([some, mixed, scattered, rest], settings)[:3] == [
+        "ORDER=a; BLOCK=1, num_warps=2|4|8 or BLOCK=3, num_warps=2",
+        "num_warps=1|2|4, ORDER=b",
+        "BLOCK=1|2",
+    ]
+
+
 def test_many_values_are_no_name() -> None:
     settings = {str(number): f"BLOCK={number}" for number in range(6)}
     assert class_names([["0", "1", "2", "3", "4"], ["5"]], settings) == ["", "BLOCK=5"]

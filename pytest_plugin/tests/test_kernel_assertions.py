@@ -9,6 +9,7 @@ import pytest
 
 from bitwise_core import BitwiseError, Source
 from bitwise_pytest import assert_deterministic, assert_same_bits
+from bitwise_pytest.kernel_sources import sources_of
 
 TOYS = Path(__file__).parents[2] / "examples/toy_arch/tests/samples/toy1/row_sum"
 LAUNCH: dict[str, Any] = {
@@ -73,5 +74,11 @@ def test_configurations_of_a_triton_kernel() -> None:
         assert_same_bits(SAMPLE.kernel, configs, SAMPLE.arguments)
     assert_same_bits(SAMPLE.kernel, configs[:1], SAMPLE.arguments, **chosen)
     assert_deterministic(SAMPLE.kernel, configs[:1], SAMPLE.arguments, **chosen)
-    with pytest.raises(AssertionError, match=r"^the kernels are in \d classes\n  class 1: "):
+    with pytest.raises(
+        AssertionError, match=r"^the kernels are in 2 classes\n  class 1: num_warps=1\n  class 2: num_warps=2\n"
+    ):
         assert_same_bits(SAMPLE.kernel, configs, SAMPLE.arguments, search_seconds=1.0, **chosen)
+    # Golden kernels keep their names whatever other configurations there are.
+    whole = sources_of(SAMPLE.kernel, configs[:1], SAMPLE.arguments, None, chosen, whole_names=True)
+    assert "num_warps=1" in whole[0].name
+    assert "BLOCK=" in whole[0].name

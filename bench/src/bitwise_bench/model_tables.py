@@ -45,7 +45,7 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + (
         f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, in chunks of "
         f"{_and(shape['chunks'])}, {shape['generated tokens']} generated tokens. The divergence is the "
-        f"greatest one of Kullback and Leibler between the distributions of training and of generation. "
+        f"greatest Kullback-Leibler divergence between the distributions of training and of generation. "
         f"{_origin(record['environment'])}."
     )
 

@@ -290,6 +290,31 @@ def cross_device_replay(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows)
 
 
+def replayed_products(record: Mapping[str, Any]) -> str:
+    """Return the first replay of products on another GPU in a sentence.  Raises ValueError where bytes differed."""
+    found = next(each for each in record["travels"] if each["locked"]["device"] != each["replayed"]["device"])
+    counts = found["summary"]
+    if counts["replayed, other bytes"]:
+        raise ValueError("a replay returned other bytes: change the sentence")
+    return (
+        f"{counts['replayed, same bytes']:,} products were locked on an {_short_name(found['locked']['device'])} and "
+        f"replayed on an {_short_name(found['replayed']['device'])}, whose own library returns other bytes for "
+        f"{counts['library here, other bytes']} of them. The replay returned the locked bytes for all."
+    )
+
+
+def _short_name(device: str) -> str:
+    return device.split()[1]
+
+
+def ordered_products(record: Mapping[str, Any]) -> str:
+    """Return the simulated products of the launcher of gfx942 in a sentence."""
+    return (
+        f"For {record['products']:,} random descriptors, its kernels were compiled and simulated on bit patterns; "
+        f"{record['equal']:,} of them stored the bytes of the descriptor. They did not run on a device."
+    )
+
+
 def audits(record: Mapping[str, Any]) -> str:
     """Return the numbers of shapes of open-weight models whose sums drop elements, by library and GPU."""
     rows = [
@@ -439,9 +464,10 @@ def headlines(records: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
             "[Verdicts](docs/results/verdicts.md#the-published-configurations)",
-            f"{total['done']:,} compiled configurations of {total['kernels']} kernels are {total['classes']:,} "
-            f"classes, for {total['byte classes']:,} byte classes on an {gpu}. {len(total['wrong merges'])} classes "
-            f"hold several byte patterns; {total['unknown']} configurations are Unknown.",
+            f"{total['done']:,} compiled configurations of {total['kernels']} kernels form {total['classes']:,} "
+            f"classes, and return {total['byte classes']:,} different results on an {gpu}. "
+            f"{len(total['wrong merges'])} classes have several results; "
+            f"{total['unknown']} configurations are Unknown.",
         ],
         [
             "[Matrix products](docs/results/products.md)",
@@ -502,6 +528,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
+        "replayed-products": ("cublas-travels-sm90.json", replayed_products),
+        "ordered-products": ("ordered-products-gfx942.json", ordered_products),
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
@@ -565,7 +593,7 @@ def rewritten(page: str, records: Path) -> str:
         else:
             file, make = SOURCES[found[1]]
             if found[1] in COMMANDS and not (records / file).exists():
-                content = f"There is no record: `{COMMANDS[found[1]]}` writes one."
+                content = f"This is not measured yet; `{COMMANDS[found[1]]}` measures it."
             else:
                 content = make(_read(records / file))
         return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"

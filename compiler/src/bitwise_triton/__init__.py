@@ -2,8 +2,6 @@
 
 `compare`, `partition` and `capture` take a kernel, its `triton.Config` objects and its arguments.
 `equivalence_pruner` restricts an autotuner to configurations that are proved equal to a reference.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ __all__ = [
     "write_folder",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

@@ -1,7 +1,4 @@
-"""Say, pin and prove which bits a GPU kernel returns.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Say, pin and prove which bits a GPU kernel returns."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     _of_the_api = lazy_names(__name__, {"api": [name for name in __all__ if name != "__version__"]})
 
     def __getattr__(name: str) -> object:

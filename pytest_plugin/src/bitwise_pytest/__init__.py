@@ -1,8 +1,6 @@
 """Assertions for tests on the bits that GPU kernels return.
 
 The pytest plugin, `bitwise_pytest.plugin`, adds the fixture `bitwise_golden` and its options.
-
-The names below are loaded when they are first used: every run of pytest imports the package.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_bytes_equal", "assert_deterministic", "assert_same_bits"]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # every run of pytest imports the package
     __getattr__ = lazy_names(
         __name__,
         {

@@ -16,16 +16,19 @@ Kernels: TypeAlias = Any
 
 
 def sources_of(
-    kernel: Kernels, configs: Sequence[Any] | None, args: Mapping[str, Any] | None, launch: Any, options: Any
-) -> tuple[Source, ...]:
+    kernel: Kernels, configs: Sequence[Any] | None, args: Mapping[str, Any] | None, launch: Any, options: Any,
+    *, whole_names: bool = False,
+) -> tuple[Source, ...]:  # fmt: skip
     """Return the kernels with their launches.
 
     With `configs`, `kernel` is compiled by `bitwise_triton.capture` with `args` and `options`.  Otherwise files have
-    the launches of their manifests, and `launch` is that of a text or of a file without one.  Raises BitwiseError, also
-    for a configuration that does not compile, and TypeError for arguments that do not belong together.
+    the launches of their manifests, and `launch` is that of a text or of a file without one.  A configuration is named
+    by the settings in which it differs from the others, or by all of them (`whole_names`).  Raises
+    BitwiseError, also for a configuration that does not compile, and TypeError for arguments that do not belong
+    together.
     """
     if configs is not None:
-        return _captured(kernel, configs, args, options)
+        return _captured(kernel, configs, args, options, whole_names)
     if args is not None or options:
         names = ", ".join([*(["args"] if args is not None else []), *options])
         raise TypeError(f"{names}: only configurations of a Triton kernel take these: give `configs`")
@@ -44,7 +47,7 @@ def _source(kernel: Any, launch: Any, name: str) -> Source:
 
 
 def _captured(
-    kernel: Any, configs: Sequence[Any], args: Mapping[str, Any] | None, options: Mapping[str, Any]
+    kernel: Any, configs: Sequence[Any], args: Mapping[str, Any] | None, options: Mapping[str, Any], whole_names: bool
 ) -> tuple[Source, ...]:
     try:
         from bitwise_triton import capture
@@ -56,10 +59,18 @@ def _captured(
         raise TypeError("configurations are compiled for a launch: give `args` and `grid`")
     if not configs:
         raise TypeError("configs: the sequence is empty: give at least one configuration")
-    names = [configuration_name({}, each.all_kwargs()) for each in configs]
+    settings = [each.all_kwargs() for each in configs]
+    names = [configuration_name({}, each) for each in (settings if whole_names else _differing(settings))]
     unique = [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
     captured = capture(kernel, configs, args, workers=1, **options)
     return tuple(source_of(each, name) for each, name in zip(captured, unique, strict=True))
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the settings in which configurations differ, or all of them where none differs."""
+    names = dict.fromkeys(name for each in settings for name in each)
+    varied = [name for name in names if any(each.get(name) != settings[0].get(name) for each in settings)]
+    return [{name: each[name] for name in varied if name in each} for each in settings] if varied else settings
 
 
 def renamed(source: Source, name: str) -> Source:

@@ -58,7 +58,7 @@ class Golden:
         from bitwise_pytest.kernel_assertions import verdict_words
         from bitwise_pytest.kernel_sources import renamed, sources_of
 
-        sources = sources_of(kernel, configs, args, launch, options)
+        sources = sources_of(kernel, configs, args, launch, options, whole_names=True)
         names = [name] if len(sources) == 1 else [f"{name}: {each.name}" for each in sources]
         kernels = {each: renamed(source, each) for each, source in zip(names, sources, strict=True)}
         if self.update:

@@ -1,7 +1,4 @@
-"""Matrix products of PyTorch tensors with the bits of a descriptor, of a library, or of a lock file, and attention.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Matrix products of PyTorch tensors with the bits of a descriptor, of a library, or of a lock file, and attention."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ __all__ = [
     "tune",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

@@ -170,7 +170,7 @@ def diff(
 ) -> None:
     """List the products that moved between two locks.
 
-    A product has moved where it is summed in another order, so that its bits may differ.
+    A product has moved if it is summed in another order, so its bits may differ.
 
     Exit status: 0 all products are the same, 1 some moved, 2 a file is wrong, 3 none moved, but some have no descriptor
     or are in one file only.

@@ -41,7 +41,7 @@ def _bytes(record: Mapping[str, Any]) -> str:
         f"{correctness['configurations']} configurations were computed, and evaluated on a CPU: outputs, logarithms "
         "and gradients of dense sequences, variable lengths, pages, masks, windows, soft caps and sinks. "
         f"{different or 'None'} had other bytes."
-        + (f" Not among them: {correctness['not covered']}." if "not covered" in correctness else "")
+        + (f" They do not include {correctness['not covered']}." if "not covered" in correctness else "")
         + f" The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "
         "of 1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n"

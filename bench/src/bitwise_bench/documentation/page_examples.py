@@ -50,7 +50,7 @@ _FOLDER = re.compile(r"<!-- folder: (\S+) = (\S+) -->")
 _TESTED_ELSEWHERE = re.compile(r"<!-- [\w-]+-(?:command|commands|diff|example) -->\s*$")
 _SHELL = {"sh", "bash"}
 _NOT_RUN = {"", "text", "diff", "markdown", "ini", "c"}
-_KNOWN = {*_NOT_RUN, *_SHELL, "python", "pycon", "json", "toml"}
+_KNOWN = {*_NOT_RUN, *_SHELL, "python", "pycon", "json", "toml", "yaml"}
 _SECONDS = re.compile(r"\bin \d+\.\d+ s\b")
 _OPERATORS = re.compile(r"[|<>&;$`*]")
 
@@ -203,6 +203,10 @@ def _parse(language: str, text: str) -> None:
         import tomllib
 
         tomllib.loads(text)
+    elif language == "yaml":
+        import yaml
+
+        yaml.safe_load(text)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the picture.  The exit status is that of the demonstration or of the browser."""
     parser = argparse.ArgumentParser(prog="python -m bitwise_bench.documentation.report_picture")
     parser.add_argument("--browser", default="chromium", help="the program of Chromium")
-    parser.add_argument("--size", default="1100,760", help="the size of the picture in pixels")
+    parser.add_argument("--size", default="1100,1330", help="the size of the picture in pixels")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

@@ -51,7 +51,7 @@ TimeLimit = Annotated[
     typer.Option("--time-limit", metavar="SECONDS", min=0, help="The maximum time for one kernel; 0 sets none."),
 ]
 NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Neither recall results of former runs nor keep those of this one.")
+    bool, typer.Option("--no-cache", help="Do not use results of earlier runs, and keep none of this run.")
 ]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="The number of processes; by default one for each CPU core.")

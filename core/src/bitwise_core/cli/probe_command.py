@@ -95,7 +95,13 @@ def _print(target: str, result: Reconstruction) -> None:
         for each in result.survivors:
             typer.echo(f"  {each}")
     if result.rejected:
-        typer.echo(f"{len(result.rejected)} other descriptors of this order return other bytes", err=True)
+        count = len(result.rejected)
+        words = (
+            "1 other descriptor of this order returns"
+            if count == 1
+            else f"{count} other descriptors of this order return"
+        )
+        typer.echo(f"{words} other bytes", err=True)
     typer.echo(f"{revealed.probes} probes in {revealed.launches} launches", err=True)
 
 

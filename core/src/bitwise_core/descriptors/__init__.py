@@ -1,7 +1,4 @@
-"""Descriptors: records of everything that determines a computation's bits.  Equal descriptors mean equal bits.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Descriptors: records of everything that determines a computation's bits.  Equal descriptors mean equal bits."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ __all__ = [
     "write",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

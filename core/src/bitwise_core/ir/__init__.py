@@ -1,7 +1,4 @@
-"""Dependence trees (expression DAGs): the operations that compute a value from the initial content of memory.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Dependence trees (expression DAGs): the operations that compute a value from the initial content of memory."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ __all__ = [
     "write",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

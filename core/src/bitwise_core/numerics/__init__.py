@@ -1,8 +1,6 @@
 """Scalar formats and their operations on bit patterns, exact to the last bit.
 
 Operands and results are patterns in unsigned NumPy arrays.  Every NaN result is its format's canonical NaN.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ __all__ = [
     "vocabulary",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

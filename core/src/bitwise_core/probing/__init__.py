@@ -1,7 +1,4 @@
-"""Numerical probes of any callable: the order in which it adds, determined from its outputs.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Numerical probes of any callable: the order in which it adds, determined from its outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ __all__ = [
     "tree_shape",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

@@ -234,30 +234,39 @@ def tree_shape(tree: SumTree) -> TreeShape:
 
 
 def describe_shape(shape: TreeShape) -> str:
-    """Return a shape as a phrase: `a chain of 4 parts of 192 (each a chain of 12 steps of 16)`."""
+    """Return a shape as a phrase: `a chain of 4 contiguous parts, each a chain of 12 values with stride 4`."""
     if shape.merge == "term":
         return "a single value"
-    if shape.merge == "together":
-        if all(part.merge == "term" for _, part in shape.parts):
-            return f"{shape.width} values in one step"
-        return f"{shape.width} parts in one step: {_parts_text(shape)}"
-    if shape.merge == "balanced":
-        count, part = shape.parts[0]
-        inner = "" if part.merge == "term" else f", each {describe_shape(part)}"
-        return f"a balanced tree of {count} {shape.layout} {'values' if part.merge == 'term' else 'parts'}{inner}"
-    if shape.merge == "tree":
-        kind = "values" if shape.parts[0][1].merge == "term" else "parts"
-        return f"{MERGE_ORDERS[shape.order].tree} of {sum(count for count, _ in shape.parts)} {shape.layout} {kind}" + (
-            "" if kind == "values" else f": {_parts_text(shape)}"
-        )
-    order = ", last first" if shape.descending else f", {MERGE_ORDERS[shape.order].words}" if shape.order else ""
-    if all(part.merge == "term" for _, part in shape.parts):
-        return f"a chain of {shape.terms} {shape.layout} values{order}"
-    if shape.width != 1:
-        return f"a chain of steps that take several values into the accumulator at once: {_parts_text(shape)}"
     count = sum(count for count, _ in shape.parts)
-    return f"a chain of {count} {shape.layout} parts{order}: {_parts_text(shape)}"
+    of_values = all(part.merge == "term" for _, part in shape.parts)
+    if shape.merge == "together":
+        return f"{shape.width} values in one step" if of_values else f"{shape.width} parts in one step{_of(shape)}"
+    if shape.merge in ("balanced", "tree"):
+        name = "a balanced tree" if shape.merge == "balanced" else MERGE_ORDERS[shape.order].tree
+        return f"{name} of {_laid_out(shape, count, 'values' if of_values else 'parts')}{_of(shape)}"
+    order = ", last first" if shape.descending else f", {MERGE_ORDERS[shape.order].words}" if shape.order else ""
+    if of_values:
+        return f"a chain of {_laid_out(shape, shape.terms, 'values')}{order}"
+    if shape.width != 1:
+        return f"a chain of steps that take several values into the accumulator at once{_of(shape)}"
+    return f"a chain of {_laid_out(shape, count, 'parts')}{order}{_of(shape)}"
 
 
-def _parts_text(shape: TreeShape) -> str:
-    return ", then ".join(f"{count} of {part.terms} ({describe_shape(part)})" for count, part in shape.parts)
+def _laid_out(shape: TreeShape, count: int, noun: str) -> str:
+    """Return a number of parts and where they are: `4 contiguous parts`, `4 parts with stride 8`."""
+    word, _, stride = shape.layout.partition(" ")
+    return f"{count} {noun} with stride {stride}" if stride else f"{count} {word} {noun}"
+
+
+def _of(shape: TreeShape) -> str:
+    """Return the end of a phrase that describes the parts, empty for single values."""
+    if all(part.merge == "term" for _, part in shape.parts):
+        return ""
+    if len(shape.parts) == 1 and shape.parts[0][0] > 1:
+        return f", each {describe_shape(shape.parts[0][1])}"
+    runs = (f"{count} of {_values(part.terms)} ({describe_shape(part)})" for count, part in shape.parts)
+    return f": {', then '.join(runs)}"
+
+
+def _values(count: int) -> str:
+    return "1 value" if count == 1 else f"{count} values"

@@ -88,7 +88,7 @@ class ExpectedClasses:
             for name in present[1:]:
                 if place[name] != place[present[0]]:
                     why = f" ({found.unknown[name]})" if name in found.unknown else ""
-                    words = f"{name} is not proved to return the bits of {present[0]}, as it was{why}"
+                    words = f"{name} is no longer proved to return the bits of {present[0]}{why}"
                     yield Finding(name, "class-split", "error", words)
             if present:
                 known = first.setdefault(place[present[0]], present[0])

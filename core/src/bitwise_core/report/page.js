@@ -98,9 +98,18 @@
     lit.listen(update);
     const first = nodes.select("g.first").node();
     if (first) {
+      // The divergent node and its operands are seen, and as much of the path to them as fits beside and above them.
       const place = d3.select(first).datum();
-      parent.scrollLeft = Math.max(place.y - 60, 0);
-      parent.scrollTop = Math.max(place.x - d3.min(root.descendants(), (node) => node.x) - 120, 0);
+      const right = d3.max([place, ...(place.children || [])], (node) => node.y + node.wide) + 4;
+      parent.scrollLeft = Math.max(Math.min(place.y - 12, right - parent.clientWidth), 0);
+      const end = parent.scrollLeft + parent.clientWidth;
+      const seen = root.descendants().filter((node) => node.y < end && node.y + node.wide > parent.scrollLeft);
+      const above = d3.min(root.descendants(), (node) => node.x) - 18;
+      const [top, bottom] = d3.extent(seen, (node) => node.x).map((x) => x - above);
+      if (bottom - top < parent.clientHeight - 60) {
+        parent.style.height = `${bottom - top + 44}px`;
+        parent.scrollTop = top - 22;
+      } else parent.scrollTop = Math.max(place.x - above - 120, 0);
     }
   }
   drawTree.ids = 0;
@@ -111,8 +120,9 @@
     element(parent, "div", "hint", title);
     const high = 13, wide = 560;
     const levels = d3.max(order.bars, (bar) => bar.level) + 1;
-    const svg = d3.select(element(parent, "div", "order")).append("svg").attr("viewBox", `0 0 ${wide} ${levels * high + 22}`)
-      .attr("role", "img").attr("aria-label", title);
+    const box = element(parent, "div", "order");
+    const svg = d3.select(box).append("svg").attr("viewBox", `0 0 ${wide} ${levels * high}`).attr("preserveAspectRatio", "none")
+      .attr("height", levels * high).attr("role", "img").attr("aria-label", title);
     const x = d3.scaleLinear([0, order.terms], [2, wide - 2]);
     const tone = d3.scaleOrdinal(COLOURS);
     order.bars.forEach((bar, number) => {
@@ -133,9 +143,9 @@
           .attr("d", (cut) => `M${x(runs[0][0] + cut * step)},${y}v${high - 3}`);
       }
     });
-    const axis = levels * high + 12;
-    svg.append("text").attr("x", 2).attr("y", axis).text("term 0");
-    svg.append("text").attr("x", wide - 2).attr("y", axis).attr("text-anchor", "end").text(`${order.terms - 1}`);
+    const axis = element(box, "div", "axis hint");
+    element(axis, "span", "", "term 0");
+    element(axis, "span", "", `${order.terms - 1}`);
   }
 
   // Which line of the assembly is lit, and in consequence which nodes and lines of the source.
@@ -193,22 +203,23 @@
     const places = assembly.places;
     const files = [...new Set(Object.values(places).map((place) => place[0]))].filter((file) => data.sources[file]);
     const here = (number) => places[number];
+    const where = element(pane, "div", "hint");
+    const listings = element(pane, "div", "listings");
     for (const file of files) {
       const used = new Set(Object.values(places).filter((place) => place[0] === file).map((place) => place[1]));
-      drawListing(pane, `source: ${file}`, data.sources[file], (number) => used.has(number),
+      drawListing(element(listings, "div"), `source: ${file}`, data.sources[file], (number) => used.has(number),
         (number) => lit.show(null, [file, number]),
         (number) => {
           const place = lit.line ? here(lit.line) : lit.source;
           return Boolean(place) && place[0] === file && place[1] === number;
         }, lit);
     }
-    const where = element(pane, "div", "hint");
     lit.listen(() => {
       const place = lit.line ? here(lit.line) : null;
       const calls = (lit.line && assembly.calls[lit.line]) || [];
       where.textContent = place ? `line ${lit.line} comes from ${place[0]}:${place[1]}${calls.length ? `, which calls ${calls.join(", ")}` : ""}` : "";
     });
-    drawListing(pane, `assembly: ${side.kernel}${assembly.left_out ? ` (${assembly.left_out} more lines)` : ""}`, assembly,
+    drawListing(element(listings, "div"), `assembly: ${side.kernel}${assembly.left_out ? ` (${assembly.left_out} more lines)` : ""}`, assembly,
       () => true, (number) => lit.show(number),
       (number) => {
         if (lit.line) return number === lit.line;

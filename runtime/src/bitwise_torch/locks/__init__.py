@@ -1,7 +1,4 @@
-"""Lock files: the descriptors of a library's matrix products, with which other machines reproduce their bits.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Lock files: the descriptors of a library's matrix products, with which other machines reproduce their bits."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ __all__ = [
     "read_lock",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

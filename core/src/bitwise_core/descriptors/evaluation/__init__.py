@@ -1,7 +1,4 @@
-"""Evaluation of descriptors on a CPU: the bits that they determine, and the tree of one output element.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Evaluation of descriptors on a CPU: the bits that they determine, and the tree of one output element."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ __all__ = [
     "unit_of",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

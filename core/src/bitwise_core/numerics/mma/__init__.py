@@ -1,7 +1,4 @@
-"""Bit-exact arithmetic of matrix units: rows of data, and one evaluation for all of them.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Bit-exact arithmetic of matrix units: rows of data, and one evaluation for all of them."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ __all__ = [
     "step_results",
 ]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {

@@ -1,7 +1,4 @@
-"""Descriptors of a callable from its outputs: probes reveal the order, random inputs eliminate candidates.
-
-The names below are loaded when they are first used: to import the package loads none of its modules.
-"""
+"""Descriptors of a callable from its outputs: probes reveal the order, random inputs eliminate candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reconstruction", "reconstruct_product", "reconstruct_sum", "same_computation"]
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {
