@@ -17,7 +17,15 @@ import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks, nan_sources, predicate_bits
+from bitwise_core.execution.values import (
+    hashing,
+    mma_steps,
+    nan_guards,
+    nan_marks,
+    nan_sources,
+    narrow_integers,
+    predicate_bits,
+)
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
@@ -425,6 +433,10 @@ class TermDomain:
         chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
         if chosen is not None:
             return chosen
+        wide = narrow_integers.wide_operation(operation, operands)
+        if wide is not None:
+            found = self._applied(wide.name, wide.operands)
+            return found if wide.bits == 1 else extract(found, 0, wide.bits)
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
             return predicate_bits.with_bits(
                 operation, operands, self._bit_builder, lambda: self._integer(operation, operands)
@@ -531,6 +543,11 @@ class TermDomain:
             return blend_values(predicate, if_true, if_false)
         if if_true is if_false:
             return if_true
+        bits = L.width(if_true)
+        if bits in (8, 16):
+            wide = narrow_integers.wide_operands((if_true, if_false))
+            if wide is not None:
+                return extract(self.select(predicate, *wide), 0, bits)
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
             if _is_number_beside_widened(if_true, if_false) or _is_number_beside_widened(if_false, if_true):
                 return self.select(predicate, as_symbolic_vector(if_true), as_symbolic_vector(if_false))
