@@ -289,7 +289,8 @@ class TermDomain:
         if special is not None:
             result = special(info, values, self.context)
             if result is not None:
-                return L.with_flags(result, properties) if properties else result
+                result = L.with_flags(result, properties) if properties else result
+                return self._with_second_origin(info.name, result, values) if info.verb == "abs" else result
         if info.name in AC_INDEX and info.verb in ("max", "min"):
             keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
@@ -471,9 +472,11 @@ class TermDomain:
             if isinstance(found, PackedVector):
                 return found
             folded = fold_constants(operation, operands, as_symbolic_vector(found))
+            if operation.is_comparison:
+                folded = nan_sources.with_number_test(folded, operation, values)
             return L.as_array_if_constant(folded) if operation.bits == 1 else folded
-        result = self._integer_term(operation, operands, values)
-        return fold_constants(operation, operands, result)
+        result = fold_constants(operation, operands, self._integer_term(operation, operands, values))
+        return nan_sources.with_number_test(result, operation, values) if operation.is_comparison else result
 
     def _integer_term(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -499,9 +502,7 @@ class TermDomain:
         if self.context.finite and info.is_comparison:
             result = fold_infinity_comparison(info, values, result, self.context.formats)
         result = self._with_origin(info.name, result, values)
-        if info.is_comparison:
-            return nan_sources.with_number_test(result, info, values)
-        return nan_sources.with_source(result, values, reads_bits=True)
+        return result if info.is_comparison else nan_sources.with_source(result, values, reads_bits=True)
 
     def _linear_operand(self, value: SymbolicVector) -> SymbolicVector:
         """Return a select of two constants as the multiple of the number of its predicate plus a constant.

@@ -75,6 +75,13 @@ MASKS = (
     Rule("extremum_by_sign_idempotent", "{op}bysign.b{w}(x, x)", "x", over(op=("max", "min"), w=("32", "64")),
          "The result is one of its operands.", execution="set"),
     Rule(
+        "no_bit_of_either",
+        "eq.b{w}(or.b{w}(x, y), 0x0)",
+        "and.b1(eq.b{w}(x, 0x0), eq.b{w}(y, 0x0))",
+        _ALL,
+        "No bit is set in either.",
+    ),
+    Rule(
         "extremum_by_sign_neutral",
         "{op}bysign.b{w}(x, {end})",
         "x",
