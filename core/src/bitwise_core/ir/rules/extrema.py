@@ -294,7 +294,7 @@ COMPARISONS = (
     Rule(
         "different_numbers",
         "ne.{f}(x, y)",
-        "and.b1(not.b1(eq.{f}(x, y)), ord.{f}(x, y))",
+        "and.b1(not.b1(eq.{f}(x, y)), and.b1(ord.{f}(x, x), ord.{f}(y, y)))",
         over(f=IEEE),
         "Numbers differ that are ordered and not equal.",
     ),
