@@ -471,12 +471,18 @@ class TermDomain:
             )
             if isinstance(found, PackedVector):
                 return found
-            folded = fold_constants(operation, operands, as_symbolic_vector(found))
-            if operation.is_comparison:
-                folded = nan_sources.with_number_test(folded, operation, values)
+            folded = self._folded(operation, operands, values, as_symbolic_vector(found))
             return L.as_array_if_constant(folded) if operation.bits == 1 else folded
-        result = fold_constants(operation, operands, self._integer_term(operation, operands, values))
-        return nan_sources.with_number_test(result, operation, values) if operation.is_comparison else result
+        return self._folded(operation, operands, values, self._integer_term(operation, operands, values))
+
+    def _folded(
+        self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector], result: SymbolicVector
+    ) -> Value:
+        """Return a result with constants of constant operands, and a comparison with the numbers that it tests."""
+        folded = fold_constants(info, operands, result)
+        if not info.is_comparison or not isinstance(folded, SymbolicVector):
+            return folded
+        return nan_sources.with_number_test(folded, info, values)
 
     def _integer_term(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]

@@ -42,8 +42,8 @@ def compare_as_floats(
     meaning = operation(f"{base}{'.ftz' if flush else ''}.{form}")
     if base == "ord" and left is not right:
         # Two numbers are ordered if each of them is a number.
-        each = [apply_integer(machine, meaning, (value, value)) for value in (left, right)]
-        result = combine(machine, "and", *each, 1)
+        one, other = (apply_integer(machine, meaning, (value, value)) for value in (left, right))
+        result = combine(machine, "and", one, other, 1)
     else:
         result = apply_integer(machine, meaning, (right, left) if swap else (left, right))
     return invert(machine.domain, result) if negate else result
