@@ -37,6 +37,7 @@ WEIGHTED: tuple[tuple[int, Maker], ...] = (
     (3, integers.predicates_as_numbers),
     (1, integers.counted_predicates),
     (1, integers.averages),
+    (2, integers.codes),
 )
 MAKERS = tuple(maker for weight, maker in WEIGHTED for _ in range(weight))
 """The kinds of statement, the common ones several times."""

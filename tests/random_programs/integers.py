@@ -279,6 +279,40 @@ def integer_widths(program: Program, n: Draw) -> None:
         program.add("i64", bits, f"mov.b64 @@, {{{a.register}, {b.register}}};")
 
 
+def codes(program: Program, n: Draw) -> None:
+    """Add an operation on the low halves of two words, extended to a word, or a comparison of them, or a field."""
+    found = operands(program, "i32", n[:2])
+    if found is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    halves = f"cvt.u16.u32 %h88, {a.register};", f"cvt.u16.u32 %h89, {b.register};"
+    x, y = (each.bits & np.uint32(0xFFFF) for each in (a, b))
+    verb = ("add", "sub", "and", "or", "xor", "shl", "lt", "le", "eq", "selp", "bfe")[n[3] % 11]
+    if verb in ("lt", "le", "eq"):
+        bits = COMPARISONS[verb](x, y)
+        program.add("pred", bits, *halves, f"setp.{verb}.{'b' if verb == 'eq' else 'u'}16 @@, %h88, %h89;")
+        return
+    if verb == "bfe":
+        low = n[2] % 32
+        count = 1 + n[2] // 32 % (32 - low)
+        bits = a.bits >> np.uint32(low) & np.uint32((1 << count) - 1)
+        program.add("i32", bits, f"bfe.u32 @@, {a.register}, {low}, {count};")
+        return
+    if verb == "selp":
+        predicate = program.pick("pred", n[2])
+        if predicate is None:
+            return
+        p = in_register(program, predicate)
+        bits, computed = np.where(p.bits, x, y), f"selp.b16 %h88, %h88, %h89, {p.register};"
+    elif verb == "shl":
+        bits, computed = x << np.uint32(n[2] % 16), f"shl.b16 %h88, %h88, {n[2] % 16};"
+    else:
+        kind = "s16" if verb in ("add", "sub") else "b16"
+        with np.errstate(over="ignore"):
+            bits, computed = WRAPPING[verb](x, y), f"{verb}.{kind} %h88, %h88, %h89;"
+    program.add("i32", bits & np.uint32(0xFFFF), *halves, computed, "cvt.u32.u16 @@, %h88;")
+
+
 def through_shared(program: Program, n: Draw) -> None:
     kind = ("f32", "f16", "f16x2", "i32", "i64", "f64")[n[3] % 6]
     found = operands(program, kind, n[:1])

@@ -106,6 +106,70 @@ def test_products_in_twice_the_width_have_one_form_for_each_sign(bits: int) -> N
         assert (found[0] == found[2], found[1] == found[3], found[0] == found[1]) == (True, True, False)
 
 
+CODES = "ld.global.b32 %r9, [%d1]; ld.global.b32 %r8, [%d1+4]; setp.gt.s32 %p1, %r9, 7; setp.lt.s32 %p2, %r8, 2;"
+HALVES = "cvt.u16.u32 %h1, %r1; cvt.u16.u32 %h2, %r2;"
+MADE = {
+    "terms": "mul.hi.u32 %r1, %r9, %r8; mul.hi.s32 %r2, %r8, %r8;",
+    "a term and a number": "mul.hi.u32 %r1, %r9, %r8; mov.b32 %r2, 5;",
+    "selects": "selp.b32 %r1, 3, 70000, %p1; selp.b32 %r2, 9, 2, %p2; selp.b32 %r1, %r1, 1, %p2;",
+    "a term and a select": "mul.hi.u32 %r1, %r9, %r8; selp.b32 %r2, 9, 2, %p2;",
+}
+"""%r1 and %r2, of whose low halves a kernel makes a code."""
+OPERATIONS = {
+    **{name: (f"{name} %h3, %h1, %h2;", f"{name.split('.')[0]}.b32 %r3, %r1, %r2;") for name in
+       ("and.b16", "or.b16", "xor.b16")},
+    "add.s16": ("add.s16 %h3, %h1, %h2;", "add.s32 %r3, %r1, %r2;"),
+    "sub.s16": ("sub.s16 %h3, %h1, %h2;", "sub.s32 %r3, %r1, %r2;"),
+    "shl.b16": ("shl.b16 %h3, %h1, 4;", "shl.b32 %r3, %r1, 4;"),
+    "selp.b16": ("selp.b16 %h3, %h1, %h2, %p1;", "selp.b32 %r3, %r1, %r2, %p1;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_codes_have_one_form_in_every_width(operation: str, made: str) -> None:
+    half, word = OPERATIONS[operation]
+    whole = "cvt.u16.u32 %h3, %r3;"
+    for end in (store("%h3", 16), "cvt.u32.u16 %r4, %h3;" + store("%r4", 32)):
+        assert hashes(" ".join((CODES, made, HALVES, half, end))) == hashes(" ".join((CODES, made, word, whole, end)))
+    other = word.replace("%r2", "%r9") if "%r2" in word else word.replace("%r1", "%r9")
+    end = store("%h3", 16)
+    assert hashes(" ".join((CODES, made, HALVES, half, end))) != hashes(" ".join((CODES, made, other, whole, end)))
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "and.b16"])
+@pytest.mark.parametrize("bits", [15, 32])
+def test_halves_that_are_extended_are_the_words_only_if_these_fit(operation: str, bits: int) -> None:
+    made = f"{MADE['terms']} and.b32 %r1, %r1, {(1 << bits) - 1}; and.b32 %r2, %r2, {(1 << bits) - 1};"
+    extended = f"{HALVES} cvt.u32.u16 %r1, %h1; cvt.u32.u16 %r2, %h2;"
+    word, end = OPERATIONS[operation][1], store("%r3", 32)
+    same = hashes(" ".join((CODES, made, word, end))) == hashes(" ".join((CODES, made, extended, word, end)))
+    assert same is (bits == 15)
+
+
+@pytest.mark.parametrize("compared", ["lt.u", "le.u", "eq.b"])
+@pytest.mark.parametrize(("bits", "alike"), [(15, True), (17, False)])
+def test_halves_are_compared_as_words_that_fit_them(compared: str, bits: int, alike: bool) -> None:
+    made = f"{MADE['terms']} and.b32 %r1, %r1, {(1 << bits) - 1}; and.b32 %r2, %r2, 4095;"
+    end = "selp.b32 %r3, %r9, %r8, %p3;" + store("%r3", 32)
+    half = f"{HALVES} setp.{compared}16 %p3, %h1, %h2;"
+    found = hashes(" ".join((CODES, made, half, end)))
+    assert (found == hashes(" ".join((CODES, made, f"setp.{compared}32 %p3, %r1, %r2;", end)))) is alike
+
+
+FIELDS = {
+    "a byte": ("bfe.u32 %r3, %r9, 23, 8;", "shr.u32 %r3, %r9, 23; and.b32 %r3, %r3, 255;"),
+    "the highest bits": ("bfe.u32 %r3, %r9, 20, 12;", "shr.u32 %r3, %r9, 20;"),
+    "the lowest bits": ("bfe.u32 %r3, %r9, 0, 5;", "and.b32 %r3, %r9, 31;"),
+    "all bits": ("bfe.u32 %r3, %r9, 0, 32;", "mov.b32 %r3, %r9;"),
+}
+
+
+@pytest.mark.parametrize(("field", "moved"), FIELDS.values(), ids=FIELDS)
+def test_fields_at_known_bits_are_shifted_and_masked(field: str, moved: str) -> None:
+    assert hashes(" ".join((CODES, field, store("%r3", 32)))) == hashes(" ".join((CODES, moved, store("%r3", 32))))
+
+
 CHOSEN = "ld.global.b32 %f1, [%d1]; setp.gt.f32 %p1, %f1, 0f00000000; ld.global.b32 %r9, [%d1+4];"
 SELECTED = {
     "a sum": ("selp.b32 %r1, 255, 127, %p1; selp.b32 %r2, 127, 0, %p1; add.s32 %r3, %r1, %r2;", (382, 127)),
@@ -142,6 +206,16 @@ def test_sums_of_selected_numbers_have_one_form_in_every_order(order: str) -> No
     assert hashes(" ".join((CHOSEN, selected, total, end))) == hashes(" ".join((CHOSEN, whole, end)))
 
 
+@pytest.mark.parametrize("scaled", ["shl.b32 %r2, %r1, {};", "mul.lo.s32 %r2, %r1, {};"])
+def test_a_product_with_the_number_of_each_thread_is_the_one_with_this_number(scaled: str) -> None:
+    load = "ld.global.b32 %r1, [%d1]; add.u32 %r3, %r0, 3;"
+    found = hashes(" ".join((load, scaled.format("%r3"), "add.s32 %r2, %r2, %r1;", store("%r2", 32))), threads=3)
+    for thread in range(3):
+        alone = hashes(" ".join((load, scaled.format(3 + thread), "add.s32 %r2, %r2, %r1;", store("%r2", 32))))
+        assert found[4 * thread] == alone[0]
+    assert len(set(found.values())) == 3
+
+
 def test_a_sum_has_one_form_beside_threads_in_which_the_predicate_is_known() -> None:
     each = "mov.b32 %r1, 5; setp.eq.u32 %p5, %r0, 0; @%p5 ld.global.b32 %r1, [%d1]; and.b32 %r2, %r1, 8388607;"
     total = "setp.ne.b32 %p1, %r2, 0; selp.b32 %r3, 1, 0, %p1; bfe.u32 %r4, %r1, 23, 8; add.s32 %r3, %r3, %r4;"
@@ -170,7 +244,9 @@ def _sums_are_bounded_by_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _programs() -> Iterator[list[Clash]]:
     """Yield values of one form that differ, of each of some random programs of averages and comparisons."""
-    makers = [place for place, maker in enumerate(MAKERS) if maker in (integers.averages, integers.compare)]
+    makers = [
+        place for place, maker in enumerate(MAKERS) if maker in (integers.averages, integers.compare, integers.codes)
+    ]
     draw = Random(11)
     for seed in range(30):
         program = [

@@ -9,8 +9,9 @@ import pytest
 from bitwise_core.execution import concrete
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import TensorMap
-from bitwise_core.execution.memory import race_detector
-from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
+from bitwise_core.execution.memory import race_histories
+from bitwise_core.execution.memory.race_detector import RaceDetector
+from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_nvidia_ptx.architecture import host_tensor_map
 from ptx_programs import hashes, stored
 
@@ -426,7 +427,7 @@ def test_blocks_that_diverge_are_all_tracked_until_a_barrier_makes_them_equal(bl
 
 
 def test_the_memory_for_histories_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_detector, "MAXIMUM_BYTES", 1 << 16)
+    monkeypatch.setattr(race_histories, "MAXIMUM_BYTES", 1 << 16)
     races = RaceDetectors(16, 32, 32, 64)
     for block in range(3):
         races.of_blocks(np.arange(64) == block)

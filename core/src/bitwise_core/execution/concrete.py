@@ -24,7 +24,7 @@ from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.late_races import contest_late_races
 from bitwise_core.execution.memory.ordered_atomics import note_ordered_atomics
 from bitwise_core.execution.memory.outputs import Output, is_written_once, outputs
-from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.memory.undetermined import (
     Cause,

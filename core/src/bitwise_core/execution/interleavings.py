@@ -18,7 +18,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.memory.global_memory import Change
-from bitwise_core.execution.memory.race_detector import NoRaceDetection
+from bitwise_core.execution.memory.race_histories import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
 from bitwise_core.execution.simulation import bits_domain

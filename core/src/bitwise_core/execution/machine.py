@@ -14,7 +14,7 @@ from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
 from bitwise_core.execution.memory.global_memory import GlobalMemory
-from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.thread_numbers import MAXIMUM_AGENTS, agent_of_block
 from bitwise_core.execution.values import symbolic_vector as L

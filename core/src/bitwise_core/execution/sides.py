@@ -14,7 +14,7 @@ from typing import Any
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_choices import Recorded, Stores, join_stores
 from bitwise_core.execution.program import merge_local

@@ -17,7 +17,15 @@ import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
 from bitwise_core.execution.term_recorder import Recorder, TermContext
-from bitwise_core.execution.values import hashing, mma_steps, nan_guards, nan_marks, nan_sources, predicate_bits
+from bitwise_core.execution.values import (
+    hashing,
+    mma_steps,
+    nan_guards,
+    nan_marks,
+    nan_sources,
+    narrow_integers,
+    predicate_bits,
+)
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
@@ -281,7 +289,8 @@ class TermDomain:
         if special is not None:
             result = special(info, values, self.context)
             if result is not None:
-                return L.with_flags(result, properties) if properties else result
+                result = L.with_flags(result, properties) if properties else result
+                return self._with_second_origin(info.name, result, values) if info.verb == "abs" else result
         if info.name in AC_INDEX and info.verb in ("max", "min"):
             keeps = "nan" not in info.modifiers and not self._some_operand_is_finite(info, values)
             result = extremum(info.name, values[0], values[1], info.bits, self.context, keeps_identity=keeps)
@@ -425,6 +434,10 @@ class TermDomain:
         chosen = predicate_bits.of_choices(operation, operands, self._bit_builder)
         if chosen is not None:
             return chosen
+        wide = narrow_integers.wide_operation(operation, operands)
+        if wide is not None:
+            found = self._applied(wide.name, wide.operands)
+            return found if wide.bits == 1 else extract(found, 0, wide.bits)
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
             return predicate_bits.with_bits(
                 operation, operands, self._bit_builder, lambda: self._integer(operation, operands)
@@ -458,10 +471,18 @@ class TermDomain:
             )
             if isinstance(found, PackedVector):
                 return found
-            folded = fold_constants(operation, operands, as_symbolic_vector(found))
+            folded = self._folded(operation, operands, values, as_symbolic_vector(found))
             return L.as_array_if_constant(folded) if operation.bits == 1 else folded
-        result = self._integer_term(operation, operands, values)
-        return fold_constants(operation, operands, result)
+        return self._folded(operation, operands, values, self._integer_term(operation, operands, values))
+
+    def _folded(
+        self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector], result: SymbolicVector
+    ) -> Value:
+        """Return a result with constants of constant operands, and a comparison with the numbers that it tests."""
+        folded = fold_constants(info, operands, result)
+        if not info.is_comparison or not isinstance(folded, SymbolicVector):
+            return folded
+        return nan_sources.with_number_test(folded, info, values)
 
     def _integer_term(
         self, info: Operation, operands: Sequence[Value], values: Sequence[SymbolicVector]
@@ -487,9 +508,7 @@ class TermDomain:
         if self.context.finite and info.is_comparison:
             result = fold_infinity_comparison(info, values, result, self.context.formats)
         result = self._with_origin(info.name, result, values)
-        if info.is_comparison:
-            return nan_sources.with_number_test(result, info, values)
-        return nan_sources.with_source(result, values, reads_bits=True)
+        return result if info.is_comparison else nan_sources.with_source(result, values, reads_bits=True)
 
     def _linear_operand(self, value: SymbolicVector) -> SymbolicVector:
         """Return a select of two constants as the multiple of the number of its predicate plus a constant.
@@ -532,6 +551,11 @@ class TermDomain:
         if_true, if_false = L.settled(if_true), L.settled(if_false)
         if if_true is if_false:
             return if_true
+        bits = L.width(if_true)
+        if bits in (8, 16):
+            wide = narrow_integers.wide_operands((if_true, if_false))
+            if wide is not None:
+                return extract(self.select(predicate, *wide), 0, bits)
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
             if _is_number_beside_widened(if_true, if_false) or _is_number_beside_widened(if_false, if_true):
                 return self.select(predicate, as_symbolic_vector(if_true), as_symbolic_vector(if_false))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitwise_core.execution.machine import Machine, invert
 from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
 
@@ -38,6 +39,11 @@ def compare_as_floats(
 ) -> Value:
     """Return the predicate `left operator right` of two numbers of a format; `flush` treats subnormals as zeros."""
     base, swap, negate = FLOAT_COMPARISONS[operator]
-    pair = (right, left) if swap else (left, right)
-    result = apply_integer(machine, operation(f"{base}{'.ftz' if flush else ''}.{form}"), pair)
+    meaning = operation(f"{base}{'.ftz' if flush else ''}.{form}")
+    if base == "ord" and left is not right:
+        # Two numbers are ordered if each of them is a number.
+        one, other = (apply_integer(machine, meaning, (value, value)) for value in (left, right))
+        result = combine(machine, "and", one, other, 1)
+    else:
+        result = apply_integer(machine, meaning, (right, left) if swap else (left, right))
     return invert(machine.domain, result) if negate else result

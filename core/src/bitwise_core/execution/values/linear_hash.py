@@ -42,7 +42,7 @@ def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicV
         words, flags = _linear_words(total, index, values[0])
         return SymbolicVector(bits, _negated(words), flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
     for value, factor in (values, values[::-1]):
-        if L.constant_mask(factor) is not True:
+        if not np.all(L.constant_mask(factor)):
             if verb == "shl":
                 return None
             continue

@@ -19,6 +19,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     FORM,
     INHERITED,
     INTEGER,
+    KIND,
     LOAD,
     NAN_BITS,
     NAN_MARK,
@@ -137,6 +138,12 @@ def slices_of(value: Value) -> tuple[Slice, ...]:
         if lanes is not False:
             found.append(Slice(each.operands[0], int(each.name.split(".")[1]), lanes))
     return tuple(found)
+
+
+def is_wide_term(value: SymbolicVector) -> bool:
+    """Return whether a value is a term of 32 bits in every lane: parts of loads and of numbers are exact."""
+    form = value.flags & KIND
+    return value.bits == 32 and bool(np.all((form != LOAD) & (form != CONST)))
 
 
 _CHANGES = WRAPPERS | NAN_MARK

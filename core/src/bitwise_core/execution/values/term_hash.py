@@ -38,6 +38,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     Flags,
     SymbolicVector,
     TermRecorder,
+    clear_flags,
     every,
     flags_of_some_lane,
     has_flag,
@@ -150,8 +151,9 @@ def nan_bits(lanes: SymbolicVector) -> Flags:
     NAN_BITS, for lanes that may hold a NaN from arithmetic: constants, loads and results of integer operations have the
     same bits on every architecture.  UNSPECIFIED_NAN, for lanes in which an assembler decides the bits: where it may
     return an operand for an arithmetic result (max(x, x), x * 1), and in fp64, whose units pass on a payload.
+    The negation of a predicate depends on the bits that the predicate depends on.
     """
-    flags = lanes.flags
+    flags = lanes.flags if lanes.bits > 1 else clear_flags(lanes.flags, NEGATED)
     if isinstance(flags, int):
         if _architecture_independent(flags):
             return 0

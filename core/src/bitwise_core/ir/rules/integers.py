@@ -75,6 +75,13 @@ MASKS = (
     Rule("extremum_by_sign_idempotent", "{op}bysign.b{w}(x, x)", "x", over(op=("max", "min"), w=("32", "64")),
          "The result is one of its operands.", execution="set"),
     Rule(
+        "no_bit_of_either",
+        "eq.b{w}(or.b{w}(x, y), 0x0)",
+        "and.b1(eq.b{w}(x, 0x0), eq.b{w}(y, 0x0))",
+        _ALL,
+        "No bit is set in either.",
+    ),
+    Rule(
         "extremum_by_sign_neutral",
         "{op}bysign.b{w}(x, {end})",
         "x",
@@ -146,7 +153,7 @@ BOUNDED = (
         "sum_of_low_halves",
         "add.b{n}(slice.0.{n}(x), slice.0.{n}(y))",
         "slice.0.{n}(add.b{w}(x, y))",
-        _HALVES,
+        _HALVES[1:],
         "The low bits of a sum depend on the low bits of its operands.",
         formats={"x": "b{w}", "y": "b{w}"},
     ),
@@ -183,3 +190,46 @@ BOUNDED = (
     ),
 )
 """Rules of integers that are known to be small, and of the extension to twice the width."""
+
+_CODES = ("8", "16")
+
+NARROW = (
+    Rule(
+        "operation_on_low_bits",
+        "{op}.b{n}(slice.0.{n}(x), slice.0.{n}(y))",
+        "slice.0.{n}({op}.b32(x, y))",
+        over(op=("add", "sub", "and", "or", "xor"), n=_CODES),
+        "The low bits of the result depend on the low bits of its operands.",
+        formats={"x": "b32", "y": "b32"},
+        execution="representation",
+    ),
+    Rule(
+        "shift_of_low_bits",
+        "shl.b{n}(slice.0.{n}(x), y)",
+        "slice.0.{n}(shl.b32(x, y))",
+        over(n=_CODES),
+        "A shift to the left moves no bit down.",
+        formats={"x": "b32"},
+        execution="representation",
+    ),
+    Rule(
+        "selection_of_low_bits",
+        "select(p, slice.0.{n}(x), slice.0.{n}(y))",
+        "slice.0.{n}(select(p, x, y))",
+        over(n=_CODES),
+        "The low bits of the selected value are selected.",
+        formats={"x": "b32", "y": "b32"},
+        execution="representation",
+    ),
+    Rule(
+        "comparison_of_low_halves",
+        "{op}.{s}16(slice.0.16(x), slice.0.16(y))",
+        "{op}.{s}32(x, y)",
+        over(op=("lt", "le"), s="u") + over(op="eq", s="b"),
+        "The high halves are zero.",
+        where={"x": ("fits_low_half",), "y": ("fits_low_half",)},
+        formats={"x": "b32", "y": "b32"},
+        execution="representation",
+    ),
+)
+"""Rules of integers of 8 and 16 bits that are the low bits of integers of 32 bits."""

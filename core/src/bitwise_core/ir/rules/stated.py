@@ -6,7 +6,7 @@ from bitwise_core.ir.rules.conversions import CONVERSIONS
 from bitwise_core.ir.rules.extrema import COMPARISONS, EXTREMA, INTEGER_EXTREMA, SELECTED_EXTREMA
 from bitwise_core.ir.rules.guards import GUARDS
 from bitwise_core.ir.rules.inferences import IMPLIED, INFERENCES
-from bitwise_core.ir.rules.integers import BOUNDED, LINEAR, MASKS
+from bitwise_core.ir.rules.integers import BOUNDED, LINEAR, MASKS, NARROW
 from bitwise_core.ir.rules.products import DOCUMENTED_VALUES, FUSED_PRODUCTS, PRODUCTS, QUOTIENTS, ZERO_FACTORS
 from bitwise_core.ir.rules.proofs import PROOFS
 from bitwise_core.ir.rules.rule import Rule
@@ -33,6 +33,7 @@ STATED_RULES: tuple[Rule, ...] = (
     *LINEAR,
     *MASKS,
     *BOUNDED,
+    *NARROW,
 )
 
 __all__ = ["IMPLIED", "INFERENCES", "PROOFS", "STATED_RULES"]

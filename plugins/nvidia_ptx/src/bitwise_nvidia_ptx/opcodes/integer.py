@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.assembly.module import Instruction, Register
+from bitwise_core.assembly.module import Immediate, Instruction, Register
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.shifts import shifted
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -148,6 +149,28 @@ def _bit_field(instruction: Instruction, name: str) -> Step:
     return step
 
 
+def _known_field(instruction: Instruction) -> Step | None:
+    """Return bfe of an unsigned field at literal bits as a shift and a mask, None for another one."""
+    kind = parts_of(instruction)[-1]
+    if instruction.opcode != f"bfe.{kind}" or kind not in ("u32", "u64") or len(instruction.operands) != 4:
+        return None
+    bits = type_bits(kind)
+    destination, source, position, length = instruction.operands
+    if not isinstance(position, Immediate) or not isinstance(length, Immediate):
+        return None
+    low, count = position.value, length.value
+    if low < 0 or count <= 0 or low + count > bits:
+        return None
+    mask = np.full((1, 1), (1 << count) - 1, dtype=L.UNSIGNED[bits])
+    by = np.full((1, 1), low, dtype=np.uint32)
+
+    def step(machine: Machine) -> None:
+        field = shifted(machine, "shr", machine.read_bits(source, bits), by, bits)
+        machine.write(destination, combine(machine, "and", field, mask, bits) if low + count < bits else field)
+
+    return step
+
+
 def _above(limit: int, value: Value) -> bool:
     """Return whether some lane is known to hold more than `limit`."""
 
@@ -165,7 +188,7 @@ def _above(limit: int, value: Value) -> bool:
 @TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
-    return _bit_field(instruction, ".".join(parts_of(instruction)))
+    return _known_field(instruction) or _bit_field(instruction, ".".join(parts_of(instruction)))
 
 
 @TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
