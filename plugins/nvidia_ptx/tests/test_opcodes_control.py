@@ -394,3 +394,12 @@ def test_a_barrier_of_the_only_warp_orders_accesses_to_global_memory() -> None:
 def test_other_barriers_of_warps_do_not_order_accesses_to_global_memory(first: str, second: str, threads: int) -> None:
     with pytest.raises(Unsupported, match="a race"):
         hashes(PLACES + IN_PLACE.format(first=first, second=second), threads=threads, shared=ROOM)
+
+
+@pytest.mark.parametrize("name", ["%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%clock", "%globaltimer_lo"])
+def test_a_register_that_the_launch_does_not_fix_is_undefined(name: str) -> None:
+    """%warpid is where a warp runs on its multiprocessor, not the number of the warp in its block."""
+    body = f"mul.wide.u32 %d5, %r0, 4; add.s64 %d7, %d0, %d5; mov.u32 %r1, {name}; st.global.b32 [%d7], %r1;"
+    with pytest.raises(Unsupported, match="nothing wrote"):
+        hashes(body, threads=64)
+    assert hashes(body.replace(name, "%laneid"), threads=64)

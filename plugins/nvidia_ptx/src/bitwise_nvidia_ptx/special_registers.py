@@ -54,10 +54,13 @@ SPECIAL_REGISTERS = frozenset(
 """The names of all special registers."""
 
 _FIXED_PREFIXES = (
-    "%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "WARP_SZ", "%cluster",
+    "%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%lanemask", "WARP_SZ", "%cluster",
     "%ncluster", "%is_explicit_cluster",
 )  # fmt: skip
-"""Prefixes of the special registers that the launch fixes."""
+"""Prefixes of the special registers that the launch fixes.
+
+%warpid is none: it is where a warp runs, which may change, and %nwarpid is the largest number of such places.
+"""
 
 CLUSTER_REGISTERS = ClusterRegisters(
     cluster=("%clusterid.x", "%clusterid.y", "%clusterid.z"),
@@ -100,8 +103,6 @@ def fill_special_registers(machine: Machine, launch: Launch) -> None:
         special[f"%ntid.{axis}"] = literal(size[index], 32)
         special[f"%nctaid.{axis}"] = literal(grid[index], 32)
     special["%laneid"] = thread & np.uint32(31)
-    special["%warpid"] = thread >> np.uint32(5)
-    special["%nwarpid"] = literal(-(-machine.threads // 32), 32)
     _fill_cluster_registers(special, machine.clusters)
     lane = thread & np.uint32(31)
     special["%lanemask_lt"] = (np.uint32(1) << lane) - np.uint32(1)
