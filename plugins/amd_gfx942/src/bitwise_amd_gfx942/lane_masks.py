@@ -95,9 +95,9 @@ def intersection(machine: Machine, left: Value, right: Value) -> Value:
         return right
     if partitioned_mask(machine, left, right) is not None:
         return NO_LANES
-    found = combine(machine, "and", left, right, 1)
+    both = combine(machine, "and", left, right, 1)
     # Rules may return one of the masks: then it is the intersection, and no subset of itself to be followed.
-    return found if found is left or found is right else _remember(machine, _SUPERSETS, found, left, right)
+    return both if both is left or both is right else _remember(machine, _SUPERSETS, both, left, right)
 
 
 def union(machine: Machine, left: Value, right: Value) -> Value:

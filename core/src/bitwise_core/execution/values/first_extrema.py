@@ -13,7 +13,7 @@ place may have zeros of different signs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -167,9 +167,9 @@ def chosen_place(
     known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
     if of_pairs and not known.any():
         return None
-    compared = list(_compared_pairs(condition, _DEPTH)) if conjunction else []
+    compared = list(_known_comparisons(condition, _DEPTH, np.ones((1, 1), dtype=bool))) if conjunction else []
     for form, first, second, largest in _candidates(condition):
-        if not _may_order(compared, first, second):
+        if not _may_order(compared, first, second, ~np.asarray(L.constant_mask(condition))):
             continue
         if of_pairs and not (_numbers(form, first, apply) & _numbers(form, second, apply)).any():
             continue
@@ -295,34 +295,57 @@ def _comparisons(predicate: SymbolicVector, depth: int) -> Iterator[tuple[str, s
                 yield from _comparisons(operand, depth - 1)
 
 
-def _compared_pairs(predicate: SymbolicVector, depth: int) -> Iterator[list[tuple[hashing.Words, hashing.Words]]]:
-    """Yield for each comparison of two numbers in a conjunction the pairs of which it is one, by their hashes.
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A comparison of numbers in a conjunction, known in some lanes: of one of these pairs, given by their hashes.
 
-    Predicates that several operations made may be something else than these comparisons.
+    Each pair has lanes of its own.
     """
-    operations = list(_by_lane(predicate.origins))
-    if len(operations) == 1 and operations[0][0] == "and.b1":
-        for operand in operations[0][1] if depth else ():
-            yield from _compared_pairs(operand, depth - 1)
-    elif operations and all(name.partition(".")[2] in _FORMS for name, _ in operations):
-        pairs = [(full_hash(left), full_hash(right)) for _, (left, right) in operations]
-        if not any(map(np.array_equal, *zip(*pairs, strict=True))):
-            yield pairs
+
+    pairs: list[tuple[hashing.Words, hashing.Words, Array]]
+    lanes: Array
+
+    def may_be_of(self, one: hashing.Words, other: hashing.Words) -> Array:
+        """Return in which lanes it may compare two numbers, in either order, or test one number for NaN."""
+        found = ~self.lanes
+        for left, right, lanes in self.pairs:
+            for first, second in ((left, right), (right, left)):
+                found = found | ((first == one).all(axis=0) & (second == other).all(axis=0) & lanes)
+            found = found | ((left == right).all(axis=0) & lanes)
+        return found
 
 
-def _may_order(
-    compared: list[list[tuple[hashing.Words, hashing.Words]]], first: SymbolicVector, second: SymbolicVector
-) -> bool:
-    """Return whether all comparisons may be of these two numbers in some lane, in either order."""
+def _known_comparisons(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[_Comparison]:
+    """Yield the comparisons that a predicate certainly consists of in some of these lanes.
+
+    Nothing is known where several operations made it, of which one is no comparison.
+    """
+    made = [(each, np.atleast_2d(each.lanes)) for each in predicate.origins]
+    compared = [(each, own) for each, own in made if each.name.partition(".")[2] in _FORMS]
+    others = [(each, own) for each, own in made if each.name.partition(".")[2] not in _FORMS]
+    here = lanes & _any_of(own for _, own in compared) & ~_any_of(own for _, own in others)
+    if here.any():
+        operands = [(each.operands, own) for each, own in compared]
+        yield _Comparison([(full_hash(left), full_hash(right), own) for (left, right), own in operands], here)
+    for each, own in others if depth else ():
+        inside = lanes & own & ~_any_of(rest for other, rest in made if other is not each)
+        if each.name == "and.b1" and inside.any():
+            for operand in each.operands:
+                yield from _known_comparisons(operand, depth - 1, inside)
+
+
+def _any_of(masks: Iterable[Array]) -> Array:
+    found: Array = np.zeros((1, 1), dtype=bool)
+    for mask in masks:
+        found = found | mask
+    return found
+
+
+def _may_order(compared: Sequence[_Comparison], first: SymbolicVector, second: SymbolicVector, lanes: Array) -> bool:
+    """Return whether all comparisons may be of these two numbers in one of these lanes."""
     one, other = full_hash(first), full_hash(second)
-    lanes: Array = np.ones((1, 1), dtype=bool)
-    for pairs in compared:
-        same = [
-            (left == one).all(axis=0) & (right == other).all(axis=0)
-            for pair in pairs
-            for left, right in (pair, pair[::-1])
-        ]
-        lanes = lanes & np.logical_or.reduce(np.broadcast_arrays(*same))
+    for each in compared:
+        lanes = lanes & each.may_be_of(one, other)
         if not L.some(lanes):
             return False
     return True

@@ -271,8 +271,14 @@ def distinct_rows(rows: Array) -> tuple[Array, Array]:
     The blocks of a matrix product that share rows or columns load equal tiles.
     """
     numbers: dict[bytes, int] = {}
-    number = [numbers.setdefault(each.tobytes(), len(numbers)) for each in rows]
-    return np.array([number.index(each) for each in range(len(numbers))]), np.array(number)
+    number: list[int] = []
+    firsts: list[int] = []
+    for row, each in enumerate(rows):
+        found = numbers.setdefault(each.tobytes(), len(numbers))
+        if found == len(firsts):
+            firsts.append(row)
+        number.append(found)
+    return np.array(firsts), np.array(number)
 
 
 def loaded_elements(addresses: Array, bits: int, per_load: int) -> tuple[SymbolicVector, Array]:

@@ -103,7 +103,7 @@ def _depth(value: Value) -> int:
 
 
 def deferred_select(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
-    """Return a select by a predicate that depends on data, deferred in the domain of terms.
+    """Return a select by a predicate that depends on data, deferred where matrix steps are (`StepsInOrder`).
 
     A select of two numbers is none to defer: it may be one number, or have a form of its own.
     """
