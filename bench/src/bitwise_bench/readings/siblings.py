@@ -15,7 +15,18 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 
-KEPT = ("environment", "simulated", "draws", "modes", "unknown", "uncompiled", "seconds", "carried", "sample")
+KEPT = (
+    "environment",
+    "simulated",
+    "draws",
+    "modes",
+    "unknown",
+    "uncompiled",
+    "seconds",
+    "carried",
+    "sample",
+    "left out",
+)
 """The parts of a reading that the record keeps where it has them, beside the number of its families."""
 
 
