@@ -1,4 +1,4 @@
-"""Simulated bytes that hold for another architecture: the conditions, and equality with a simulation."""
+"""Simulated bytes and readings that hold for another architecture: the conditions, and equality with a simulation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from bitwise_bench.compilation.capture import compile_job, write_folders
 from bitwise_bench.draws.inputs import DRAWS
+from bitwise_bench.readings.carried_readings import COUNTS, joined, same_audit
 from bitwise_bench.recorded_bytes import load_records, save_records
 from bitwise_bench.simulation import carried_bytes
 from bitwise_bench.simulation.recorder import simulate_case, with_surrogates
@@ -81,3 +82,43 @@ def test_carried_bytes_are_those_of_a_simulation(tmp_path: Path) -> None:
     for case in cases:
         assert [list(row) for row in found[case.id].hashes] == answers[case.id, "sm_103"]["hashes"]
     assert carried_bytes.kinds_of_groups(found, records.draws) == {f"gemm_cube/{cases[0].group}": 2}
+
+
+def test_a_reading_is_joined_of_families_that_hold_and_families_that_were_read() -> None:
+    def counts(factor: int) -> dict[str, dict[str, object]]:
+        numbers = {name: factor * place for place, name in enumerate(COUNTS, 1)}
+        return {"launch": {**numbers, "mixed": [["x", "y"]] * (factor == 3), "ratio": 0.0}}
+
+    known = {"target": "sm_100", "families": {"a": counts(1), "b": counts(100)}}
+    read = {"target": "sm_103", "families": {"b": counts(3)}, "modes": {"launch": {}}, "unknown": {}}
+    found = joined(known, read, ["a"])
+    assert found["families"] == {"a": counts(1), "b": counts(3)}
+    numbers = {name: 4 * place for place, name in enumerate(COUNTS, 1)}
+    assert found["modes"] == {"launch": {**numbers, "mixed": [["x", "y"]], "ratio": round(20 / 24, 3)}}
+    assert found["carried"] == {"families": 1, "kernels": 1, "from": "sm_100"}
+
+
+FUSED = """
+.version 8.8
+.target sm_103a
+.address_size 64
+.visible .entry kernel(.param .u64 .ptr .global x)
+{
+    .reg .f32 %f<6>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [x];
+    ld.global.f32 %f1, [%rd1];
+    ld.global.f32 %f2, [%rd1+4];
+    mul.f32 %f3, %f1, %f2;
+    add.f32 %f4, %f3, %f1;
+    st.global.f32 [%rd1+8], %f4;
+    ret;
+}
+"""
+
+
+def test_the_audits_of_both_targets_are_compared() -> None:
+    pytest.importorskip("triton")
+    left, right = registry.default().arch("sm_100"), registry.default().arch("sm_103")
+    assert same_audit(FUSED, "kernel", left, right)
+    assert not same_audit(FUSED, "kernel", replace(left, audit_contraction=None), right)

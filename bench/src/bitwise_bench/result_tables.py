@@ -418,6 +418,12 @@ def _two_digits(ratio: float | None) -> str | None:
     return None if ratio is None else f"{ratio:.2f}"
 
 
+def _carried(reading: Mapping[str, Any]) -> str:
+    """Return how many kernels of a reading have the texts of another architecture, in words."""
+    carried = reading.get("carried")
+    return f", {carried['kernels']} as `{carried['from']}`" if carried else ""
+
+
 def siblings(record: Mapping[str, Any]) -> str:
     """Return the concrete analysis of each architecture without a GPU, against simulated bytes."""
     rows = []
@@ -426,10 +432,10 @@ def siblings(record: Mapping[str, Any]) -> str:
         rows.append(
             [
                 f"`{target}`",
-                f"{found['kernels']} of {each['families']} families",
+                f"{found['kernels']} of {each['families']} families{_carried(each)}",
                 found["compared"],
-                f"{found['classes']} / {found['byte_classes']}",
-                f"{found['ratio']:.2f}",
+                f"{found['classes']} / {found['byte_classes']}" if found["compared"] else "-",
+                f"{found['ratio']:.2f}" if found["compared"] else "-",
                 "-" if one is None else f"{one['classes']} / {one['byte_classes']} ({one['ratio']:.2f})",
                 f"{found['unknown']} ({100 * found['unknown'] / found['kernels']:.1f} %)",
                 found["nondeterministic"],

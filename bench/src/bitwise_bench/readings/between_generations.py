@@ -1,13 +1,16 @@
 """Which kernels of the corpus keep their bits between two generations of one vendor: verdicts, records, and their page.
 
     python -m bitwise_bench.readings.between_generations --targets sm_90 sm_100 --out records/bits-sm90-sm100.json
+    python -m bitwise_bench.readings.between_generations --targets sm_90 sm_103 --like records/bits-sm90-sm100.json \
+        --recorded records/bytes-sm100-simulated-triton-3.6.0.json.gz --folder sm_103 --out records/bits-sm90-sm103.json
     python -m bitwise_bench.readings.between_generations --page records/bits-sm90-*.json > docs/blackwell.md
 
 Each configuration is compiled for both architectures and compared for its launch.  Where the trees differ, both kernels
 are executed on bit patterns with what is measured or published of each architecture, and nothing else: a kernel with an
 approximation whose bits nobody has published is not executed.  Different bytes then follow from these sources.  Such a
 kernel has the same bits where the approximations have, if its trees are equal once both architectures' approximations
-are called the same.
+are called the same.  With `--like`, the results of another architecture hold for kernels with the same text and the
+same fused products (`bitwise_bench.readings.carried_readings`).
 """
 
 from __future__ import annotations
@@ -24,9 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
-from bitwise_bench.compilation.sources import compile_source
+from bitwise_bench.compilation.sources import compile_source, stored_source
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.environment import analysis_environment
+from bitwise_bench.readings.carried_readings import same_audit
+from bitwise_bench.recorded_bytes import Records, load_records
+from bitwise_bench.simulation.carried_bytes import carried
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import FIRST
 from bitwise_core.checker.analysis import prepare
@@ -160,6 +166,28 @@ def _job(job: tuple[str, tuple[str, str]]) -> dict[str, Any]:
         }
 
 
+def carried_entries(
+    record: Mapping[str, Any], targets: tuple[str, str], folder: Path, recorded: Records
+) -> dict[str, dict[str, Any]]:
+    """Return the results of a record that hold for another second architecture, by id.
+
+    `folder` holds the kernels compiled for it, and `recorded` the bytes of the record's second architecture.
+    """
+    from bitwise_bench.corpus import catalogue
+
+    before, after = record["targets"][1], targets[1]
+    arches, cases = tuple(map(registry.default().arch, (before, after))), catalogue.by_id(after)
+    listed = [cases[each["id"]] for each in record["configurations"] if each["id"] in cases]
+    held, found = carried(listed, folder, recorded), {}
+    for entry in record["configurations"]:
+        if entry["id"] not in held:
+            continue
+        source, _ = stored_source(cases[entry["id"]], folder)
+        if source.launch is not None and same_audit(source.text, source.launch.entry, arches[0], arches[1]):
+            found[entry["id"]] = json.loads(json.dumps(entry).replace(before, after))
+    return found
+
+
 def chosen_ids(targets: tuple[str, str], sample: int, families: Sequence[str]) -> list[str]:
     """Return the configurations that both compilers take, at most `sample` of a family (0: all)."""
     from bitwise_bench.corpus import catalogue
@@ -262,14 +290,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--out", type=Path, help="write the record here, as JSON")
     parser.add_argument("--page", nargs="+", type=Path, help="print the page of these records")
+    parser.add_argument("--like", type=Path, help="a record of another second architecture, whose results may hold")
+    parser.add_argument("--recorded", type=Path, help="with --like: the simulated bytes of that architecture")
+    parser.add_argument("--folder", type=Path, help="with --like: the kernels compiled for the second architecture")
     chosen = parser.parse_args(arguments)
     if chosen.page:
         print(page([json.loads(each.read_text(encoding="utf-8")) for each in chosen.page]), end="")
         return 0
     targets = (chosen.targets[0], chosen.targets[1])
-    names = chosen_ids(targets, chosen.sample, chosen.families)
+    names, known = chosen_ids(targets, chosen.sample, chosen.families), dict[str, dict[str, Any]]()
+    if chosen.like:
+        if not (chosen.recorded and chosen.folder):
+            parser.error("--like needs --recorded and --folder")
+        like = json.loads(chosen.like.read_text(encoding="utf-8"))
+        names = [each["id"] for each in like["configurations"]]
+        known = carried_entries(like, targets, chosen.folder, load_records(chosen.recorded))
+        print(f"{len(known)} of {len(names)} hold", flush=True)
+    jobs = [(name, targets) for name in names if name not in known]
     with ProcessPoolExecutor(chosen.processes) as pool:
-        entries = list(pool.map(_job, [(name, targets) for name in names], chunksize=4))
+        known |= {entry["id"]: entry for entry in pool.map(_job, jobs, chunksize=4)}
+    entries = [known[name] for name in names]
     print(summary(entries))
     if chosen.out:
         environment = {**analysis_environment(), "simulated": "measured and published bits only, no surrogates"}

@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="the kernels compiled for it")
     parser.add_argument("--records", type=Path, help="the bytes of the other architecture")
     parser.add_argument("--modes", nargs="*", choices=MODES, default=["launch", "matrix arithmetic"])
+    parser.add_argument("--left-out", nargs="*", default=[], help="these families are not read")
     parser.add_argument("--log", type=Path, required=True, help="a file of what is known of each kernel")
     parser.add_argument("--out", type=Path, required=True, help="write the reading here, as JSON")
     chosen = parser.parse_args(arguments)
@@ -83,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(chosen.known.read_text(encoding="utf-8"))
     families: dict[str, list[Case]] = {}
     for case in catalogue.cases(chosen.target):
-        families.setdefault(case.family, []).append(case)
+        if case.family not in chosen.left_out:
+            families.setdefault(case.family, []).append(case)
     lines = chosen.log.read_text(encoding="utf-8").splitlines() if chosen.log.exists() else []
     log: dict[tuple[str, str], Any] = {(each["what"], each["id"]): each["found"] for each in map(json.loads, lines)}
 
@@ -115,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = log.get(("reading", case.id))
             results.append(found or noted("reading", case, measure_named(job)))
     summary = joined(known, summarise(results, [], own, chosen.modes, chosen.target), same)
+    summary["left out"] = chosen.left_out
     chosen.out.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     for mode, each in summary["modes"].items():
         print(

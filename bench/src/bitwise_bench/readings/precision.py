@@ -314,6 +314,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
         gemms = list(pool.map(measure_gemm, jobs))
     summary = summarise(results, gemms, records, modes, target)
+    if chosen.sample:
+        summary["sample"] = {"of a family": chosen.sample, "whole": chosen.whole}
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "

@@ -15,14 +15,26 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 
-KEPT = ("environment", "simulated", "draws", "modes", "unknown", "uncompiled", "seconds")
-"""The parts of a reading that the record keeps, beside the number of its families."""
+KEPT = (
+    "environment",
+    "simulated",
+    "draws",
+    "modes",
+    "unknown",
+    "uncompiled",
+    "seconds",
+    "carried",
+    "sample",
+    "left out",
+)
+"""The parts of a reading that the record keeps where it has them, beside the number of its families."""
 
 
 def merged(record: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the record with further readings, in the order of the targets."""
     added = {
-        each["target"]: {**{key: each[key] for key in KEPT}, "families": len(each["families"])} for each in readings
+        each["target"]: {**{key: each[key] for key in KEPT if key in each}, "families": len(each["families"])}
+        for each in readings
     }
     return dict(sorted({**record, **added}.items()))
 
