@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,8 +48,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
     """A scheduler with two workers.  Its first line of output is its address."""
     script = tmp_path_factory.mktemp("cluster") / "cluster.py"
     script.write_text(CLUSTER)
+    # The workers are forked from a process that has imported the library.
+    environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
     with subprocess.Popen(
-        [sys.executable, str(script)],
+        [sys.executable, str(script)], env=environment,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         yield process

@@ -39,10 +39,7 @@ HARDWARE = Hardware(UNITS)
 
 
 def array(draw: Any, dtype: str, *shape: int) -> Bits:
-    """Patterns near one, special patterns, and arbitrary patterns, by a seed that is drawn.
-
-    A draw for each element costs more.
-    """
+    """Patterns near one, special patterns, and arbitrary patterns, by one drawn seed: to draw each costs more."""
     form = FLOAT_FORMATS[dtype]
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     low, high = ((form.bias + each) << form.mantissa_bits for each in (-3, 3))

@@ -259,12 +259,11 @@ def test_one_order_that_is_run_leaves_the_outcome_of_all(steps: tuple[str, ...])
 def test_what_is_determined_is_the_one_outcome_of_all_interleavings(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Most mutants wait in vain in some order.
-    # What these blocks wait for changes only by stores, which begin a new count.
+    # Most mutants wait in vain in some order.  What blocks wait for is changed by stores, which begin a new count.
     monkeypatch.setattr(global_memory, "MAXIMUM_POLLS", 2 * MAXIMUM_COUNT)
     draw = random.Random(number)
     determined = 0
-    for steps in sorted(mutants(DETERMINED[number], draw, 30)):
+    for steps in sorted(mutants(DETERMINED[number], draw, 45)):
         found = outputs(launched(steps))
         if found is None:
             continue

@@ -147,7 +147,7 @@ def made(
 
 def classes(*sources: Source) -> tuple[list[int], int]:
     """Return the sizes of the classes of kernels, and how many are Unknown."""
-    found = partition(list(sources), "sm_90", Options(audit_contraction=False))
+    found = partition(list(sources), "sm_90", Options(audit_contraction=False), workers=1)
     return [len(each) for each in found.classes], len(found.unknown)
 
 
@@ -214,8 +214,9 @@ MUTANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
 def test_another_order_or_place_is_not_equal(name: str) -> None:
     layouts, edits = MUTANTS[name]
     whole, other = (made(K8, 70, 64, ONE, each, layouts) for each in ([], edits))
-    assert classes(whole, whole) == ([2], 0)
-    assert 2 not in classes(whole, other)[0]
+    found, unknown = classes(whole, whole, other)
+    assert found in ([1, 2], [2, 1]), "both copies are one class, and the other kernel is none of it"
+    assert unknown <= 1
 
 
 ZEROS = "{%r_zero, %r_zero, %r_zero, %r_zero};"
@@ -233,8 +234,8 @@ def test_lines_of_zeros_are_written_once(edit: tuple[str, str], has_result: bool
     whole, other = (made(K8, 70, 64, ONE, each, "nt") for each in ([], [edit]))
     assert whole.text.count("%r_zeros+") == 2 * 2 * 64 * 128 // (16 * 256)
     assert "%r_zeros" not in made(K8, 70, 64, ONE, [], "tn").text
-    assert classes(whole, whole) == ([2], 0)
-    assert classes(whole, other) == ([1, 1], 0 if has_result else 1)
+    found, unknown = classes(whole, whole, other)
+    assert (sorted(found), unknown) == ([1, 2], 0 if has_result else 1)
 
 
 def _tiles(block_m: int, block_n: int, resident: int, warpgroups: int, **fields: Any) -> WarpgroupTiles:

@@ -291,12 +291,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from bitwise_bench.corpus import catalogue
     from bitwise_bench.corpus.targets import sampled
 
-    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
     target = chosen.target
     try:
         records = Records({}, (), ()) if chosen.no_bytes else records_of(target, chosen.records)
     except RecordError as error:
         parser.error(str(error))
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
     modes = tuple(mode for mode in modes_of(target) if not chosen.modes or mode in chosen.modes)
     cases = sampled(catalogue.cases(target), chosen.sample, chosen.whole)
     names = [case.id for case in cases if not chosen.families or case.family in chosen.families]
