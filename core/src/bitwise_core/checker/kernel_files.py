@@ -211,13 +211,14 @@ def find_target(sources: Sequence[Source], registry: Registry, target: str | Non
     """The architecture named by `target`, or the target of the first text that can be parsed; it is not loaded.
 
     The other texts are not checked here: each analysis checks the target of its own text.  Raises InputError where no
-    plugin models the target, and with a sentence for each text where none can be parsed.
+    plugin models the target or there is no architecture, and with a sentence for each text where none can be parsed.
     """
     if target is not None:
         for each in registry.arches.references.values():
             if target == each.name or target in each.targets:
                 return each
         raise InputError(_unmodelled_target(registry, target))
+    extensions(registry)
     sentences: list[str] = []
     for source in sources:
         errors: list[str] = []

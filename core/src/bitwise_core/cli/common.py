@@ -34,7 +34,7 @@ def as_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        _fail(error.sentences)
+        _fail(error.sentences or [internal_error(error)])
     except BitwiseError as error:
         _fail([str(error)])
     except BrokenPipeError:
