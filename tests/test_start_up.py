@@ -87,6 +87,22 @@ def test_a_kernel_is_read_with_the_modules_of_its_architecture() -> None:
     assert not found & set(others)
 
 
+@pytest.mark.parametrize(
+    "command", [("partition", ""), ("determinism", ""), ("diff", "/row_sum_0.ptx", "/row_sum_1.ptx")]
+)
+def test_a_recalled_answer_loads_no_architecture(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("BITWISE_NO_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = ROOT / "plugins/nvidia_sm90/tests/samples/sm_90/row_sum"
+    name, *files = command
+    arguments = (name, *(f"{folder}{each}" for each in files), "--no-contraction-audit")
+    analysis = {"bitwise_nvidia_sm90.architecture", "bitwise_core.execution.machine", "bitwise_core.checker.analysis"}
+    assert imported_by(*arguments) >= analysis
+    assert not imported_by(*arguments) & analysis
+
+
 def cpu_seconds(*command: str) -> float:
     """Return the CPU time of a command, whatever it answers."""
     before = os.times()

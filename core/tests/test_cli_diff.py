@@ -181,7 +181,7 @@ def test_the_tree_as_text(folder: Path) -> None:
     assert tree(folder, "Y[2]", whole=True).split("\n") == [*butterfly(0, 512), ""]
     lines = tree(folder, "Y[2]").splitlines()
     assert (len(lines), lines[:6]) == (15, butterfly(0, 512)[:6])
-    assert lines[-1].startswith("  the same operations on 32 values, X[")
+    assert lines[-1].startswith("  the same operations on 32 elements, X[")
 
 
 def test_the_tree_as_json_has_source_lines(folder: Path) -> None:
@@ -199,7 +199,7 @@ def test_the_tree_as_svg(folder: Path) -> None:
     picture = ElementTree.fromstring(tree(folder, "Y[0]", "svg"))
     titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0] == "add.rn.fp32: 15 nodes"
-    assert "the same operations on 32 values" in "".join(picture.itertext())
+    assert "the same operations on 32 elements" in "".join(picture.itertext())
 
 
 def test_errors_in_elements(folder: Path) -> None:

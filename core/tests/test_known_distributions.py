@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,14 @@ TABLE = (
 )  # fmt: skip
 ONE = "install bitwise-one (pip install 'bitwise-core[one]')"
 TWO = "install bitwise-two (pip install 'bitwise-core[two]')"
+
+
+COMMANDS = {
+    "diff": ("a.one",),
+    "tree": ("--element", "y[0]"),
+    "run": ("--inputs", "in.npz", "--out", "out.npz"),
+    "determinism": (),
+}
 
 
 @pytest.fixture
@@ -52,7 +61,7 @@ def test_the_provider_is_named_unless_it_is_installed(installed: set[str]) -> No
     assert (advice("targets", "two_1"), advice("targets")) == ("", ONE)
 
 
-def test_errors_name_the_distribution(installed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_distribution(installed: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     empty = registry.load([])
     monkeypatch.setattr(registry, "default", lambda: empty)
     with pytest.raises(registry.UnknownArchError) as of_arch:
@@ -68,7 +77,16 @@ def test_errors_name_the_distribution(installed: set[str], monkeypatch: pytest.M
     with pytest.raises(DescriptorError) as of_desc:
         evaluate(desc, np.zeros((1, 4), np.float16), np.zeros((4, 1), np.float16))
     assert str(of_desc.value) == f"no plugin has matrix units of one_1: there are none; {ONE}"
+    kernel = tmp_path / "a.one"
+    kernel.write_text("text")
     for arguments, sentence in (
+        *(
+            (
+                [name, str(kernel), *(str(kernel) if each == "a.one" else each for each in more)],
+                f"no architecture plugin is installed; {ONE}",
+            )
+            for name, more in COMMANDS.items()
+        ),
         (["gemm", "8", "8", "8", "--library", "blas:1", "--arch", "two_1"], TWO),
         (["gemm", "8", "8", "8", "--arch", "one_1"], ONE),
         (["first", "--any"], f"No installed plugin adds the command 'first': {ONE}."),

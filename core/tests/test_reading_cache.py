@@ -553,10 +553,10 @@ def test_verdicts_on_candidates_are_recalled(analysed: list[str]) -> None:
 
 
 def test_a_comparison_recalls_what_a_comparison_kept(analysed: list[str]) -> None:
-    arch, cache = registry.default().arch("sm_90"), open_cache()
+    cache = open_cache()
     left, right = (Source(name, str(TEXTS[name])) for name in ("a.ptx", "b.ptx"))
     options = replace(OPTIONS, every_launch=True)
-    found = [compare_or_recall(left, right, arch, options, cache).verdict for _ in range(2)]
+    found = [compare_or_recall(left, right, ("sm_90", "sm_90"), options, cache).verdict for _ in range(2)]
     assert found[0] == found[1]
     assert len(analysed) == 2
 

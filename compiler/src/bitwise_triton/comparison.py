@@ -127,7 +127,7 @@ def compare(
         tensor_bytes=tensor_bytes,
     )
     sources = source_of(left), source_of(right)
-    found = compare_or_recall(*sources, arch, options, open_cache())
+    found = compare_or_recall(*sources, (arch.name, arch.name), options, open_cache())
     return search_verdict(*sources, arch, options, found, search_seconds)
 
 

@@ -24,12 +24,12 @@ from bitwise_core.checker import partition as equivalence
 from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.determinism import Determinism, DeterminismReport, KernelDeterminism
 from bitwise_core.checker.kernel_files import (
-    arch_of,
     extensions,
-    find_arch,
+    find_target,
     read_folder,
     read_kernel,
     resolve_targets,
+    target_of,
 )
 from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.kernel_runs import run_kernel
@@ -130,10 +130,11 @@ def compare(
     plugins = registry.default()
     arch, (left, right) = resolve_targets(sources, plugins, target)
     options = _options(left.launch is None, assume, audit_contraction, time_limit)
-    both = arch_of(left, arch, plugins), arch_of(right, arch, plugins)
-    found = compare_or_recall(left, right, both, options, open_cache(cache))
+    names = target_of(left, arch, plugins).name, target_of(right, arch, plugins).name
+    found = compare_or_recall(left, right, names, options, open_cache(cache))
     _raise_if_any(result.unknown or result.name for result in found.results if result.malformed)
-    return search_verdict(left, right, both, options, found, search_seconds)
+    one, other = map(plugins.arch, names)
+    return search_verdict(left, right, (one, other), options, found, search_seconds)
 
 
 def partition(
@@ -217,7 +218,7 @@ def run(
     if source.launch is None:
         raise InputError(f"{source.name}: has no launch; a kernel is run for one launch: give `launch`")
     before = _buffer_arrays(buffers, source)
-    arch = find_arch((source,), registry.default(), target)
+    arch = registry.default().arch(find_target((source,), registry.default(), target).name)
     try:
         options = _options(False, (), audit_contraction, 0)
         prepared, done = run_kernel(source, arch, options, buffer_bytes(before))

@@ -29,7 +29,7 @@ from bitwise_bench.recorded_bytes import CaseRecord, load_records
 from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
-from bitwise_core.checker.kernel_files import extensions, find_arch, read_folder
+from bitwise_core.checker.kernel_files import extensions, find_target, read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome
@@ -54,7 +54,7 @@ def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"skipped": True}
     folder = Path(settings["folder"]) / name
     kernels = [each for each in read_folder(folder, extensions(registry.default())).sources if each.launch]
-    arch = find_arch(kernels, registry.default(), None)
+    arch = registry.default().arch(find_target(kernels, registry.default(), None).name)
     found = partition(kernels, arch.name, Options(), workers=1)
     by_name = {each.name: each for each in kernels}
     firsts = [by_name[members[0]] for members in found.classes if members[0] not in found.unknown]
@@ -116,7 +116,7 @@ def recorded_agreement(group: str, pair: Iterable[Source], records: Mapping[str,
 
 def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the verdict on a pair, and its counterexample or the reason why there is none."""
-    arch = find_arch([left], registry.default(), None)
+    arch = registry.default().arch(find_target([left], registry.default(), None).name)
     start = time.monotonic()
     compared = compare(left, right, arch, Options())
     divergence = compared.verdict.divergence

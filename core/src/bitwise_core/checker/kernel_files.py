@@ -14,6 +14,7 @@ from bitwise_core.checker.sources import Source
 from bitwise_core.errors import InputError
 from bitwise_core.execution.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.known_distributions import advice
+from bitwise_core.plugins.references import ArchReference
 from bitwise_core.plugins.registry import Registry
 from bitwise_core.visible_text import visible
 
@@ -206,17 +207,18 @@ def _select_launch(launches: Sequence[Launch], where: Path, name: str, number: i
     return matching[0]
 
 
-def find_arch(sources: Sequence[Source], registry: Registry, target: str | None) -> Arch:
-    """The architecture named by `target`, or the target of the first text that can be parsed.
+def find_target(sources: Sequence[Source], registry: Registry, target: str | None) -> ArchReference:
+    """The architecture named by `target`, or the target of the first text that can be parsed; it is not loaded.
 
     The other texts are not checked here: each analysis checks the target of its own text.  Raises InputError where no
-    plugin models the target, and with a sentence for each text where none can be parsed.
+    plugin models the target or there is no architecture, and with a sentence for each text where none can be parsed.
     """
     if target is not None:
         for each in registry.arches.references.values():
             if target == each.name or target in each.targets:
-                return registry.arch(each.name)
+                return each
         raise InputError(_unmodelled_target(registry, target))
+    extensions(registry)
     sentences: list[str] = []
     for source in sources:
         errors: list[str] = []
@@ -231,7 +233,7 @@ def find_arch(sources: Sequence[Source], registry: Registry, target: str | None)
                 continue
             for each in registry.arches.references.values():
                 if stated in each.targets:
-                    return registry.arch(each.name)
+                    return each
             raise InputError(f"{source.name}: {_unmodelled_target(registry, stated)}")
         sentences += [f"{each}{_missing_plugin_hint(registry, source.name)}" for each in errors[:1]]
     raise InputError(*sentences)
@@ -239,25 +241,30 @@ def find_arch(sources: Sequence[Source], registry: Registry, target: str | None)
 
 def resolve_targets(
     sources: Sequence[Source], registry: Registry, target: str | None
-) -> tuple[Arch, tuple[Source, ...]]:
-    """The architecture of `find_arch`, and the sources with `target` set where the file belongs to another parser.
+) -> tuple[ArchReference, tuple[Source, ...]]:
+    """The architecture of `find_target`, and the sources with `target` set where the file belongs to another parser.
 
-    Raises InputError, as `find_arch` does, for the kernels of each parser.
+    Raises InputError, as `find_target` does, for the kernels of each parser.
     """
-    arch = find_arch(sources, registry, target)
-    parser = registry.arches.references[arch.name].parse
+    arch = find_target(sources, registry, target)
+    parser = arch.parse
     others: dict[Parser, list[Source]] = {}
     for source in sources:
         parsers = _parsers(registry, source.name)
         if parser not in parsers:
             others.setdefault(parsers[0], []).append(source)
         elif _missing_plugin_hint(registry, source.name):
-            find_arch((source,), registry, None)
+            find_target((source,), registry, None)
     targets = {
-        id(source): found.name for group in others.values() for found in [find_arch(group, registry, None)]
+        id(source): found.name for group in others.values() for found in [find_target(group, registry, None)]
         for source in group
     }  # fmt: skip
     return arch, tuple(replace(each, target=targets.get(id(each))) for each in sources)
+
+
+def target_of(source: Source, arch: ArchReference, registry: Registry) -> ArchReference:
+    """The architecture of a kernel: that of its `target`, or else `arch`.  It is not loaded."""
+    return arch if source.target is None else registry.reference(source.target)
 
 
 def arch_of(source: Source, arch: Arch, registry: Registry) -> Arch:
@@ -265,7 +272,7 @@ def arch_of(source: Source, arch: Arch, registry: Registry) -> Arch:
     return arch if source.target is None else registry.arch(source.target)
 
 
-def targets_of(sources: Iterable[Source], arch: Arch) -> tuple[str, ...]:
+def targets_of(sources: Iterable[Source], arch: Arch | ArchReference) -> tuple[str, ...]:
     """The names of the architectures of the kernels, without repetition."""
     return tuple(dict.fromkeys((arch.name, *(each.target for each in sources if each.target is not None))))
 

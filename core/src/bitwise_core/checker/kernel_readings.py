@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from bitwise_core.checker.readings import Readers, Reading, ReadingCache, environment, kernel_subject, reading_key
 from bitwise_core.checker.results import AnalysisResult
-from bitwise_core.checker.sources import Arches, Options, Source, arch_pair, buffers_of, with_cross_architecture
+from bitwise_core.checker.sources import Arches, Options, Source, buffers_of
 from bitwise_core.checker.verdicts import Comparison, LargeComparison, Outcome, verdict
 from bitwise_core.errors import BitwiseError
 from bitwise_core.plugins import registry
@@ -47,14 +47,15 @@ def readers(sources: Sequence[Source], target: str, options: Options, execution:
     """
     from bitwise_core.checker.worker_pool import WorkerPool
 
-    registry.default().arch(target)
+    plugins = registry.default()
+    plugins.reference(target)
     if len({source.target or target for source in sources}) > 1:
         options = replace(options, cross_architecture=True)
     buffers = buffers_of(sources)
     make = partial(SESSION, buffers, options, None if execution.executor is None else (environment(),))
     pool = WorkerPool(make, execution.workers, len(sources), time_limit=options.time_limit, executor=execution.executor)
     with pool:
-        yield Readers(buffers, options, pool, execution.cache, execution.progress)
+        yield Readers(buffers, options, pool, execution.cache, execution.progress, lambda: plugins.arch(target))
 
 
 class ForeignWorker(BitwiseError, RuntimeError):
@@ -125,30 +126,37 @@ _COMPARE: Callable[[Source, Source, Arches, Options], Comparison] = Deferred("bi
 
 
 def compare_or_recall(
-    left: Source, right: Source, arch: Arches, options: Options, cache: ReadingCache | None
+    left: Source, right: Source, names: tuple[str, str], options: Options, cache: ReadingCache | None
 ) -> Comparison:
     """Compare two kernels as `comparison.compare` does, or recall the comparison where kept readings decide it.
+
+    `names` are those of the architectures of both kernels.
 
     A recalled comparison is Equal or Unknown, or for every launch: what differs otherwise takes the programs and the
     trees, which are not kept.
     """
     if cache is None:
-        return _COMPARE(left, right, arch, options)
-    both = with_cross_architecture(arch, options)
+        return _compared(left, right, names, options)
+    both = options if names[0] == names[1] else replace(options, cross_architecture=True)
     buffers = buffers_of((left, right))
-    first, second = ((source, each.name) for source, each in zip((left, right), arch_pair(arch), strict=True))
+    first, second = zip((left, right), names, strict=True)
     keys = [reading_key(ANALYSIS, job, buffers, both, cache) for job in (first, second)]
     of_both = reading_key(LARGE_COMPARISON, (first, second), buffers, both, cache)
     recalled = _recall(cache, keys, of_both, (left, right), both)
     if recalled is not None:
         return recalled
-    found = _COMPARE(left, right, arch, options)
+    found = _compared(left, right, names, options)
     for key, result in zip(keys, found.results, strict=True):
         cache.put(ANALYSIS, key, result)
     decided = found.verdict.outcome in (Outcome.EQUAL, Outcome.UNPROVED)
     if decided and any(result.large for result in found.results):
         cache.put(LARGE_COMPARISON, of_both, LargeComparison(found.verdict.outcome, found.verdict.reason))
     return found
+
+
+def _compared(left: Source, right: Source, names: tuple[str, str], options: Options) -> Comparison:
+    one, other = map(registry.default().arch, names)
+    return _COMPARE(left, right, (one, other), options)
 
 
 def _recall(

@@ -178,7 +178,7 @@ def reading_key(
 class Readers:
     """Where readings are made and kept: the buffers and options of their sessions, a pool of such sessions, a cache.
 
-    `progress` is called after each reading of `read_all`.
+    `progress` is called after each reading of `read_all`, and `before` before the first one that is not recalled.
     """
 
     buffers: Mapping[str, int]
@@ -186,6 +186,7 @@ class Readers:
     pool: WorkerPool[Session]
     cache: ReadingCache | None = None
     progress: Progress | None = field(default=None)
+    before: Callable[[], object] = lambda: None
 
     def read_all(self, reading: Reading[Job, Result], jobs: Sequence[Job]) -> list[Result]:
         """The results of all jobs, in order.  Jobs with the same key are read once."""
@@ -214,6 +215,7 @@ class Readers:
     def _read(self, jobs: Sequence[Job], reading: Reading[Job, Result]) -> Iterator[tuple[int, Result]]:
         from bitwise_core.checker.worker_pool import Lost
 
+        self.before()
         # What a process that is forked has imported, its workers need not import again.
         answer = reading.answer.load() if isinstance(reading.answer, Deferred) else reading.answer
         for place, result in self.pool.stream(answer, jobs, [reading.cost(job) for job in jobs]):

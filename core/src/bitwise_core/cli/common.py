@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bitwise_core.checker.readings import ReadingCache
     from bitwise_core.checker.sources import Options, Source
     from bitwise_core.execution.architecture import Arch
+    from bitwise_core.plugins.references import ArchReference
 
 SCHEMA = 1
 """The version of the forms of answers in JSON.  A field that is added does not change it."""
@@ -33,7 +34,7 @@ def as_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        _fail(error.sentences)
+        _fail(error.sentences or [internal_error(error)])
     except BitwiseError as error:
         _fail([str(error)])
     except BrokenPipeError:
@@ -95,7 +96,7 @@ def versions() -> dict[str, str]:
     return {"bitwise-core": version("bitwise-core")} | dict(sorted(others.items()))
 
 
-def print_answer(command: str, content: Mapping[str, object], arches: Iterable[Arch] = ()) -> None:
+def print_answer(command: str, content: Mapping[str, object], arches: Iterable[Arch | ArchReference] = ()) -> None:
     """Print the answer of a command as JSON, with the version of its form and what it was made by.
 
     These are the versions of the distributions, and the tools on which the answers about `arches` may depend.
@@ -145,7 +146,7 @@ def print_json(content: object) -> None:
 
 def kernels(
     names: Iterable[str], manifest: Path | None, entry: str | None, target: str | None, options: Options
-) -> tuple[list[Source], Arch, Options]:
+) -> tuple[list[Source], ArchReference, Options]:
     """Return the kernels that a command compares or shows, their architecture, and the options for them.
 
     A kernel of another architecture has it as its target.  Where no kernel has a launch, the analysis is for every

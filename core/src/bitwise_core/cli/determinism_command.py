@@ -11,11 +11,11 @@ import typer
 from bitwise_core.checker.determinism import Determinism, DeterminismReport
 from bitwise_core.checker.determinism import determinism as determinism_of
 from bitwise_core.checker.kernel_files import (
-    arch_of,
     extensions,
     read_folder,
     read_kernel,
     resolve_targets,
+    target_of,
     targets_of,
 )
 from bitwise_core.checker.sources import Options, Source
@@ -48,7 +48,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     found = answered(determinism_of, resolved, arch.name, options, readers)
     if as_json:
         content = {**found.as_json(), "conditions": sorted(options.assume)}
-        arches = [arch_of(each, arch, plugins) for each in resolved]
+        arches = [target_of(each, arch, plugins) for each in resolved]
         print_answer("determinism", {**content, "target": ", ".join(targets_of(resolved, arch))}, arches)
     else:
         show(found, options)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from bitwise_core.checker.kernel_files import arch_of
+from bitwise_core.checker.kernel_files import target_of
 from bitwise_core.checker.kernel_readings import compare_or_recall
 from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.sources import Arches, Options, Source
@@ -44,16 +44,18 @@ def run(
     """
     (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
     plugins = registry.default()
-    both = arch_of(first, arch, plugins), arch_of(second, arch, plugins)
+    both = target_of(first, arch, plugins), target_of(second, arch, plugins)
+    names = both[0].name, both[1].name
     if search is not None and search.out is not None and not search.out.parent.is_dir():
         raise InputError(f"--out {search.out}: cannot be written (there is no folder {search.out.parent})")
-    found = compare_or_recall(first, second, both, options, cache)
+    found = compare_or_recall(first, second, names, options, cache)
     malformed = [result.unknown or result.name for result in found.results if result.malformed]
     if malformed:
         raise InputError(*malformed)
     verdict = found.verdict
-    if search is not None:
-        verdict = search_and_write(found, first, second, both, options, search)
+    if search is not None and verdict.outcome is not Outcome.EQUAL:
+        one, other = map(plugins.arch, names)
+        verdict = search_and_write(found, first, second, (one, other), options, search)
     if as_json:
         print_answer("diff", as_record(verdict), both)
     else:

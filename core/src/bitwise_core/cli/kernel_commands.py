@@ -234,8 +234,11 @@ def tree(
         options = _options(False, assume, no_contraction_audit)
         (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
         from bitwise_core.cli import tree_command
+        from bitwise_core.plugins import registry
 
-        status = tree_command.run(source, arch, options, element, output_format.value, whole)
+        status = tree_command.run(
+            source, registry.default().arch(arch.name), options, element, output_format.value, whole
+        )
     raise typer.Exit(status)
 
 
@@ -261,6 +264,7 @@ def run(
         options = _options(False, None, no_contraction_audit)
         (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
         from bitwise_core.cli import run_command
+        from bitwise_core.plugins import registry
 
-        status = run_command.run(source, arch, options, inputs, out, as_json)
+        status = run_command.run(source, registry.default().arch(arch.name), options, inputs, out, as_json)
     raise typer.Exit(status)

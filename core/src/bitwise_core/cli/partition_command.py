@@ -15,12 +15,12 @@ import typer
 
 from bitwise_core.checker.executors import dask_executor
 from bitwise_core.checker.kernel_files import (
-    arch_of,
     check_folder,
     extensions,
     read_folder,
     read_text,
     resolve_targets,
+    target_of,
     targets_of,
 )
 from bitwise_core.checker.partition import Partition
@@ -133,7 +133,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         from bitwise_core.report.page import render
         from bitwise_core.report.section import section
 
-        shown = section(found, sources, arch, options, title, folder.configurations, texts=texts)
+        shown = section(found, sources, plugins.arch(arch.name), options, title, folder.configurations, texts=texts)
         write_report("--html", outputs.html, render(f"bitwise: {title}", [shown]))
     if outputs.as_json:
         content = {**found.as_json(), "conditions": sorted(options.assume)}
@@ -141,7 +141,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         content["target"] = ", ".join(targets_of(sources, arch))
         if expected is not None:
             content["unexpected"] = [asdict(each) for each in differences]
-        print_answer("partition", content, [arch_of(each, arch, plugins) for each in sources])
+        print_answer("partition", content, [target_of(each, arch, plugins) for each in sources])
     else:
         show(found, options, folder.configurations)
         for each in differences:

@@ -215,8 +215,12 @@ class Registry:
 
     def arch(self, name: str) -> Arch:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
+        return self.arches[self.reference(name).name]
+
+    def reference(self, name: str) -> ArchReference:
+        """Return the reference to the architecture of that name, which is not loaded.  Raises UnknownArchError."""
         if name in self.arches:
-            return self.arches[name]
+            return self.arches.references[name]
         available = ", ".join(sorted(self.arches)) or "none"
         raise UnknownArchError(
             f"no plugin models the architecture {name!r}; available: {available}"

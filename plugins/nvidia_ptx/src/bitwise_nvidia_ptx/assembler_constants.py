@@ -27,7 +27,7 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.term_hash import term
-from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
+from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 _UNCLEAR = "approximates a number that the assembler may or may not know"
 

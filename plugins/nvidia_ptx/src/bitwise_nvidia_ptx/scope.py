@@ -7,7 +7,7 @@ from collections.abc import Container
 
 from bitwise_core.assembly.module import Immediate, Operand, Register, Symbol, Vector
 from bitwise_nvidia_ptx.lexer import ParseError, snippet
-from bitwise_nvidia_ptx.special_registers import SPECIAL_REGISTERS
+from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 _RESERVED = frozenset(["_", "%", "WARP_SZ"])
 LANE_NAMES = "xyzw"
