@@ -233,7 +233,7 @@ SELECTED_EXTREMA = (
     ),
     Rule(
         "extremum_with_selected_nan",
-        "select(ord.{f}(x, y), {op}.{f}(x, y), {nan})",
+        "select(and.b1(ord.{f}(x, x), ord.{f}(y, y)), {op}.{f}(x, y), {nan})",
         "{op}.nan.{f}(x, y)",
         pairs(
             "f", "nan", ("fp32", "0x7fc00000"), ("fp16", "0x7e00"), ("fp64", "0x7ff8000000000000"), op=("max", "min")
