@@ -403,3 +403,34 @@ def test_a_register_that_the_launch_does_not_fix_is_undefined(name: str) -> None
     with pytest.raises(Unsupported, match="nothing wrote"):
         hashes(body, threads=64)
     assert hashes(body.replace(name, "%laneid"), threads=64)
+
+
+HALF = "and.b32 %r5, %r0, 31; setp.lt.u32 %p1, %r5, 16; mov.b32 %r6, 0; ld.global.b32 %r7, [%d6]; st.shared.b32 [%d9], %r7;"
+"""%p1: the lower half of a warp; each thread has stored its word in shared memory."""
+READ = "ld.shared.b32 %r6, [%d8+{}]; X: st.global.b32 [%d7], %r6;"
+
+
+@pytest.mark.parametrize(
+    "barrier",
+    [
+        "@!%p1 bra X; bar.warp.sync 0xffff;",
+        "@!%p1 bra X; bar.warp.sync -1;",
+        "bar.warp.sync 0xffff;",
+        "@%p1 bar.warp.sync 0xffff;",
+        "@%p1 bra Y; bar.warp.sync 0xffff0000; bra X; Y: bar.warp.sync 0xffff;",
+    ],
+)
+def test_a_barrier_of_a_part_of_a_warp_does_not_order_the_others(barrier: str) -> None:
+    """A lane of the lower half reads what one of the upper half has stored."""
+    body = PLACES + HALF + barrier + READ.format(80)
+    with pytest.raises(Unsupported, match="race"):
+        hashes(body, shared=ROOM)
+    assert hashes(PLACES + HALF + "bar.warp.sync -1;" + READ.format(80), shared=ROOM)
+
+
+@pytest.mark.parametrize(("threads", "count"), [(32, 16), (64, 32)])
+def test_a_barrier_of_some_threads_is_executed_by_whole_warps(threads: int, count: int) -> None:
+    body = PLACES + HALF + f"@!%p1 bra X; bar.sync 1, {count};" + READ.format(4)
+    with pytest.raises(Unsupported, match="by a part of a warp"):
+        hashes(body, shared=ROOM, threads=threads)
+    assert hashes(PLACES + HALF + f"bar.sync 1, {threads};" + READ.format(4), shared=ROOM, threads=threads)

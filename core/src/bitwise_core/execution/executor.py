@@ -649,12 +649,14 @@ class Executor:
                 group.waiting = None
             if ready.any():
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
-                for races in machine.races.of_blocks(ready):
-                    races.barrier(warps)
-                machine.races.forget_what_is_ordered()
                 everyone = whole_mask(alive, full)
                 if self.outside is not None:
                     everyone = everyone | self.outside
+                if first.count is not None and _parts_of_warps(present[ready], everyone[ready], machine.warp):
+                    raise Unsupported("a barrier of some threads is executed by a part of a warp", machine.line)
+                for races in machine.races.of_blocks(ready):
+                    races.barrier(warps)
+                machine.races.forget_what_is_ordered()
                 if not (everyone & ~(present & ready[:, None])).any():
                     machine.epoch += 1
 
@@ -665,6 +667,13 @@ class Executor:
         machine.races.forget_what_is_ordered()
         machine.epoch += 1
         group.waiting = None
+
+
+def _parts_of_warps(present: Array, everyone: Array, warp: int) -> bool:
+    """Return whether some lanes of a warp are present and others, of those that have not exited, are not."""
+    starts = np.arange(0, present.shape[1], warp)
+    some, others = (np.logical_or.reduceat(each, starts, axis=1) for each in (present, everyone & ~present))
+    return bool((some & others).any())
 
 
 class LongLoop(DataDependent):

@@ -13,6 +13,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Jump, Machine, Return, Step
 from bitwise_core.execution.opcode_steps import branch
+from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.clusters import cluster_barrier
 
 TABLE = OpcodeTable()
@@ -88,6 +89,21 @@ _WHOLE_WARP = 0xFFFFFFFF
 """The member mask of a barrier of all lanes of a warp."""
 
 
+def _whole_warps(machine: Machine, members: Array) -> Array:
+    """Return the warps whose lanes all execute a barrier of the warp, each with a member mask of all of them.
+
+    A barrier of a part of a warp orders that part alone; it is not followed, as if it ordered nothing.
+    """
+    active = machine.active((machine.blocks, machine.threads))
+    there = np.full(machine.threads, _WHOLE_WARP, dtype=np.uint32)
+    rest = machine.threads % machine.warp
+    there[machine.threads - rest :] = (1 << rest) - 1
+    named = np.broadcast_to((members & there) == there, active.shape)
+    whole = (active & named)[active.any(axis=1)].all(axis=0)
+    found: Array = np.flatnonzero(np.logical_and.reduceat(whole, np.arange(0, machine.threads, machine.warp)))
+    return found
+
+
 def barrier_info(instruction: Instruction) -> InstructionInfo:
     """Return what a barrier reads and writes; one that reduces a predicate over the block has a destination."""
     if "red" in instruction.opcode.split("."):
@@ -107,13 +123,15 @@ def barrier(instruction: Instruction, context: Context) -> Step:
         members_operand = instruction.operands[0]
 
         def warp(machine: Machine) -> None:
+            members = machine.known(machine.read_bits(members_operand, 32))
+            whole = None if members is None else _whole_warps(machine, members)
+            if whole is None or not whole.size:
+                return
             for races in machine.races.acting(machine.mask):
-                races.warp_barrier(machine.active_warps())
+                races.warp_barrier(whole)
             if machine.mask is None and machine.threads == machine.warp:
-                members = machine.known(machine.read_bits(members_operand, 32))
-                if members is not None and (members == _WHOLE_WARP).all():
-                    # All threads of each block take part, and it orders their accesses to global memory too.
-                    machine.epoch += 1
+                # All threads of each block take part, and it orders their accesses to global memory too.
+                machine.epoch += 1
 
         return warp
     if "red" in parts or "sync" not in parts:
