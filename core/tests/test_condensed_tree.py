@@ -55,11 +55,10 @@ def test_constants_are_a_part_of_the_operations() -> None:
 
 def test_operands_that_differ_in_no_element() -> None:
     def marked(reason: str) -> Node:
-        return Operation("max.fp32", (pairwise(0, 4), Undefined(32, "x" * 60 + reason)))
+        return Operation("max.fp32", (pairwise(0, 4), Undefined("x" * 60 + reason, 32)))
 
-    assert (
-        "  the same operations on other values" in text(Operation("min.fp32", (marked("a"), marked("b")))).splitlines()
-    )
+    lines = text(Operation("min.fp32", (marked("a"), marked("b")))).splitlines()
+    assert lines[-1] == "  the same operations on other values"
 
 
 def test_shared_operands_are_no_other_elements() -> None:

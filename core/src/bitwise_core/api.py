@@ -273,7 +273,7 @@ def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool,
 
 
 def _check_seconds(name: str, seconds: object, zero: str) -> None:
-    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds >= 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
         raise InputError(f"{name}: {seconds!r} is not a number of seconds of at least 0; 0 {zero}")
 
 
