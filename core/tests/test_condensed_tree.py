@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from bitwise_core.ir.condensed_tree import condense
-from bitwise_core.ir.nodes import Constant, Load, Node, Operation
+from bitwise_core.ir.nodes import Constant, Load, Node, Operation, Undefined
 from bitwise_core.ir.text import render
 
 
@@ -51,6 +51,14 @@ def test_constants_are_a_part_of_the_operations() -> None:
 
     assert "the same operations on 4 elements, X[4] … X[7]" in text(Operation("max.fp32", (scaled(0, 2), scaled(4, 2))))
     assert "the same operations" not in text(Operation("max.fp32", (scaled(0, 2), scaled(4, 3))))
+
+
+def test_operands_that_differ_in_no_element() -> None:
+    def marked(reason: str) -> Node:
+        return Operation("max.fp32", (pairwise(0, 4), Undefined("x" * 60 + reason, 32)))
+
+    lines = text(Operation("min.fp32", (marked("a"), marked("b")))).splitlines()
+    assert lines[-1] == "  the same operations on other values"
 
 
 def test_shared_operands_are_no_other_elements() -> None:

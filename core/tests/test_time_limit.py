@@ -136,9 +136,9 @@ def test_a_long_loop_is_unknown_with_its_line() -> None:
 
 
 def test_a_loop_summary_is_unknown() -> None:
-    without = read(SYMBOLIC, None, every_launch=True)
-    assert without.unknown is None
-    limit = without.seconds / 4
+    without = [read(SYMBOLIC, None, every_launch=True) for _ in range(2)]
+    assert [each.unknown for each in without] == [None, None]
+    limit = min(each.seconds for each in without) / 4  # the first reading may have waited for other processes
     found = read(SYMBOLIC, limit, every_launch=True)
     assert found.unknown is not None
     assert found.unknown.startswith(f"the time limit of {limit:g} s")

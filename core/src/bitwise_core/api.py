@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from html import escape
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -272,7 +273,7 @@ def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool,
 
 
 def _check_seconds(name: str, seconds: object, zero: str) -> None:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
         raise InputError(f"{name}: {seconds!r} is not a number of seconds of at least 0; 0 {zero}")
 
 
@@ -354,7 +355,7 @@ def _buffer_arrays(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict
         raise InputError(f"{source.name}: buffers: a value of type {type(buffers).__name__} is not a mapping of arrays")
     names = list(element_types([source.launch]))
     arrays = {}
-    for name in filter(buffers.__contains__, names):
+    for name in (each for each in names if each in buffers):
         try:
             arrays[name] = np.ascontiguousarray(buffers[name])
         except (ValueError, TypeError) as error:

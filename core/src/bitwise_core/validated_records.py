@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bitwise_core.errors import InputError
 
+_SHOWN = 200
+"""The characters of a wrong value in a sentence."""
+
 
 class ValidatedRecord(BaseModel):
     """A frozen record that refuses unknown fields.  Its constructor raises `fault`, a ValueError, for invalid fields.
@@ -42,6 +45,8 @@ def sentences(error: ValidationError, name: str) -> str:
         elif detail["type"] == "missing":
             message = "is missing: give it"
         elif detail["type"] != "value_error":
-            message = f"{message[:1].lower()}{message[1:]}, not {detail['input']!r}"
+            given = repr(detail["input"])
+            shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+            message = f"{message[:1].lower()}{message[1:]}, not {shown}"
         found.append(f"{name}: {place}: {message}" if place else message if name in message else f"{name}: {message}")
     return "; ".join(found)

@@ -145,6 +145,8 @@ def _box(
 def _repetition(first: Node, node: Node, widths: Mapping[str, int]) -> Label:
     """Return the label of an operand that repeats the operations of the first one on other elements."""
     others = _other_loads(first, node)
+    if not others:  # they differ in a leaf of another kind, whose label is cut
+        return Label("the same operations on other values", (), node, "concat")
     ends = " … ".join(label(each, widths) for each in dict.fromkeys((others[0], others[-1])))
     count = f"{len(others)} elements, " if len(others) > 1 else ""
     return Label(f"the same operations on {count}{ends}", (), node, "concat")

@@ -341,30 +341,16 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
 
 def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
     """Call the hooks of a plugin's module.  Raises any exception of the plugin, and TypeError for a wrong result."""
-    # One plugin is registered at a time: a hook that raises stops the hooks of the others.
-    manager = _manager()
-    manager.register(module, entry_point.name)
-    try:
-        manager.check_pending()
-        if not manager.get_hookcallers(module):
-            raise TypeError("it implements no hook; mark its functions with bitwise_core.plugins.hookspecs.hookimpl")
-        return _called(manager, entry_point, module)
-    finally:
-        manager.unregister(module)
-
-
-@cache
-def _manager() -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    return manager
-
-
-def _called(manager: pluggy.PluginManager, entry_point: EntryPoint, module: object) -> Plugin:
-    """Return the plugin with what its hooks return.  Raises any exception of them, and TypeError."""
     from bitwise_core.numerics.mma import MmaSpec
     from bitwise_core.plugins.tools import Tool
 
+    # A manager for each plugin: a hook that raises stops the other plugins' hooks of a shared one.
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(module, entry_point.name)
+    manager.check_pending()
+    if not manager.get_hookcallers(module):
+        raise TypeError("it implements no hook; mark its functions with bitwise_core.plugins.hookspecs.hookimpl")
     return Plugin(
         name=entry_point.name,
         distribution=_distribution(entry_point),
