@@ -12,6 +12,7 @@ import pytest
 
 from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.values import first_extrema
 from ptx_programs import run
 
 ELEMENTS, SAMPLES = 5, 400
@@ -178,3 +179,30 @@ def test_the_selected_number_keeps_the_sign_of_its_zero() -> None:
     """Two numbers of one place may be zeros of different signs, so their order matters."""
     one, other = ("mov.b32 %r2, 1;" + chosen(40, *order) + "st.global.f32 [%d0], %f40;" for order in ((1, 2), (2, 1)))
     assert forms(LOADS + one) != forms(LOADS + other)
+
+
+def tried(body: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often a select is compared with that of an arg-extremum."""
+    count = 0
+    compared = first_extrema._is_not_better
+
+    def counted(*arguments: object) -> object:
+        nonlocal count
+        count += 1
+        return compared(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first_extrema, "_is_not_better", counted)
+        forms(body)
+    return count
+
+
+def test_comparisons_of_different_numbers_are_of_no_arg_extremum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library function selects between its ranges by several comparisons."""
+    loads = "".join(f"ld.global.f32 %f{each}, [%d1+{4 * each}];" for each in range(4))
+    body = (
+        f"{loads} setp.lt.f32 %p1, %f0, {{}}; setp.lt.f32 %p2, %f2, %f1; and.pred %p1, %p1, %p2;"
+        "mov.b32 %r1, %f2; mov.b32 %r2, %f3; selp.b32 %r3, %r1, %r2, %p1; st.global.b32 [%d0], %r3;"
+    )
+    assert tried(body.format("%f3"), monkeypatch) == 0
+    assert tried(body.format("%f3").replace("%f0, %f3", "%f1, %f2"), monkeypatch) > 0

@@ -1,7 +1,7 @@
 """Sequences of instructions that an architecture knows to compute one operation, such as an emulated conversion.
 
-An architecture finds them in the text (`Arch.sequences`).  Where a group of all lanes executes such a sequence, the
-domain of terms computes the operation in place of the instructions (`byte_functions.py`).  The result must be bit for
+An architecture finds them in the text (`Arch.sequences`).  Where known lanes execute such a sequence, the domain of
+terms computes the operation in place of the instructions (`byte_functions.py`).  The result must be bit for
 bit that of the instructions for every value of the inputs for which `compute` returns one.
 """
 

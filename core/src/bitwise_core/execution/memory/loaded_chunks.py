@@ -22,11 +22,6 @@ CHUNK = 8
 ZERO, CELLS = np.uint64(2**64 - 2), np.uint64(2**64 - 1)
 """What stands for the address of a chunk of zeros, and of one whose content is that of its cells."""
 
-ZERO_FLAGS = np.uint32(L.CONST | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
-"""The flags of a cell of zeros, which are those of a constant that a thread stores."""
-
-_ZEROS: Array = np.full((1, 1), ZERO)
-
 _LARGEST = 1 << 63
 """No buffer of a launch has addresses from here on."""
 
@@ -38,9 +33,6 @@ def addresses_of(value: Value) -> list[Array] | None:
         parts = value.parts if value.whole is None else ()
     if not parts or L.width(value) % (8 * CHUNK):
         return None
-    if all(isinstance(part, np.ndarray) and not part.any() for part in parts):
-        # A copy of no bytes fills with zeros.
-        return [_ZEROS] * (L.width(value) // (8 * CHUNK))
     found: list[Array] = []
     rest = list(reversed(parts))
     while rest:
@@ -172,7 +164,7 @@ class LoadedChunks:
         inside = (cells & (self.cells_per_chunk - 1)) * self.granule
         content = np.where(load, addresses + inside.astype(np.uint64), np.uint64(0))
         words = np.where(load | zero, content, words)
-        return words, np.where(load, np.uint32(L.LOAD), np.where(zero, ZERO_FLAGS, flags))
+        return words, np.where(load, np.uint32(L.LOAD), np.where(zero, np.uint32(L.CONST), flags))
 
     def release(self, chunks: Array) -> tuple[Array, Array] | None:
         """Make chunks (flat) hold their cells; return these cells, flat, and their contents, None if there are none.

@@ -13,15 +13,7 @@ import numpy as np
 
 from bitwise_core.execution.active_lanes import WholeBlocks, has_whole_blocks, whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.loaded_chunks import (
-    CELLS,
-    CHUNK,
-    ZERO,
-    ZERO_FLAGS,
-    ChunkPlaces,
-    LoadedChunks,
-    addresses_of,
-)
+from bitwise_core.execution.memory.loaded_chunks import CELLS, CHUNK, ZERO, ChunkPlaces, LoadedChunks, addresses_of
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -302,7 +294,7 @@ class SharedMemory:
         inside = cells < self._flags.shape[1]
         cells, contents = cells[inside], contents[:, inside]
         kept, zero = contents == CELLS, contents == ZERO
-        words, flags = np.where(zero, np.uint64(0), contents), np.where(zero, ZERO_FLAGS, np.uint32(L.LOAD))
+        words, flags = np.where(zero, np.uint64(0), contents), np.where(zero, np.uint32(L.CONST), np.uint32(L.LOAD))
         self._words[:, :, cells] = np.where(kept, self._words[:, :, cells], words)
         self._flags[:, cells] = np.where(kept, self._flags[:, cells], flags)
 
