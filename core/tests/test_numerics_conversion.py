@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from exact_numbers import LAYOUT, ROUNDINGS, WIDTH, decode, drawn, encode, whole
 
-from bitwise_core.numerics import INTEGER_FORMATS, operation, storage
+from bitwise_core.numerics import INTEGER_FORMATS, native_floats, operation, storage
 
 PAIRS = [(target, source) for target in LAYOUT for source in LAYOUT]
 
@@ -65,6 +65,33 @@ def test_every_fp16_converts(target: str) -> None:
     given = np.arange(1 << 16, dtype=np.uint16)
     found = operation(f"convert.rn.satfinite.{target}.fp16").evaluate(given)
     assert np.array_equal(found, nearest(target, "fp16", given))
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [("bf16", "fp32"), ("fp32", "bf16"), ("fp16", "fp32"), ("fp32", "fp16"), ("fp32", "fp64"), ("fp64", "fp32")],
+)
+def test_conversions_by_the_processor_are_those_by_integers(
+    target: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every pattern of 16 bits, and wider ones around every tie between these and at the ends of exponents."""
+    bits = WIDTH[source]
+    high = np.arange(1 << 16, dtype=np.uint64) << np.uint64(bits - 16)
+    low = [0] if bits == 16 else [0, 1, 0xFFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF]
+    if bits == 64:
+        low = [each << shift | one for each in (0, 1, 0x8000, 0xFFFF) for shift in (12, 13, 28, 32) for one in (0, 1)]
+    given = np.concatenate([*(high | np.uint64(each) for each in low), drawn(source, 20000, np.random.default_rng(5))])
+    given = given.astype(storage(bits))
+    convert = operation(f"convert.rn.{target}.{source}").evaluate
+    # Rows that are not contiguous, and one pattern.
+    shapes = given[:20000].reshape(100, 200)[:, ::3], given[-1].reshape(())
+    assert native_floats.trusted()
+    found = [convert(each) for each in (given, *shapes)]
+    monkeypatch.setattr(native_floats, "trusted", lambda: False)
+    for one, each in zip(found, (given, *shapes), strict=True):
+        other = convert(each)
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        assert np.array_equal(one, other)
 
 
 INTEGER_ROUNDING = {"rni": "rn", "rzi": "rz", "rmi": "rd", "rpi": "ru"}

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from bitwise_core.numerics import softfloat
+from bitwise_core.numerics import native_floats, softfloat
 from bitwise_core.numerics.floating import Mode, clamp
 from bitwise_core.numerics.formats import FloatFormat, IntegerFormat
 from bitwise_core.numerics.integers import signed_words
@@ -21,6 +21,9 @@ FLUSHED_FORMAT = "fp32"
 """In a conversion, `ftz` flushes operands and results of this format only."""
 
 
+_NO_MODIFIER = Mode()
+
+
 def float_to_float(
     target: FloatFormat, source: FloatFormat, rounding: Rounding, mode: Mode, saturate: bool, operand: Bits
 ) -> Bits:
@@ -29,6 +32,9 @@ def float_to_float(
     `rna` from fp32 to tf32 cuts the mantissa of a NaN, as an H100 does: a NaN without a bit in the part that is kept
     becomes an infinity, and with `saturate` the pattern below the cut one.
     """
+    plain = rounding == "rn" and not saturate and mode == _NO_MODIFIER
+    if plain and native_floats.converts(target, source) and native_floats.trusted():
+        return native_floats.convert(target, source, operand)
     if mode.ftz and source.name == FLUSHED_FORMAT:
         operand = softfloat.flush(operand, source)
     number = softfloat.unpack(operand, source)

@@ -86,6 +86,39 @@ def compare(verb: str, form: FloatFormat, left: Bits, right: Bits) -> Booleans:
         return np.asarray(RELATIONS[verb](x, y))
 
 
+_CONVERTED: frozenset[tuple[str, str]] = frozenset(
+    (target, source)
+    for narrow, wide in (("bf16", "fp32"), ("fp16", "fp32"), ("fp32", "fp64"))
+    for target, source in ((narrow, wide), (wide, narrow))
+)
+"""The conversions of `convert`, each a target and a source."""
+
+
+def converts(target: FloatFormat, source: FloatFormat) -> bool:
+    """Whether `convert` supports this conversion."""
+    return (target.name, source.name) in _CONVERTED
+
+
+def convert(target: FloatFormat, source: FloatFormat, operand: Bits) -> Bits:
+    """Convert to another format, rounded to nearest even; NaNs are canonical."""
+    assert target.canonical_nan is not None
+    if target.name == "bf16":
+        # Half of the dropped unit, less one where the kept part is even, carries into the kept part, up to infinity.
+        nan = (operand & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        with np.errstate(over="ignore"):
+            rounded = operand + (np.uint32(0x7FFF) + ((operand >> np.uint32(16)) & np.uint32(1)))
+        found = (rounded >> np.uint32(16)).astype(np.uint16)
+    elif source.name == "bf16":
+        nan = (operand & np.uint16(0x7FFF)) > np.uint16(0x7F80)
+        found = operand.astype(np.uint32) << np.uint32(16)
+    else:
+        numbers = operand.view(_COMPARED[source.name])
+        with np.errstate(all="ignore"):
+            result = numbers.astype(_COMPARED[target.name])
+        nan, found = np.isnan(numbers), result.view(f"u{result.dtype.itemsize}")
+    return np.where(nan, found.dtype.type(target.canonical_nan), found)
+
+
 def supports(verb: str, form: FloatFormat) -> bool:
     """Whether `compute` supports this operation."""
     return verb in _FUNCTIONS and form.name in _TYPES and (verb, form.name) != ("fma", "fp64")
