@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.concrete import checked_outputs, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.interleavings import ORDERS, run_in_order
@@ -167,6 +169,39 @@ def test_more_stores_than_one_batch_of_blocks_has_leave_one_content() -> None:
 def test_an_element_that_is_accessed_otherwise_is_not_joined(body: str) -> None:
     with pytest.raises(Unsupported, match=r"race|order in which threads run|order of threads|several widths"):
         checked_outputs(*run(body))
+
+
+EVERY_LAUNCH = """
+.version 8.7
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global k_param_0, .param .u64 .ptr .global k_param_1)
+.reqntid 32
+{
+  .reg .pred %p<4>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<6>;
+  ld.param.b64 %rd1, [k_param_0];
+  ld.param.b64 %rd2, [k_param_1];
+  mov.u32 %r1, %tid.x;
+  mad.wide.u32 %rd3, %r1, 4, %rd1;
+  ld.global.b32 %r2, [%rd3];
+  setp.ne.b32 %p1, %r2, 0;
+  mov.b32 %r3, 7;
+  @%p1 st.global.b32 [%rd2], %r3;
+  ret;
+}
+"""
+
+
+def test_for_every_launch_each_store_is_its_own() -> None:
+    arguments = tuple(Argument(kind="buffer", buffer=name) for name in ("in", "out"))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=arguments)
+    source, buffers = Source("k.ptx", EVERY_LAUNCH, launch), {"in": 1, "out": 2}
+    assert analyse(source, ARCH, buffers, Options(audit_contraction=False)).signature is not None
+    found = analyse(source, ARCH, buffers, Options(every_launch=True, audit_contraction=False))
+    assert found.unknown is not None
+    assert "written twice" in found.unknown
 
 
 BEGIN = START + (

@@ -137,6 +137,17 @@ def test_codes_have_one_form_in_every_width(operation: str, made: str) -> None:
     assert hashes(" ".join((CODES, made, HALVES, half, end))) != hashes(" ".join((CODES, made, other, whole, end)))
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_codes_have_one_form_beside_threads_with_numbers(operation: str) -> None:
+    made = "mov.b32 %r2, 5; {} mul.hi.u32 %r1, %r9, %r8;"
+    known = "mov.b32 %r1, 9; setp.ne.u32 %p5, %r0, 0;" + made.format("@%p5")
+    code = f"{HALVES} {OPERATIONS[operation][0]} add.s16 %h3, %h3, %h1; {store('%h3', 16)}"
+    beside = hashes(" ".join((CODES, known, code)), threads=2)
+    alone = hashes(" ".join((CODES, made.format(""), code)))
+    assert beside[2] == alone[0]
+    assert beside[0] != alone[0]
+
+
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "and.b16"])
 @pytest.mark.parametrize("bits", [15, 32])
 def test_halves_that_are_extended_are_the_words_only_if_these_fit(operation: str, bits: int) -> None:

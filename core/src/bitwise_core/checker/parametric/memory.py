@@ -315,6 +315,10 @@ class ParametricMemory:
         )
         self.stored.append(Stored(element_hash, addresses, operation, line, access))
 
+    def store_under_condition(self, *arguments: object) -> bool:
+        """See `GlobalMemory.store_under_condition`: each store is a select of its own."""
+        return False
+
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: one term, since nothing may depend on it."""
         return term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)

@@ -16,7 +16,7 @@ import numpy as np
 
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.bounds import maximum_of
-from bitwise_core.execution.values.packing import is_wide_term, slices_of
+from bitwise_core.execution.values.packing import Slice, is_wide_term, slices_of
 from bitwise_core.execution.values.predicate_bits import PredicateBits
 from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
 from bitwise_core.numerics import Operation
@@ -95,8 +95,25 @@ def _whole(value: Value) -> SymbolicVector | None:
         if not all(isinstance(part, np.ndarray) and not part.any() for part in value.parts[1:]):
             return None
     for each in slices_of(low):
-        if each.low == 0 and each.lanes is True and is_wide_term(each.whole):
-            bound = maximum_of(each.whole)
+        if each.low or not is_wide_term(each.whole):
+            continue
+        whole = _with_numbers(each, low)
+        if whole is not None:
+            bound = maximum_of(whole)
             if low is value or (bound is not None and bound >> bits == 0):
-                return each.whole
+                return whole
     return None
+
+
+def _with_numbers(found: Slice, low: Value) -> SymbolicVector | None:
+    """Return the value of which another is a slice, with the numbers of the lanes that hold one; None for others."""
+    if found.lanes is True:
+        return found.whole
+    known = L.constant_mask(low) if isinstance(low, SymbolicVector) else False
+    if not isinstance(low, SymbolicVector) or not np.all(found.lanes | np.asarray(known)):
+        return None
+    numbers = np.where(known, L.constants_of(low), 0).astype(np.uint32)
+    result = L.blend(found.lanes, found.whole, L.constant_vector(numbers))
+    if found.whole.maximum is not None:
+        result.maximum = max(found.whole.maximum, int(numbers.max(initial=0)))
+    return result

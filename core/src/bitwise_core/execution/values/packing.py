@@ -141,9 +141,12 @@ def slices_of(value: Value) -> tuple[Slice, ...]:
 
 
 def is_wide_term(value: SymbolicVector) -> bool:
-    """Return whether a value is a term of 32 bits in every lane: parts of loads and of numbers are exact."""
+    """Return whether a value is a term of 32 bits, also beside lanes with numbers, which are folded in every width.
+
+    Parts of loads are loads, in every width too.
+    """
     form = value.flags & KIND
-    return value.bits == 32 and bool(np.all((form != LOAD) & (form != CONST)))
+    return value.bits == 32 and not np.any(form == LOAD) and not np.all(form == CONST)
 
 
 _CHANGES = WRAPPERS | NAN_MARK
