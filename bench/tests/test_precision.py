@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bitwise_bench import result_tables
 from bitwise_bench.corpus import catalogue
 from bitwise_bench.readings import precision, worker_scaling
 from bitwise_bench.readings.precision import RECORDED_BYTES, records_of
@@ -46,6 +47,14 @@ def test_a_sample_covers_the_corpus() -> None:
     assert len({case.id for case in chosen}) == len(chosen) == 100
     assert cases.index(chosen[-1]) > 0.9 * len(cases)
     assert worker_scaling.sample(cases[:3], 100) == list(cases[:3])
+
+
+def test_the_unknown_kernels_of_a_sample_stand_for_those_of_their_families() -> None:
+    families = {"whole": {"launch": {"kernels": 9, "unknown": 9}}, "some": {"launch": {"kernels": 4, "unknown": 1}}}
+    counts = precision.of_all({"families": families}, {"whole": 9, "some": 40, "not read": 7})
+    assert counts == {"kernels of these families": 49, "unknown of these": 19}
+    reading = {"modes": {"launch": {"kernels": 13, "unknown": 10}}, "sample": counts}
+    assert result_tables._unknown(reading) == "10 in a sample, for 19 of 49 (38.8 %)"
 
 
 def test_a_partition_that_fails_is_reported(tmp_path: Path) -> None:

@@ -424,6 +424,15 @@ def _carried(reading: Mapping[str, Any]) -> str:
     return f", {carried['kernels']} as `{carried['from']}`" if carried else ""
 
 
+def _unknown(reading: Mapping[str, Any]) -> str:
+    """Return the Unknown kernels of a reading, and for a sample how many of all these would be."""
+    found, sample = reading["modes"]["launch"], reading.get("sample")
+    if sample is None:
+        return f"{found['unknown']} ({100 * found['unknown'] / found['kernels']:.1f} %)"
+    unknown, kernels = sample["unknown of these"], sample["kernels of these families"]
+    return f"{found['unknown']} in a sample, for {unknown} of {kernels} ({100 * unknown / kernels:.1f} %)"
+
+
 def siblings(record: Mapping[str, Any]) -> str:
     """Return the concrete analysis of each architecture without a GPU, against simulated bytes."""
     rows = []
@@ -437,7 +446,7 @@ def siblings(record: Mapping[str, Any]) -> str:
                 f"{found['classes']} / {found['byte_classes']}" if found["compared"] else "-",
                 f"{found['ratio']:.2f}" if found["compared"] else "-",
                 "-" if one is None else f"{one['classes']} / {one['byte_classes']} ({one['ratio']:.2f})",
-                f"{found['unknown']} ({100 * found['unknown'] / found['kernels']:.1f} %)",
+                _unknown(each),
                 found["nondeterministic"],
                 len(found["mixed"]),
             ]

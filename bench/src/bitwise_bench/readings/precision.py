@@ -272,6 +272,13 @@ def records_of(target: str, path: Path | None = None) -> Records:
     return records
 
 
+def of_all(summary: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the kernels of the families of a sample, and how many are Unknown if those not read are as those read."""
+    found = {name: each["launch"] for name, each in summary["families"].items() if "launch" in each}
+    unknown = sum(sizes[name] * each["unknown"] / each["kernels"] for name, each in found.items())
+    return {"kernels of these families": sum(sizes[name] for name in found), "unknown of these": round(unknown)}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; the exit status is 1 where a class of the concrete analysis has two byte patterns."""
     parser = command_parser("readings.precision", __doc__)
@@ -315,7 +322,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gemms = list(pool.map(measure_gemm, jobs))
     summary = summarise(results, gemms, records, modes, target)
     if chosen.sample:
-        summary["sample"] = {"of a family": chosen.sample, "whole": chosen.whole}
+        sizes = Counter(case.family for case in catalogue.cases(target))
+        summary["sample"] = {"of a family": chosen.sample, "whole": chosen.whole, **of_all(summary, sizes)}
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "

@@ -26,6 +26,7 @@ KEPT = (
     "carried",
     "sample",
     "left out",
+    "read again",
 )
 """The parts of a reading that the record keeps where it has them, beside the number of its families."""
 
