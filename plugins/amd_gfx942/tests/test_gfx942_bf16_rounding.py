@@ -62,7 +62,7 @@ OTHERS = {
     "a small number for NaN": ("v5, v20, v11", "v5, 64, v11"),
     "another value is tested": ("vcc, v10, v10", "vcc, v10, v3"),
     "another value alone is tested": ("vcc, v10, v10", "vcc, v3, v3"),
-    "another test": ("v_cmp_o_f32_e32", "v_cmp_eq_f32_e32"),
+    "another test": ("v_cmp_o_f32_e32", "v_cmp_lt_f32_e32"),
     "a test of the magnitude": ("v_cmp_o_f32_e32 vcc, v10, v10", "v_cmp_o_f32_e64 vcc, |v10|, v10"),
     "the opposite test alone": ("v_cmp_o_f32_e32 vcc", "v_cmp_u_f32_e32 vcc"),
     "the opposite half of the select": (

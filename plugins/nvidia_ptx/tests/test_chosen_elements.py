@@ -97,4 +97,4 @@ def test_lanes_that_a_guard_excludes_do_not_take_part() -> None:
     code = "setp.eq.u32 %p1, %r0, 0; setp.gt.u32 %p2, %r1, 5; and.pred %p3, %p1, %p2; mov.b32 %r4, 1;"
     assert len(hashes(LOADS + code + "@%p3 st.global.u32 [%d0], %r4;", threads=64, shared=ROOM)) == 1
     with pytest.raises(Unsupported):
-        hashes(LOADS + code + "@%p2 st.global.u32 [%d0], %r4;", threads=64, shared=ROOM)
+        hashes(LOADS + code + "@%p2 st.global.u32 [%d0], %r0;", threads=64, shared=ROOM)

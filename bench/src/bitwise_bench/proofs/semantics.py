@@ -11,7 +11,7 @@ import bitwise_core.numerics
 
 MODULES = (
     "conversion", "floating", "formats", "integers", "modular", "native_floats", "operations", "record", "softfloat",
-    "verbs", "word_arithmetic",
+    "verb_functions", "word_arithmetic",
 )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
 
-INERT = frozenset({"copies", "fragments", "tiles", "cells of tiles", "scratch", "constants", "local"})
+INERT = frozenset(
+    {"copies", "fragments", "tiles", "cells of tiles", "tiles of descriptors", "scratch", "constants", "local"}
+)
 """The keys of `Machine.extra` whose state does not write shared memory asynchronously, or is handled here."""
 
 

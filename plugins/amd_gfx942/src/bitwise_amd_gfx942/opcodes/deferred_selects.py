@@ -6,11 +6,13 @@ of these registers are temporary: the lanes of the same mask read them, and no s
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 
 from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import Origin, PackedVector, SymbolicVector, Value, width
@@ -18,7 +20,9 @@ from bitwise_core.execution.values.symbolic_vector import Origin, PackedVector, 
 _MAXIMUM_DEPTH = 16
 """How many selects of selects are deferred."""
 
-_NO_WORDS = hashing.constant("a deferred select")
+_Words: TypeAlias = npt.NDArray[np.uint64]
+
+_NO_WORDS: _Words = np.zeros((2, 1, 1), dtype=np.uint64)
 
 
 class DeferredSelect(SymbolicVector):
@@ -55,12 +59,12 @@ class DeferredSelect(SymbolicVector):
         return extract(self.value, low, bits)
 
     @property
-    def words(self) -> hashing.Words:
+    def words(self) -> _Words:
         """The payload."""
         return as_symbolic_vector(self.value).words
 
     @words.setter
-    def words(self, words: hashing.Words) -> None:
+    def words(self, words: _Words) -> None:
         """Nothing is kept: the payload is that of the select."""
 
     @property
