@@ -8,9 +8,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import numpy as np
 import pytest
 
 from bitwise_core.checker.collector_pause import ANALYSES_BETWEEN_COLLECTIONS, CollectorPause
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.hashing import constant
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.numerics import operation
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +112,18 @@ def test_frozen_objects_are_not_counted_for_each_analysis(monkeypatch: pytest.Mo
     with pause:
         pause.keep()
     assert counted[1:] == [0]
+
+
+def test_a_domain_is_freed_without_the_collector() -> None:
+    """A domain holds tables of many megabytes, and the collector may come hundreds of analyses later."""
+
+    def number(value: int) -> Array:
+        return np.full((1, 1), value, dtype=np.uint32)
+
+    gc.disable()
+    domain = TermDomain()
+    predicate = domain.integer(operation("lt.u32"), [SymbolicVector(32, constant("x"), L.TERM), number(5)])
+    chosen = domain.integer(operation("add.b32"), [domain.select(predicate, number(7), number(9)), number(1)])
+    reference = weakref.ref(domain)
+    del domain, predicate, chosen
+    assert reference() is None

@@ -7,16 +7,13 @@ from threading import Lock
 from types import TracebackType
 
 ANALYSES_BETWEEN_COLLECTIONS = 256
-"""After how many calls of `keep` all generations are collected, which takes a tenth of a second.
-
-An analysis leaves up to 15 MB in cycles, most leave none.
-"""
+"""After how many calls of `keep` all generations are collected, which takes a tenth of a second."""
 
 
 class CollectorPause:
     """Pauses the collector from the start of the first analysis of a process to the end of the last one.
 
-    An analysis makes many objects and few in cycles, so that collections only cost time (6 % of the median
+    An analysis makes many objects and almost none in cycles, so that collections only cost time (6 % of the median
     analysis).  The collector belongs to the process; the count of running analyses therefore does too, and is guarded
     by a lock.  The collector is enabled again only if it was enabled at the start of the first analysis.
     """

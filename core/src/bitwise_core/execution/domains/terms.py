@@ -118,7 +118,11 @@ class TermDomain:
         )
         self.predicate_numbers = predicate_bits.PredicateNumbers()
         self.stored_operations = StoredOperations()
-        self._bit_builder = predicate_bits.Builder(self._applied, self._choice)
+
+    @property
+    def _bit_builder(self) -> predicate_bits.Builder:
+        """Made for each use: a domain that held it would be in a cycle, with all its tables, after the analysis."""
+        return predicate_bits.Builder(self._applied, self._choice)
 
     def set_formats(self, formats: Mapping[int, FloatFormat]) -> None:
         """Set the formats of the buffers' elements, by the buffer's number, where the launch states them."""
