@@ -70,6 +70,10 @@ class SynchronisedMemory(GlobalMemory, ABC):
     ) -> Value:
         """Change the cells of the active lanes.  Return their contents before.  Raises Unsupported."""
 
+    def _is_of_one_thread(self, address: Array, mask: Array | None, thread: Array) -> bool:
+        """Return whether one lane of all blocks makes an access that is no part of an atomic operation."""
+        return not self._inside_atomic and int(active_lanes(mask, address, thread).sum()) == 1
+
     def _may_touch(self, thread: Array, first: Array, end: Array) -> bool:
         """Return whether threads may access cells without synchronisation: each those from `first` to `end`."""
         return False

@@ -332,9 +332,9 @@ class WayMemory(SynchronisedMemory):
         self, address: Array, mask: Array | None, thread: Array, line: int, operation: Operation | None = None
     ) -> bool:
         """See `SynchronisedMemory`: accesses of integers that one thread executes, on certain lines."""
-        if self._inside_atomic or line not in self.lines or (operation is not None and operation.is_float):
+        if line not in self.lines or (operation is not None and operation.is_float):
             return False
-        return int(active_lanes(mask, address, thread).sum()) == 1
+        return self._is_of_one_thread(address, mask, thread)
 
     def _synchronise(
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
