@@ -89,6 +89,16 @@ CASES: dict[str, tuple[str, int, Determinism, list[tuple[str, int]]]] = {
         "st.shared.u32 [%d8], %r1;\nbar.sync 0;\nld.shared.u32 %r6, [%d8];\nst.global.u32 [%d5], %r6;", 1, Determinism.NONDETERMINISTIC,
         [("race on shared memory", LINE)],
     ),
+    "lanes of one warp that write different values": (
+        "st.shared.f32 [%d8], %f1;\nbar.sync 0;\nld.shared.f32 %f2, [%d8];\nst.global.f32 [%d5], %f2;", 1, Determinism.NONDETERMINISTIC,
+        [("race on shared memory", LINE)],
+    ),
+    "replicas whose values differ for a NaN": (
+        "st.shared.f32 [%d9], %f1;\nbar.sync 0;\nld.shared.f32 %f2, [%d11];\n"
+        "setp.gt.f32 %p1, %f1, %f2; selp.f32 %f3, %f1, %f2, %p1; and.b32 %r6, %r1, 31; mul.wide.u32 %d6, %r6, 4; add.s64 %d7, %d8, %d6;\n"
+        "st.shared.f32 [%d7+512], %f3;\nbar.sync 0;\nld.shared.f32 %f2, [%d7+512];\nst.global.f32 [%d5], %f2;",
+        1, Determinism.NONDETERMINISTIC, [("race on shared memory", LINE + 4)],
+    ),
     "a float sum with one contributor": ("red.global.add.f32 [%d5], %f1;", 2, Determinism.DETERMINISTIC, []),
     "a float sum of two blocks": (
         "red.global.add.f32 [%d7], %f1;", 2, Determinism.NONDETERMINISTIC, [("float atomics with several contributors", LINE)],
@@ -172,14 +182,14 @@ CASES: dict[str, tuple[str, int, Determinism, list[tuple[str, int]]]] = {
 }  # fmt: skip
 
 
-POLLED_BY_FEW = {"a loop that waits for an old value": 6, "a lock": 6}
-"""The threads of a block, where all of them poll one element: a run in turns takes the square of their number."""
+THREADS = {"a loop that waits for an old value": 6, "a lock": 6, "lanes of one warp that write different values": 32}
+"""The threads of a block, 64 elsewhere.  Few poll one element: a run in turns takes the square of their number."""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_by_name(name: str) -> None:
     body, blocks, outcome, places = CASES[name]
-    threads = POLLED_BY_FEW.get(name, 64)
+    threads = THREADS.get(name, 64)
     kernel, launch = text(body, threads), entry(blocks, threads=threads)
     report = bitwise_core.determinism([kernel], launch, workers=1, cache=False, audit_contraction=False)
     found = report.kernels[0]

@@ -18,7 +18,7 @@ from bitwise_core.execution.interleavings import ORDERS, run_in_order
 MAXIMUM_LANES = 1 << 15
 """The largest number of threads of a launch that is run in several orders."""
 
-_DRAWS = (("normal", 1), ("normal", 3), ("wide", None))
+_DRAWS = (("normal", 1), ("normal", 3), ("wide", None), ("special", None))
 """Distributions of floats, and the largest integer (None: any), of the inputs."""
 
 
@@ -31,7 +31,7 @@ class OrderWitness:
 
 
 def find_order_witness(prepared: PreparedLaunch, seed: int = 0) -> OrderWitness:
-    """Run a launch in several orders of its warps and blocks, on random inputs, until the bytes differ."""
+    """Run a launch in several orders of its blocks, warps and lanes, on random inputs, until the bytes differ."""
     if prepared.launch.blocks * prepared.threads > MAXIMUM_LANES:
         return OrderWitness(None, f"a launch of more than {MAXIMUM_LANES} threads is not run in several orders")
     forms = element_types([prepared.launch])

@@ -1,8 +1,9 @@
-"""Execution of a launch on bit patterns in a chosen order of its warps and blocks.
+"""Execution of a launch on bit patterns in a chosen order of its blocks, warps and lanes.
 
-Each warp runs until it waits or ends, and then the next one; a load returns the last store so far.  This is one of the
-executions that a GPU may choose, also where accesses race.  Two orders that leave different bytes prove that the
-launch's result is not determined.
+Each warp runs until it waits or ends, and then the next one; a load returns the last store so far.  Of several lanes
+that store to one address by one instruction, the last one in the order decides: the CUDA C++ Programming Guide leaves
+open which lane's store remains.  This is one of the executions that a GPU may choose, also where accesses race.  Two
+orders that leave different bytes prove that the launch's result is not determined.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, St
 from bitwise_core.execution.simulation import bits_domain
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 from bitwise_core.numerics import Operation
 
 MAXIMUM_STEPS = 400_000
@@ -43,7 +44,7 @@ MAXIMUM_REPETITIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order of execution: blocks and warps by ascending or descending number.
+    """An order of execution: blocks, warps and the lanes of a store by ascending or descending number.
 
     `together`: blocks, and the warps of a block, run in step instead, as far as their control flow allows.
     """
@@ -84,8 +85,27 @@ class OrderedExecutor(Executor):
         return int(np.argmax(np.broadcast_to(group.mask.any(axis=0), (self.machine.threads,)))) // self.machine.warp
 
 
-class ZeroedSharedMemory(SharedMemory):
-    """Shared memory that holds zeros at the start: its content is not defined, and every run begins with the same."""
+def _in_reverse(value: Value) -> SymbolicVector:
+    """Return a value of shape (blocks, lanes) with its lanes in reverse."""
+    vector = as_symbolic_vector(value)
+    flags = vector.flags if isinstance(vector.flags, int) else vector.flags[:, ::-1]
+    return SymbolicVector(vector.bits, vector.words[:, :, ::-1], flags)
+
+
+class OrderedSharedMemory(SharedMemory):
+    """Shared memory that holds zeros at the start: its content is not defined, and every run begins with the same.
+
+    Of several lanes that store to one address at once, the last one decides, and the first one if `descending`.
+    """
+
+    descending = False
+
+    def store(self, cells: Array, value: Value, mask: Array | None, rows: Array | None = None) -> None:
+        """See `SharedMemory.store`."""
+        if self.descending:
+            cells, value = cells[:, ::-1], _in_reverse(value)
+            mask, rows = (None if each is None else each[:, ::-1] for each in (mask, rows))
+        super().store(cells, value, mask, rows)
 
     def _reserve(self, size: int) -> None:
         before = self.words.shape[2]
@@ -123,7 +143,11 @@ class OrderedMemory(BitsMemory):
         if line not in self.waiting:
             self._repeated.clear()
         # One element, which a load of its width can read back.
-        super().store(address, as_symbolic_vector(value), mask, thread, epoch, line)
+        element = as_symbolic_vector(value)
+        if self.descending:
+            address, element, thread = address[:, ::-1], _in_reverse(element), thread[:, ::-1]
+            mask = None if mask is None else mask[:, ::-1]
+        super().store(address, element, mask, thread, epoch, line)
 
     def _count_repetition(self, address: Array, words: Array, mask: Array | None, line: int) -> None:
         chosen = b"" if mask is None else mask.tobytes()
@@ -240,7 +264,8 @@ def run_in_order(
         alone = not order.together and (bool(waiting) or blocks.size <= MAXIMUM_BLOCKS_ALONE)
         for batch in np.split(blocks, blocks.size) if alone else prepared.batches(blocks):
             machine = machine_for(prepared, memory, numbers, batch, granule)
-            machine.shared = ZeroedSharedMemory(4096, machine.blocks, granule)
+            machine.shared = shared = OrderedSharedMemory(4096, machine.blocks, granule)
+            shared.descending = order.descending
             machine.races = NoRaceDetection(prepared.threads, prepared.arch.warp)
             memory.scratch = frozenset(machine.extra.get("scratch", ()))
             if order.together:
