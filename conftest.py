@@ -19,15 +19,16 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
 OBJECTS_BETWEEN_COLLECTIONS = (50_000, 20, 50)
-"""Thresholds of the garbage collector.  Each full collection visits all collected tests, which takes half a second."""
+"""Thresholds of the garbage collector: analyses make few cycles."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Switch the garbage collector off while tests are collected, which makes almost no garbage."""
+    """Switch the garbage collector off while tests are collected, and let it ignore them afterwards."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.set_threshold(*OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()

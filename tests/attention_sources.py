@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from assembly_only import assembly_only
 from bitwise_core.checker.sources import Source
 from bitwise_core.execution.launch import Launch
 from bitwise_nvidia_sm90.attention.prepared import Call, kernel_of
@@ -96,11 +97,12 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
     signature |= dict.fromkeys(constants, "constexpr")
     ordered = {name: signature[name] for name in kernel.arg_names}
     kind = GluonASTSource if kernel.is_gluon() else ASTSource
-    compiled = triton.compile(
-        kind(fn=kernel, signature=ordered, constexprs=constants, attrs=divisible),
-        target=GPUTarget("cuda", 90, 32),
-        options={"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False},
-    )
+    with assembly_only():
+        compiled = triton.compile(
+            kind(fn=kernel, signature=ordered, constexprs=constants, attrs=divisible),
+            target=GPUTarget("cuda", 90, 32),
+            options={"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False},
+        )
     return compiled, arguments
 
 

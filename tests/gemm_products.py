@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from assembly_only import assembly_only
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import GEMMDesc, read
@@ -73,7 +74,8 @@ def compiled_kernel(call: KernelCall) -> Any:
 
     arguments = {name: _triton_argument(each) for name, each in call.arguments.items()}
     constants, options = dict(call.constants), dict[str, Any](call.options)
-    return compile_configuration(call.kernel, arguments, constants, grid=call.grid, **options)
+    with assembly_only():
+        return compile_configuration(call.kernel, arguments, constants, grid=call.grid, **options)
 
 
 def _text_argument(each: Any) -> dict[str, Any]:

@@ -92,6 +92,26 @@ def test_manifest_lists_the_parameters_of_the_assembly() -> None:
     assert "call.uni" not in found.assembly
 
 
+def test_the_default_of_fusion_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.9 warns in each process that leaves it to the setting of the environment."""
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    parse, given = CUDABackend.parse_options, []
+
+    def recorded(backend: Any, options: dict[str, Any]) -> Any:
+        given.append(options.get("enable_fp_fusion"))
+        return parse(backend, options)
+
+    monkeypatch.setattr(CUDABackend, "parse_options", recorded)
+    for asked in (None, False):
+        given.clear()
+        compile_configuration(
+            scale, ARGUMENTS, {"BLOCK": 256}, grid=(4,), **({} if asked is None else {"enable_fp_fusion": asked})
+        )
+        assert given[0] is not None
+        assert set(given) <= {True, asked}
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 
 import bitwise_core
 from bitwise_core import BitwiseError, Determinism, DeterminismReport, Outcome
+from bitwise_core.checker.determinism import KernelDeterminism
+from bitwise_core.checker.results import Place
 from bitwise_core.cli import app
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
@@ -227,6 +230,26 @@ def test_the_command_prints_json(folder: Path) -> None:
     place = found["kernels"][1]["places"][0]
     assert (place["kind"], place["line"], place["source"]) == ("race on shared memory", LINE + 2, "kernel.py:7")
     assert (found["scope"], found["target"]) == ("launch", "sm_90")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["{effect} at line 9: {cause} at line 4; {run}", "{effect} at line 9: {cause} at line 4, with line 5; {run}"],
+)
+def test_a_cause_is_printed_once(reason: str) -> None:
+    effect, cause, run = (
+        "a stored value depends on the order",
+        "a thread reads (a race)",
+        "two orders leave different bytes",
+    )
+    place = Place("race", cause, 4, "kernel.py:7")
+    found = KernelDeterminism(
+        "k", Determinism.NONDETERMINISTIC, reason.format(effect=effect, cause=cause, run=run), (place,)
+    )
+    assert found.lines() == (f"{effect} at line 9; {run}", str(place))
+    alone = KernelDeterminism("k", Determinism.UNKNOWN, f"{cause} at line 4", (place,))
+    assert alone.lines() == (str(place),)
+    assert replace(alone, places=()).lines() == (alone.reason,)
 
 
 def test_the_results_are_recalled(folder: Path) -> None:

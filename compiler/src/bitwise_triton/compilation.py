@@ -259,7 +259,7 @@ def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, obje
 
 def _options_among_parameters(backend: Any, values: Mapping[str, object]) -> dict[str, object]:
     """The values of parameters that have the name of a compile option: a keyword of a launch gives both."""
-    names = {each.name for each in fields(backend.parse_options({}))}
+    names = {each.name for each in fields(backend.parse_options(_default_fusion()))}
     return {name: value for name, value in values.items() if name in names}
 
 
@@ -279,10 +279,23 @@ def _launcher_options(kernel: Any, options: Mapping[str, Any]) -> dict[str, Any]
     from triton import knobs
 
     added: dict[str, Any] = {"debug": options.get("debug", kernel.debug) or knobs.runtime.debug}
+    if options.get("enable_fp_fusion") is None:
+        added |= _default_fusion()
     for name in ("instrumentation_mode", "fpsan_homomorphic_casts"):
         if hasattr(knobs.compilation, name):
             added[name] = getattr(knobs.compilation, name)
     return added
+
+
+def _default_fusion() -> dict[str, bool]:
+    """The compile option that a launch has without `enable_fp_fusion`, where Triton has a setting for it.
+
+    Triton 3.9 warns in each process where the default decides.  A launch by the user still warns.
+    """
+    from triton import knobs
+
+    default = getattr(knobs.language, "default_fp_fusion", None)
+    return {} if default is None else {"enable_fp_fusion": default}
 
 
 def _specialising(backend: Any) -> Any:

@@ -7,7 +7,7 @@ configurations for each of those, and tunes again on a miss.
 
 from __future__ import annotations
 
-import gc
+import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +28,7 @@ RecordTensors: TypeAlias = "Callable[[Mapping[str, Any]], Mapping[str, TensorCon
 def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
     """The autotuner that is calling a predicate with `named_arguments`, or None.
 
-    It is the one around or under `function` if that is given. Otherwise it is found as the object that holds this very
+    It is the one around or under `function` if that is given. Otherwise it is found among the callers, by this very
     mapping: Triton passes a predicate neither the kernel nor the autotuner.
     """
     from triton.runtime.autotuner import Autotuner
@@ -37,8 +37,9 @@ def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
         function = getattr(function, "fn", None)
     if function is not None:
         return function if function.nargs is not None else None
-    for found in gc.get_objects():
-        if issubclass(type(found), Autotuner) and getattr(found, "nargs", None) is named_arguments:
+    for frame, _ in traceback.walk_stack(None):
+        found = frame.f_locals.get("self")
+        if isinstance(found, Autotuner) and getattr(found, "nargs", None) is named_arguments:
             return found
     return None
 

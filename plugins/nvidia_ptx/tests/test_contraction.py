@@ -491,8 +491,10 @@ def test_random_kernels_are_resolved_and_line_information_shows_what_is_fused(pt
         text = kernel(*_random_body(seed))
         found = audited(text, ptxas)
         methods.append(found.method)
-        if found.method == NONE:
-            continue  # its machine code is that of the text with every rounding, as the test above asserts
+        # The machine code without pairs is that of the text with every rounding, as the test above asserts: the line
+        # information of a third of these texts is read, since the disassembler takes half a second.
+        if found.method == NONE or not (found.pairs or seed % 3 == 0):
+            continue
         lines = ptxas.arithmetic_lines(text)
         assert lines is not None
         module = program(text)

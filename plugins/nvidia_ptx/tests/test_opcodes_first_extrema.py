@@ -104,9 +104,9 @@ class Program:
         return np.where(truth, a, b), np.where(truth, left.places, other.places)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("seed", range(60))
-def test_equal_places_are_equal_functions(seed: int, bits: str) -> None:
+def test_equal_places_are_equal_functions(seed: int) -> None:
+    bits = ("32", "64")[seed // 2 % 2]
     program = Program(np.random.default_rng(seed))
     for place in range(ELEMENTS):
         program.element(place, padding=bool(seed % 2) and place in (2, ELEMENTS - 1))

@@ -261,6 +261,17 @@ def test_fields_that_are_not_set_are_zero_where_threads_stored_zeros() -> None:
         hashes(left_out, shared=ROOM)
 
 
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+def test_a_store_to_a_map_without_a_barrier_after_its_fields_is_a_race(barrier: str) -> None:
+    copy = "@%p1 mbarrier.init"
+    overwritten = through_a_map(ACQUIRE).replace(copy, f"{barrier} {ZEROED} {copy}", 1)
+    if barrier:
+        assert hashes(overwritten, shared=ROOM) == hashes(through_a_map(ACQUIRE), shared=ROOM)
+        return
+    with pytest.raises(Unsupported, match="overwrites shared memory that another reads"):
+        hashes(overwritten, shared=ROOM)
+
+
 def test_a_swizzle_that_is_not_modelled() -> None:
     body = through_a_map(ACQUIRE)
     start = body.index("tensormap.replace.tile.swizzle_mode")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -74,21 +75,22 @@ def determined(text: str, launch: Launch) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen", "fewest"),
+    ("name", "chosen", "fewest", "step"),
     [
-        ("row_sum_1", re.compile(""), 50),
-        ("softmax_row_0", re.compile(r"tid|shared|bar|st\.global|mad|mul|shfl|setp"), 30),
-        ("rotate_1", re.compile(r"tid|st\.global|mad|mul|setp|add"), 20),
-        ("gemm_0", ORDER, 5),
-        ("gemm_1", ORDER, 5),
+        ("row_sum_1", re.compile(""), 50, 1),
+        ("softmax_row_0", re.compile(r"tid|shared|bar|st\.global|mad|mul|shfl|setp"), 30, 1),
+        ("rotate_1", re.compile(r"tid|st\.global|mad|mul|setp|add"), 20, 1),
+        ("gemm_0", ORDER, 5, 2),
+        ("gemm_1", ORDER, 5, 1),
     ],
 )
 def test_mutants_are_equal_to_themselves_only_if_their_result_is_determined(
-    name: str, chosen: re.Pattern[str], fewest: int
+    name: str, chosen: re.Pattern[str], fewest: int, step: int
 ) -> None:
+    """Of `gemm_0`, which has many similar stores and takes long, every second mutant is tried."""
     text, launch = sample(name)
     assert determined(text, launch) == (True, True)
-    found = {what: determined(each, launch) for what, each in mutants(text, chosen)}
+    found = {what: determined(each, launch) for what, each in islice(mutants(text, chosen), 0, None, step)}
     assert [what for what, (every, one) in found.items() if every and not one] == []
     assert sum(not every for every, _ in found.values()) >= fewest
 

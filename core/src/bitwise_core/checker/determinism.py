@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +45,14 @@ class KernelDeterminism:
     outcome: Determinism
     reason: str
     places: tuple[Place, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """The reason and the places as lines of text.  A cause that a place states is left out of the reason."""
+        reason = self.reason
+        for place in self.places:
+            stated = re.escape(place.reason) + r"( at line \d+(, with line \d+)?)?"
+            reason = re.sub(rf"(\A|: ){stated}", "", reason).removeprefix("; ")
+        return (*filter(None, [reason]), *map(str, self.places))
 
     def as_json(self) -> dict[str, object]:
         """The verdict as a JSON object."""

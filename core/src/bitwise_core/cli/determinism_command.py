@@ -61,7 +61,7 @@ def show(found: DeterminismReport, options: Options) -> None:
     """Print the verdict on each kernel with its places, and the assumptions of the proofs."""
     for each in found.kernels:
         typer.secho(f"{printable(each.name)}: {each.outcome.value}", bold=True)
-        for why in (each.reason, *map(str, each.places)):
-            typer.echo(f"  {printable(why)}")
+        for line in each.lines():
+            typer.echo(f"  {printable(line)}")
     typer.echo(f"{found.sentence()}, in {found.seconds:.1f} s")
     print_assumptions(sorted(options.assume), (*found.notes, *COMMON_NOTES))

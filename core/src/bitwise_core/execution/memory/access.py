@@ -98,8 +98,36 @@ def accessed_cells(machine: Machine, address: Array) -> Array:
 
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """Return `bits` bits at each active thread's shared address; undetermined where the read is a race."""
-    shared = machine.shared
     cells = accessed_cells(machine, address)
+    racing, cause = _racing_reads(machine, cells, bits)
+    loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks())
+    value = machine.domain.recalled(loaded, machine.mask)
+    kept = undetermined_values(machine)
+    if racing is None or cause is None or kept is None or not kept.note(cause):
+        return value
+    # The blocks of every history take part, whichever of them has the race.
+    shape = (machine.blocks, machine.threads)
+    return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
+
+
+def read_undefined(machine: Machine, address: Array, size: int) -> Array:
+    """Read `size` bytes at an address that all active threads of a block give, of shape (1 or blocks, 1).
+
+    Return in which blocks nothing is known of any of these bytes, shape (blocks,).  Raises Race.
+    """
+    cells, shared = accessed_cells(machine, address), machine.shared
+    _, cause = _racing_reads(machine, np.broadcast_to(cells, (len(cells), machine.threads)), 8 * size)
+    if cause is not None:
+        raise race(cause.kind, cause.reason, cause.line, cause.other)
+    # Cells of inactive threads are 0.
+    return shared.undefined(cells.max(axis=1, keepdims=True), size // shared.granule)
+
+
+def _racing_reads(machine: Machine, cells: Array, bits: int) -> tuple[Array | None, Cause | None]:
+    """Record that active threads read `bits` bits at their cells.  Return the threads whose read is a race, and why.
+
+    None without such a thread.  Raises Race where a race ends the analysis.
+    """
     kept = undetermined_values(machine)
     racing: Array | None = None
     cause: Cause | None = None
@@ -120,13 +148,7 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
                 place = int(np.flatnonzero(contested)[0])
                 overwritten = kept.generations[int(row[place]), int(races.generation[row[place]])]
                 cause = Cause(Kind.SHARED, OVERWRITE_RACE, overwritten.line, machine.line)
-    loaded = shared.load(cells, bits, None, machine.active_whole_blocks())
-    value = machine.domain.recalled(loaded, machine.mask)
-    if racing is None or cause is None or kept is None or not kept.note(cause):
-        return value
-    # The blocks of every history take part, whichever of them has the race.
-    shape = (machine.blocks, machine.threads)
-    return blend_values(racing[None], undetermined(bits, shape, machine.domain.recorder), value)
+    return racing, cause
 
 
 def read_several_shared(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value]:

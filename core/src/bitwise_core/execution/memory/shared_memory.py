@@ -463,6 +463,13 @@ class SharedMemory:
         found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
 
+    def undefined(self, cells: Array, count: int) -> Array:
+        """Return in which blocks all of `count` cells from `cells` on, shape (1 or blocks, 1), are undefined."""
+        self.reserve_cells(int(cells.max()) + count)
+        _, flags = self._get(cells + np.arange(count))
+        found: Array = ((flags & np.uint32(L.POISON)) != 0).all(axis=1)
+        return found
+
     def loads(self, places: ChunkPlaces, bits: int) -> tuple[SymbolicVector, Array] | None:
         """Return the loads of `bits` bits at some places, for some blocks, and each block's number among these.
 

@@ -17,7 +17,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import read_shared, store_global, write_shared
+from bitwise_core.execution.memory.access import read_shared, read_undefined, store_global, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.execution.values.term_hash import poison, term
@@ -287,8 +287,10 @@ def _begin_map(machine: Machine, place: int) -> None:
     a map make of its bytes is undefined.  Raises Unsupported if only a part of them is known to be zero.
     """
     places = [np.full((1, 1), each, dtype=np.uint64) for each in range(place, place + TENSOR_MAP_BYTES, 4)]
-    words = [machine.known(read_shared(machine, each, 32)) for each in places]
     rows = machine.active_blocks()
+    if read_undefined(machine, places[0], TENSOR_MAP_BYTES)[rows].all():
+        return
+    words = [machine.known(read_shared(machine, each, 32)) for each in places]
     own = [None if word is None else value_of_issuing_thread(machine, word) for word in words]
     zero = [each is not None and not np.broadcast_to(each, (machine.blocks, 1))[rows].any() for each in own]
     if not any(zero):
@@ -351,10 +353,9 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
 
 def _require_only_fields(machine: Machine, place: int) -> None:
     """Raise Unsupported if threads have stored to the bytes of a map in shared memory since its first field."""
-    granule = machine.shared.granule
-    cells = np.arange(place // granule, -(-(place + TENSOR_MAP_BYTES) // granule))
-    machine.shared.reserve_cells(int(cells[-1]) + 1)
-    if ((machine.shared.flags[:, cells] & np.uint32(L.POISON)) == 0)[machine.active_blocks()].any():
+    first = np.full((1, 1), place // machine.shared.granule)
+    undefined = machine.shared.undefined(first, TENSOR_MAP_BYTES // machine.shared.granule)
+    if not undefined[machine.active_blocks()].all():
         raise Unsupported("a part of the bytes of a tensor map is stored by threads, which is not modelled")
 
 

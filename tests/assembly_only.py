@@ -1,0 +1,26 @@
+"""Compilation by Triton up to the assembly text, for tests that read and execute texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def assembly_only() -> Iterator[None]:
+    """Compile without machine code and without lines of the source, which take a third of the time.
+
+    The kernels are in a folder of their own below Triton's cache, where no launch finds them.
+    """
+    from triton import knobs
+
+    def without_machine_code(backend: Any, stages: dict[str, Any], *_: Any) -> None:
+        stages[backend.binary_ext] = lambda text, metadata: b""
+
+    with knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope():
+        knobs.cache.dir = str(Path(knobs.cache.dir) / "assembly-only")
+        knobs.runtime.add_stages_inspection_hook = without_machine_code
+        knobs.compilation.disable_line_info = True
+        yield
