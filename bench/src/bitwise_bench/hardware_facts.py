@@ -155,8 +155,8 @@ def launched(device: Device, text: str, given: Array, results: Array, blocks: in
     device.check("cuCtxSynchronize")
     found = np.empty_like(results)
     device.check("cuMemcpyDtoH_v2", found.ctypes.data_as(ctypes.c_void_p), pointers[1], ctypes.c_size_t(found.nbytes))
-    for each in pointers:
-        device.check("cuMemFree_v2", each)
+    for pointer in pointers:
+        device.check("cuMemFree_v2", pointer)
     device.check("cuModuleUnload", module)
     return found
 

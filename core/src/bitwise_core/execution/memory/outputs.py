@@ -465,9 +465,11 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
+            until = load.epoch if load.flight is None else load.flight.until
             if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
-            if (other & ((epoch[row] == load.epoch) | is_agent(load.thread[place]))).any():
+            near = (epoch[row] >= load.epoch) & (epoch[row] <= until) | is_agent(load.thread[place])
+            if (other & near).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"
                 raise race(Kind.GLOBAL, reason, load.line)
 

@@ -48,12 +48,12 @@ def with_number_test(result: SymbolicVector, info: Operation, values: Sequence[S
         return result
     tested = (_noted(values[place]),)
     # A rule may return the negation of a predicate, whose origins are those of the predicate.
-    negated = L.nonempty(L.has_flag(result, L.NEGATED))
-    if negated is not True:
-        plain = True if negated is False else ~negated
-        result.origins = (*result.origins, Origin(_NUMBER_IF[truth], tested, plain))
-    if negated is not False:
-        result.origins = (*result.origins, Origin(_NUMBER_IF[not truth], tested, negated))
+    negated = L.has_flag(result, L.NEGATED)
+    if isinstance(negated, bool):
+        result.origins = (*result.origins, Origin(_NUMBER_IF[truth != negated], tested))
+    else:
+        found = Origin(_NUMBER_IF[truth], tested, ~negated), Origin(_NUMBER_IF[not truth], tested, negated)
+        result.origins = (*result.origins, *found)
     return result
 
 
