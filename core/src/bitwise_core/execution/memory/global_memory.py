@@ -192,6 +192,8 @@ class GlobalMemory:
         self._storing: tuple[Array, Array, Array] | None = None
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
+        self.of_blocks: dict[int, list[Access]] = {}
+        """The elements by buffer on which atomic operations have the scope of a block."""
         self.conditional = ConditionalStores()
         self.pages: dict[int, StorePages] = {}
         self.watched: frozenset[int] = frozenset()
@@ -664,6 +666,16 @@ class GlobalMemory:
         self.scattered.append(
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )
+
+    def limit_scope(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """The next atomic operation of each active lane is atomic only with those of threads of its block.
+
+        Raises Unsupported.
+        """
+        active = active_lanes(mask, address, thread)
+        where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
+        for buffer in self._buffers(address, mask):
+            self.of_blocks.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
 
     def change_by(self, operation: Operation, value: Value) -> Change:
         """Return the change of an element by an atomic operation with `value`."""

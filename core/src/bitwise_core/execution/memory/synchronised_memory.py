@@ -129,6 +129,10 @@ class SynchronisedMemory(GlobalMemory, ABC):
         with self._other_atomic():
             return super().update(change, address, bits, mask, thread, epoch, line)
 
+    def limit_scope(self, *arguments: object, **keywords: object) -> None:
+        """See `GlobalMemory.limit_scope`: such an operation orders no blocks."""
+        raise Unsupported(f"an atomic operation in the scope of a block in a launch with {self.cell_name}s")
+
     def contribute(self, *arguments: object, **keywords: object) -> None:
         """See `GlobalMemory.contribute`: not modelled in such a run."""
         raise Unsupported(f"an atomic operation at a computed address in a launch with {self.cell_name}s")
