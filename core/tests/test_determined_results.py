@@ -220,6 +220,20 @@ $done:
 """A loop in which each thread stores at the place that its cell holds; the seventh iteration changes the cell."""
 
 
+SIDES = """	mov.b32 %r20, 1;
+	mov.b32 %r21, 2;
+	setp.lt.s32 %p1, %r3, 2;
+	@%p1 st.global.b32 [%rd2], {first};
+	@!%p1 st.global.b32 [%rd2], {second};
+"""
+GOES_ON = """	mov.b32 %r20, 1;
+	mov.b32 %r21, 2;
+	st.global.b32 [%rd2], %r20;
+	setp.lt.s32 %p1, %r3, 2;
+	@%p1 bra $end;
+	st.global.b32 [%rd2], {value};
+$end:
+"""
 TEXTS = {
     "a missing barrier": (with_cells(EXCHANGE.format(barrier="")), with_cells(EXCHANGE.format(barrier=BARRIER))),
     "a barrier on one side of a branch": (
@@ -296,6 +310,14 @@ TEXTS = {
     "a pair of blocks at one address": (
         with_cells(at("shr.u32 %r20, %r3, 1;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
         with_cells(at("shl.b32 %r20, %r3, 1;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),
+    ),
+    "two contents of which the block's number decides": (
+        kernel(SIDES.format(first="%r20", second="%r21"), 1),
+        kernel(SIDES.format(first="%r20", second="%r20"), 1),
+    ),
+    "a content that some blocks replace": (
+        kernel(GOES_ON.format(value="%r21"), 1),
+        kernel(GOES_ON.format(value="%r20"), 1),
     ),
     "a remainder of the block": (
         with_cells(at("rem.s32 %r20, %r3, %r2;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),

@@ -57,6 +57,46 @@ def test_threads_that_copy_together_arrive_together() -> None:
         run(tracked(COPY, f"@!%p1 {COUNTED}", THREADS), threads=THREADS, shared=ROOM)
 
 
+OWN, OTHERS = (
+    "st.global.b32 [%d6+4], 9;",
+    "xor.b32 %r16, %r12, 1008; cvt.u64.u32 %d8, %r16; add.s64 %d8, %d1, %d8; st.global.b32 [%d8+4], 9;",
+)
+"""Stores to what a thread itself copies, and to what another thread copies."""
+GROUP, WAITED = f"{COPY} cp.async.commit_group;", "cp.async.wait_group 0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "copied"),
+    [
+        (f"{GROUP} {WAITED} bar.sync 0; {OTHERS}", True),
+        (f"{GROUP} {WAITED} {OWN} bar.sync 0;", True),
+        (f"{GROUP} bar.sync 0; {OTHERS} {WAITED} bar.sync 0;", False),
+        (f"{GROUP} bar.sync 0; bar.sync 0; {OTHERS} bar.sync 0; {WAITED} bar.sync 0;", False),
+        (f"{GROUP} {WAITED} {OTHERS} bar.sync 0;", False),
+        (f"{GROUP} {OWN} {WAITED} bar.sync 0;", False),
+        (f"{GROUP} bar.sync 0; {OWN} {WAITED} bar.sync 0;", False),
+        (f"{COPY} {COUNTED} {WAIT} bar.sync 0; {OTHERS}", True),
+        (f"{COPY} {COUNTED} {WAIT} {OWN}", True),
+        (f"{COPY} {COUNTED} bar.sync 0; {OTHERS} {WAIT}", False),
+        (f"{COPY} {COUNTED} {OWN} {WAIT}", False),
+    ],
+)
+def test_a_copy_reads_until_its_thread_has_waited_for_it(body: str, *, copied: bool) -> None:
+    kernel = f"{START} @%p1 mbarrier.init.shared::cta.b64 [%r15], {THREADS}; bar.sync 0; {body} {READ}"
+    if not copied:
+        with pytest.raises(Unsupported, match=r"reads global memory|order in which threads run"):
+            hashes(kernel, threads=THREADS, shared=ROOM)
+        return
+    found = hashes(kernel, threads=THREADS, shared=ROOM)
+    assert {place: found[place] for place in COPIED} == COPIED
+
+
+def test_a_copy_reads_what_its_thread_has_stored_before() -> None:
+    stored = hashes(f"{START} {OWN} {GROUP} {WAITED} bar.sync 0; {READ}", threads=THREADS, shared=ROOM)
+    nine = hashes(f"{START} mov.b32 %r20, 9; st.global.b32 [%d7], %r20;", threads=THREADS, shared=ROOM)
+    assert {place: stored[place] for place in nine} == nine
+
+
 ROWS = """
 ld.global.b32 %r30, [%d6]; and.b32 %r31, %r30, 1023; mul.wide.u32 %d20, %r31, 16; add.s64 %d21, %d1, %d20;
 setp.lt.u32 %p3, %r30, 500; selp.b32 %r32, 16, 0, %p3;

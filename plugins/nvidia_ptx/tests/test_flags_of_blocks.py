@@ -162,9 +162,11 @@ def test_more_stores_than_one_batch_of_blocks_has_leave_one_content() -> None:
         each(before="@%p2 bra GO; st.global.b32 [%d0], %r8; GO:"),
         each(before="ld.global.b32 %r5, [%d0];", after="bar.sync 0; st.global.b32 [%d0+4], %r5;"),
         each(after="mov.b16 %h1, 1; setp.eq.b32 %p3, %r2, 3; @%p3 st.global.b16 [%d0+2], %h1;"),
+        each(after="bar.sync 0; @%p2 bra END; setp.eq.b32 %p3, %r2, 5; @%p3 st.global.b32 [%d0], %r8; END:"),
     ],
     ids=["own number", "own word", "two contents", "stored by all", "stored after a barrier", "stored by one thread",
-         "read after a barrier", "added to", "stored before", "read before", "a part under another condition"],
+         "read after a barrier", "added to", "stored before", "read before", "a part under another condition",
+         "another content under a condition after a barrier"],
 )  # fmt: skip
 def test_an_element_that_is_accessed_otherwise_is_not_joined(body: str) -> None:
     with pytest.raises(Unsupported, match=r"race|order in which threads run|order of threads|several widths"):

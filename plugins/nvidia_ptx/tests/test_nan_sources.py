@@ -63,9 +63,11 @@ def test_comparisons_of_bits(comparison: str, kind: str, *, inverted: bool) -> N
 
 
 @pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("operand", ["0f3f800000", "0f7f800000", "0f7f7fffff"])
 @pytest.mark.parametrize("comparison", sorted(FLOATS))
-def test_comparisons_of_numbers(comparison: str, *, inverted: bool) -> None:
-    operand = "%r4" if comparison in ("num", "nan") else "0f3f800000"
+def test_comparisons_of_numbers(comparison: str, operand: str, *, inverted: bool) -> None:
+    if comparison in ("num", "nan"):
+        operand = "%r4"
     condition = f"setp.{comparison}.f32 %p1, %r4, {operand};"
     assert is_determined(selects(condition, inverted=inverted)) == (FLOATS[comparison] == inverted)
 

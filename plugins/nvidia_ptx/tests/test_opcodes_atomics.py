@@ -261,3 +261,20 @@ def test_an_operation_under_a_condition_is_one_with_its_identity(name: str) -> N
     assert hashes(OWN + guarded.replace("@", "@!"), threads=THREADS) != hashes(OWN + selected, threads=THREADS)
     assert left(guarded) == left(selected)
     assert [len(each) for each in left(guarded)] == [1, 1]
+
+
+OF_BLOCK = "mov.u32 %r1, %ctaid.x; mul.wide.u32 %d5, %r1, 4; add.s64 %d5, %d0, %d5; mov.b32 %r2, 3;"
+
+
+@pytest.mark.parametrize("scope", ["cta", "cluster"])
+@pytest.mark.parametrize("operation", ["red.relaxed.{}.global.add.u32", "red.relaxed.{}.global.max.s32"])
+def test_an_operation_in_the_scope_of_a_block_does_not_commute_with_those_of_others(scope: str, operation: str) -> None:
+    limited, plain = operation.format(scope), operation.format("gpu")
+    for first in (limited, plain):
+        # What a block alone updates, and what all update in the scope of the device, has one result.
+        own = f"{OF_BLOCK} {first} [%d5], %r2;"
+        assert hashes(own, blocks=2) == hashes(own.replace(limited, plain), blocks=2)
+    assert hashes(f"{OF_BLOCK} {limited} [%d0], %r2;") == hashes(f"{OF_BLOCK} {plain} [%d0], %r2;")
+    for both in (f"{limited} [%d0], %r2;", f"{limited} [%d0], %r2; {plain} [%d0], %r2;"):
+        with pytest.raises(Unsupported, match="scope of its block"):
+            hashes(f"{OF_BLOCK} {both}", blocks=2)

@@ -15,13 +15,13 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.interleavings import ORDERS, run_in_order
 from bitwise_core.execution.launch import POINTER_SHIFT, Launch
-from bitwise_core.execution.memory import global_memory, ordered_atomics
+from bitwise_core.execution.memory import global_memory, ordered_atomics, shared_updates
 from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.values import symbolic_vector as L
-from ptx_programs import ARCH, text
+from ptx_programs import ARCH, hashes, store, text
 
 CELLS, REGISTERS = 2, 2
 ROOM = ".shared .align 16 .b8 room[4096];"
@@ -299,6 +299,20 @@ def test_atomic_operations_without_an_order_are_found_by_one_rule(
     assert _stored(prepared, registers, cells) is None
     mutate(monkeypatch)
     assert _stored(prepared, registers, cells) is not None
+
+
+def test_a_cell_that_two_operations_have_updated_is_of_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warp that adds after its maximum commutes with another that adds, but its maximum does not."""
+    code = f"""
+mov.u32 %r2, room; and.b32 %r3, %r0, 31; mad.lo.u32 %r2, %r3, 4, %r2; setp.lt.u32 %p1, %r0, 32; mov.b32 %r4, 0;
+@%p1 st.shared.b32 [%r2], %r4; bar.sync 0; @!%p1 bra OTHER;
+red.shared.max.u32 [%r2], %r0; bar.warp.sync -1; red.shared.add.u32 [%r2], 2; bra READ;
+OTHER: red.shared.add.u32 [%r2], 3;
+READ: bar.sync 0; ld.shared.b32 %r5, [%r2]; {store("%r5", 32)}"""
+    with pytest.raises(Unsupported, match=r"race|order"):
+        hashes(code, threads=64, shared=ROOM)
+    monkeypatch.setattr(shared_updates, "_SEVERAL", 2)
+    assert hashes(code, threads=64, shared=ROOM)
 
 
 def _stored(prepared: PreparedLaunch, registers: int, cells: int) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from bitwise_bench.adversary import (
     block_kernels,
     cluster_kernels,
+    conditional_store_kernels,
     grid_kernels,
     tensor_copy_kernels,
     tensor_memory_kernels,
@@ -20,6 +21,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         **block_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
+        **conditional_store_kernels.FAMILIES,
         **grid_kernels.FAMILIES,
         **tensor_copy_kernels.FAMILIES,
         **warp_kernels.FAMILIES,

@@ -33,7 +33,6 @@ _NO_RESULT = frozenset(
         "setmaxnreg",
         "griddepcontrol",
         "nanosleep",
-        "discard",
     }
 )
 

@@ -40,7 +40,7 @@ _BY_DEFINITION = "not recorded; tested against the loop that defines it in the P
 
 OTHER_OPCODES = {
     **dict.fromkeys(("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "tensormap"), _MEMORY),
-    **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "createpolicy"), _MEMORY),
+    **dict.fromkeys(("prefetch", "prefetchu", "applypriority", "createpolicy"), _MEMORY),
     **dict.fromkeys(("cvta", "isspacep", "mapa", "getctarank"), _ADDRESS),
     **dict.fromkeys(("mma", "wgmma"), _MATRIX),
     **dict.fromkeys(("bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nop", "pragma"), _CONTROL),

@@ -12,6 +12,7 @@ from functools import lru_cache
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.machine import Step
+from bitwise_nvidia_ptx.address_numbers import reading_addresses
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))
@@ -44,11 +45,14 @@ def least_capability(opcode: str) -> int:
 
 
 class AvailableTable(OpcodeTable):
-    """An opcode table that rejects instructions which the architecture does not have."""
+    """An opcode table that rejects instructions which the architecture does not have.
+
+    What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`).
+    """
 
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`.  Raises UnknownInstruction for an instruction of later architectures."""
         needed = least_capability(instruction.opcode)
         if needed > int(context.arch.name.removeprefix("sm_")):
             raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")
-        return super().build(instruction, context)
+        return reading_addresses(super().build(instruction, context), instruction, context.kernel, self)

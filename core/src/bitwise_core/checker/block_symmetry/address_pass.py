@@ -417,6 +417,10 @@ class AddressMemory(GlobalMemory):
         self._check_untainted(value, line)
         self._record("atomic", address, L.width(value), mask, line, operation.name)
 
+    def limit_scope(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.limit_scope`.  Raises NotSymmetric: other blocks may update the element."""
+        raise NotSymmetric("an atomic operation has the scope of a block", line)
+
     def update(
         self, change: Change, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
     ) -> Value:

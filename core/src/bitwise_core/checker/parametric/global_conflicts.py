@@ -169,7 +169,8 @@ class _BufferCheck:
                     determined = self._determined(equations, determined | bounded)
         if not all(self._is_known(monomial, determined) for terms in blocks.values() for monomial in terms):
             raise self._fail("blocks may store different values at one address")
-        self._check_dependence(determined)
+        if self._check_dependence(determined):
+            self._check_contents(accesses[: len(self.stores)], strides)
         self._check_threads(accesses, strides)
 
     # -- addresses ----------------------------------------------------------------------------------------------------
@@ -590,8 +591,12 @@ class _BufferCheck:
         nested = [each for each in self.coordinates.created if each.symbol in own and each is not coordinate]
         return own.union(*(self._all_symbols(each) for each in nested))
 
-    def _check_dependence(self, known: set[int]) -> None:
-        """Check that the stored values depend on determined coordinates only; where data is updated, on all axes."""
+    def _check_dependence(self, known: set[int]) -> bool:
+        """Check that the stored values depend on determined coordinates only; where data is updated, on all axes.
+
+        Return whether it depends on other coordinates where elements are stored.
+        """
+        depends = False
         for name, row in self.coordinates.renaming.items():
             block = self.table.block_symbols.get(name)
             if name == EXTENT or block is None or block in known:
@@ -599,8 +604,9 @@ class _BufferCheck:
             if self.loads and block in self._used_symbols():
                 raise self._fail(f"blocks that differ in {name} may update one element", self.loads[-1].line)
             for each in self.stores:
-                if (each.value[:, row] != each.value[:, 0]).any():
+                if _changes(each.value, row):
                     raise self._fail(f"blocks that differ in {name} may store different values at one address")
+                depends |= _changes(each.element, row)
         for each in self.stores:
             if not set(each.iterations) <= known:
                 raise self._fail("iterations of a loop may store different values at one address", each.line)
@@ -610,8 +616,25 @@ class _BufferCheck:
             for each in self.stores:
                 for stride in range(len(STRIDES)):
                     row = self.coordinates.row(coordinate, stride)
-                    if (each.value[:, row] != each.value[:, 0]).any():
+                    if _changes(each.value, row):
                         raise self._fail("blocks may store different values at one address", each.line)
+                    depends |= _changes(each.element, row)
+        return depends
+
+    def _check_contents(self, accesses: Sequence[_Address], strides: Sequence[Strides]) -> None:
+        """Check that all stores to an element have one content, since blocks decide which of them are executed."""
+        if len({each.bits for each in self.stores}) > 1:
+            raise self._fail("blocks may store different values at one address")
+        rows, hashes = [], []
+        for access, each in zip(accesses, self.stores, strict=True):
+            parts = each.bits // 8 // self.granule
+            offsets = [np.broadcast_to(_offsets(access, key), each.threads.size * parts)[::parts] for key in strides]
+            rows.append(np.stack([*offsets, np.zeros(each.threads.size, dtype=np.int64)], axis=1))
+            hashes.append(np.broadcast_to(each.value[:, 0], (2, each.threads.size)))
+        content = np.concatenate(hashes, axis=1)
+        _, first, place = np.unique(np.concatenate(rows), axis=0, return_index=True, return_inverse=True)
+        if (content != content[:, first[place.ravel()]]).any():
+            raise self._fail("blocks may store different values at one address")
 
     def _used_symbols(self) -> set[int]:
         return set(self.table.block_symbols.values()) - self.table.launch_atoms
@@ -654,6 +677,11 @@ class _BufferCheck:
             reader = np.concatenate(owners[count:])
             if ((writer[read] >= 0) & ((writer[read] != reader) | several[read])).any():
                 raise self._fail("a thread reads an element that another thread may have written", self.loads[-1].line)
+
+
+def _changes(words: hashing.Words, row: int) -> bool:
+    """Return whether the hash of a store is another one where a coordinate is renamed, whose row is given."""
+    return bool((words[:, row] != words[:, 0]).any())
 
 
 def _offsets(address: _Address, strides: Strides) -> Array:

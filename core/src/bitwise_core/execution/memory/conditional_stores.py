@@ -15,6 +15,7 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.store_forwarding import Access, overlapping, payload
+from bitwise_core.execution.memory.undetermined import AFTER_CONDITION, Cause, Kind, Nondeterministic
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
@@ -80,7 +81,8 @@ class ConditionalStores:
         """Return the stores with the contents that they leave, by buffer.
 
         `initial` returns the contents before the launch at addresses (1, n), of a width, in a buffer, for a line.
-        Raises Unsupported for elements of several widths.
+        Raises Unsupported for elements of several widths, and Nondeterministic for an element to which several contents
+        are stored: it is not followed which of the stores comes last.
         """
         return {buffer: self._joined(domain, initial, buffer) for buffer in self._stores}
 
@@ -104,11 +106,13 @@ class ConditionalStores:
         joint = as_symbolic_vector(combined(domain, operation("or.b1"), None, _lanes(own, rows), start, count))
         joint.recorder = recorder
         hashes = exact_hash(contents)[:, 0]
-        alike = np.ones(first.size, dtype=bool)
-        alike[place[(hashes != hashes[:, first[place]]).any(axis=0)]] = False
-        condition = L.blend(alike[place][None], _lanes(joint, place), own)
+        others = (hashes != hashes[:, first[place]]).any(axis=0)
+        if others.any():
+            sizes = [each.address.size for each in accesses]
+            line = int(np.repeat([each.line for each in accesses], sizes)[others][0])
+            raise Nondeterministic(AFTER_CONDITION, line, (Cause(Kind.GLOBAL, AFTER_CONDITION, line),))
         before = as_symbolic_vector(initial(address[None], bits, buffer, line))
-        left = as_symbolic_vector(domain.select(condition, contents, before))
+        left = as_symbolic_vector(domain.select(_lanes(joint, place), contents, before))
         result: list[Access] = []
         done = 0
         for access in accesses:

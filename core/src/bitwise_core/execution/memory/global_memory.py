@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
@@ -18,6 +19,7 @@ from bitwise_core.execution.memory.given_contents import GivenContents, none_giv
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
+    Flight,
     LoadRaces,
     StoredRows,
     forward_stores,
@@ -134,9 +136,13 @@ class Load:
     value: Value | None
     bits: int
     line: int
+    flight: Flight | None = None
+    """See `Access.flight`."""
 
     def bytes(self) -> int:
         """Return about how many bytes of memory the load and its value take."""
+        if self.flight is not None:  # it shares the arrays of the load that was issued
+            return 0
         lanes = 0 if self.value is None else self.shape[0] * self.shape[1]
         return 8 * self.address.size + 20 * lanes * max(1, self.bits // 64)
 
@@ -145,11 +151,27 @@ class Load:
         active = whole_mask(self.mask, self.shape)
         where, who = active_values(self.address, active), active_values(self.thread, active)
         if not with_values or self.value is None:
-            return [Access(where, who, self.epoch, None, self.bits, self.line)]
+            return [Access(where, who, self.epoch, None, self.bits, self.line, flight=self.flight)]
         return [
-            Access(where + np.uint64(offset), who, self.epoch, L.chosen_lanes(lanes, active), lanes.bits, self.line)
+            Access(
+                where + np.uint64(offset),
+                who,
+                self.epoch,
+                L.chosen_lanes(lanes, active),
+                lanes.bits,
+                self.line,
+                flight=self.flight,
+            )
             for offset, lanes in stored_elements(self.value)
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadInFlight:
+    """An asynchronous load that nothing has waited for; `stores` is how many stores to each buffer came before it."""
+
+    load: Load
+    stores: Mapping[int, int]
 
 
 class GlobalMemory:
@@ -170,12 +192,16 @@ class GlobalMemory:
         self._storing: tuple[Array, Array, Array] | None = None
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
+        self.of_blocks: dict[int, list[Access]] = {}
+        """The elements by buffer on which atomic operations have the scope of a block."""
         self.conditional = ConditionalStores()
         self.pages: dict[int, StorePages] = {}
         self.watched: frozenset[int] = frozenset()
         """The buffers whose loads are recorded from the start; those of others are kept while nothing is stored."""
         self.kept: dict[int, list[Load]] = {}
         self._bytes_kept = 0
+        self._in_flight: list[LoadInFlight] | None = None
+        """The loads that are made now, if they are asynchronous."""
         self.stored = 0
         """How many elements have been stored."""
         self.gathered: dict[int, int] = {}
@@ -221,7 +247,9 @@ class GlobalMemory:
         accessed = self.stores.keys() | self.watched | self.atomics.keys() | self.conditional.buffers
         if not suspect and not buffers & accessed:
             same = beyond is None and self.domain.recorder is None
-            self._keep(Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line), buffers)
+            made = Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line)
+            self._keep(made, buffers)
+            self._note_in_flight(made, buffers)
             return value
         where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
@@ -256,12 +284,48 @@ class GlobalMemory:
             lanes = np.zeros(active.shape, dtype=bool)
             lanes[active] = racing
             value = undetermined_where(lanes, value, self.domain.recorder)
-        read = Load(address, mask, thread, active.shape, epoch, value, bits, line).accesses(
-            self.undetermined is not None
-        )
+        made = Load(address, mask, thread, active.shape, epoch, value, bits, line)
+        self._note_in_flight(made, buffers)
+        read = made.accesses(self.undetermined is not None)
         for buffer in buffers:
             self.loads.setdefault(buffer, []).extend(read)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
+
+    @contextmanager
+    def issuing(self) -> Iterator[list[LoadInFlight]]:
+        """List the loads that are made until the end, which are asynchronous, for `complete`."""
+        outer, found = self._in_flight, list[LoadInFlight]()
+        self._in_flight = found
+        try:
+            yield found
+        finally:
+            self._in_flight = outer
+
+    def _note_in_flight(self, load: Load, buffers: Iterable[int]) -> None:
+        if self._in_flight is not None:
+            self._in_flight.append(LoadInFlight(load, {each: len(self.stores.get(each, ())) for each in buffers}))
+
+    def complete(self, loads: Iterable[LoadInFlight], epoch: int) -> None:
+        """Asynchronous loads are complete in an epoch: until then another thread's store, and their own, races.
+
+        They are recorded again, since what was recorded at their issue may have been compared.
+        """
+        accessed = self.stores.keys() | self.watched | self.atomics.keys()
+        for each in loads:
+            for buffer, first in each.stores.items():
+                flight = Flight(epoch, first, len(self.stores.get(buffer, ())))
+                load = replace(each.load, flight=flight)
+                if load.value is None and buffer in accessed and self.undetermined is not None:
+                    load = self._with_initial(load)
+                if buffer in accessed:
+                    self.loads.setdefault(buffer, []).extend(load.accesses(self.undetermined is not None))
+                else:
+                    self._keep(load, (buffer,))
+
+    def _with_initial(self, load: Load) -> Load:
+        """Return a load whose value is not kept, with the initial content that it is."""
+        where, reached = load.address.astype(np.uint64, copy=False), self._buffers(load.address, load.mask)
+        return replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
 
     def _keep(self, load: Load, buffers: Iterable[int]) -> None:
         """Keep a load of buffers that nothing has stored to, unless these loads take too much memory."""
@@ -280,9 +344,7 @@ class GlobalMemory:
             for each in self.kept.pop(buffer, ()):
                 load = each
                 if load.value is None and self.undetermined is not None:
-                    where = load.address.astype(np.uint64, copy=False)
-                    reached = self._buffers(load.address, load.mask)
-                    load = replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+                    load = self._with_initial(load)
                 self.loads.setdefault(buffer, []).extend(load.accesses(self.undetermined is not None))
         return True
 
@@ -604,6 +666,16 @@ class GlobalMemory:
         self.scattered.append(
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )
+
+    def limit_scope(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """The next atomic operation of each active lane is atomic only with those of threads of its block.
+
+        Raises Unsupported.
+        """
+        active = active_lanes(mask, address, thread)
+        where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
+        for buffer in self._buffers(address, mask):
+            self.of_blocks.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
 
     def change_by(self, operation: Operation, value: Value) -> Change:
         """Return the change of an element by an atomic operation with `value`."""

@@ -95,7 +95,7 @@ class _Tables:
 
     def for_load(self, load: Access) -> list[tuple[_Rows, bool | None]]:
         """Return tables for a load, each with whether it is for stores of other blocks or its own, None for both."""
-        if not self._alike or load.bits != self._stores[0].bits or is_agent(load.thread).any():
+        if not self._alike or load.bits != self._stores[0].bits or load.flight or is_agent(load.thread).any():
             return [(self._all, None)]
         address, size = self._for_others.address, np.uint64(load.bits // 8)
         before = np.searchsorted(address, load.address - size + np.uint64(1), side="left")
@@ -126,6 +126,7 @@ class _Rows:
             for column in zip(*((each.epoch, each.line, each.bits) for each in stores), strict=True)
         )
         self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
+        self.number = np.repeat(np.arange(len(stores)), counts)[order]
         self.hash = np.concatenate([_hash_of(each) for each in stores], axis=1)[:, order]
         self._stores, self._order = stores, order
         self.widest = max(each.bits for each in stores) // 8
@@ -185,13 +186,20 @@ def _contest(
         racing = (stored_end > load.address[place]) & ~settled[place]
         if of_others is not None:
             racing &= foreign == of_others
-        near = (rows.epoch[row] == load.epoch) | is_agent(load.thread[place])
-        racing &= foreign | ((rows.thread[row] != load.thread[place]) & near)
+        until = load.epoch if load.flight is None else load.flight.until
+        near = ((rows.epoch[row] >= load.epoch) & (rows.epoch[row] <= until)) | is_agent(load.thread[place])
+        others = rows.thread[row] != load.thread[place]
+        if load.flight is not None:
+            # A store of its own thread that came between the issue and the wait.
+            number = rows.number[row]
+            others |= (number >= load.flight.first) & (number < load.flight.end) | rows.chosen[row]
+        racing &= foreign | (others & near)
         whole = (rows.bits[row] == load.bits) & (rows.address[row] == load.address[place])
         racing &= ~whole | rows.chosen[row] | differing(rows.hash[:, row], loaded[:, place])
         if order is not None:
-            stored, loading = (rows.thread[row], rows.epoch[row]), (load.thread[place], np.full(row.shape, load.epoch))
-            racing &= ~order(*stored, *loading) & ~order(*loading, *stored)
+            stored, who = (rows.thread[row], rows.epoch[row]), load.thread[place]
+            first, last = np.full(row.shape, load.epoch), np.full(row.shape, until)
+            racing &= ~order(*stored, who, first) & ~order(who, last, *stored)
         if not racing.any():
             continue
         partial = np.flatnonzero(racing & ~whole & ~rows.chosen[row])

@@ -23,6 +23,7 @@ from bitwise_core.execution.memory.store_forwarding import (
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
     MIXED_UPDATES,
+    NARROW_SCOPE,
     OTHER_BLOCK,
     STORE_RACE,
     SUM_ORDER,
@@ -215,6 +216,7 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     atomics = memory.atomics.get(buffer, [])
     if not atomics:
         return events
+    _check_scopes(memory, buffer, [each for _, each in atomics])
     for _, each in atomics:
         mixed = next((event for event in events if overlapping(each, event).any()), None)
         if mixed is not None:
@@ -228,6 +230,21 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
             if other is not None:
                 raise Unsupported("different atomic operations update one element", max(one.line, other.line))
     return [*events, *(_accumulate_atomics(memory, buffer, *each) for each in zip(names, groups, strict=True))]
+
+
+def _check_scopes(memory: GlobalMemory, buffer: int, atomics: Sequence[Access]) -> None:
+    """Raise Nondeterministic if several blocks update an element on which an operation has the scope of its block."""
+    limited = memory.of_blocks.get(buffer)
+    if not limited:
+        return
+    address = np.concatenate([each.address for each in atomics])
+    block = block_of(np.concatenate([each.thread for each in atomics]))
+    order = np.lexsort((block, address))
+    address, block = address[order], block[order]
+    shared = address[1:][(address[1:] == address[:-1]) & (block[1:] != block[:-1])]
+    for each in limited:
+        if np.isin(each.address, shared).any():
+            raise Nondeterministic(NARROW_SCOPE, each.line, (Cause(Kind.ARRIVAL, NARROW_SCOPE, each.line),))
 
 
 def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]:
@@ -465,9 +482,11 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
+            until = load.epoch if load.flight is None else load.flight.until
             if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
-            if (other & ((epoch[row] == load.epoch) | is_agent(load.thread[place]))).any():
+            near = (epoch[row] >= load.epoch) & (epoch[row] <= until) | is_agent(load.thread[place])
+            if (other & near).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"
                 raise race(Kind.GLOBAL, reason, load.line)
 

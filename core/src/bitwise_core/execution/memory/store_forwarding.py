@@ -23,6 +23,18 @@ from bitwise_core.execution.values.term_hash import exact_hash
 
 
 @dataclass(frozen=True, slots=True)
+class Flight:
+    """When an asynchronous load of a buffer was complete: its thread has waited for it in the epoch `until`.
+
+    `first` and `end` are the numbers of stores to the buffer that the launch had made at its issue and at the wait.
+    """
+
+    until: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """One access of a batch: flat arrays over the active lanes, in thread order."""
 
@@ -35,6 +47,8 @@ class Access:
     line: int
     chosen: bool = False
     """Whether data decides if the threads store at all: the value is then the content after either decision."""
+    flight: Flight | None = None
+    """For an asynchronous load, when it was complete; None: it was at once, or nothing waits for it."""
 
 
 BlockOrder: TypeAlias = Callable[[Array, Array, Array, Array], Array]

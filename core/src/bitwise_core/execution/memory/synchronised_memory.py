@@ -36,7 +36,8 @@ class SynchronisedMemory(GlobalMemory, ABC):
     A subclass decides which accesses synchronise (`_synchronises`) and what they do (`_synchronise`), and sets
     `block_order` to the order that they give to all other accesses.  `unordered` are the lines of accesses to which no
     order applies.  `cells` are the widths in bits of the cells of an earlier run, by address; None while they are not
-    known.  Then other accesses to them are not found, and the run proves nothing.
+    known.  Then other accesses to them are not found, and the run proves nothing.  Raises Unsupported for cells that
+    share bytes.
 
     `machine` is that of the current batch.
     """
@@ -55,6 +56,8 @@ class SynchronisedMemory(GlobalMemory, ABC):
         known = sorted((cells or {}).items())
         self._starts = np.array([place for place, _ in known], dtype=np.uint64)
         self._ends = self._starts + np.array([bits // 8 for _, bits in known], dtype=np.uint64)
+        if (self._ends[:-1] > self._starts[1:]).any():
+            raise Unsupported(f"{self.cell_name}s of different addresses share bytes")
         self._inside_atomic = False
         """Whether the accesses are those of an atomic operation that does not synchronise."""
 
@@ -125,6 +128,10 @@ class SynchronisedMemory(GlobalMemory, ABC):
             return self._synchronise(change, address, bits, mask, thread, epoch, line)
         with self._other_atomic():
             return super().update(change, address, bits, mask, thread, epoch, line)
+
+    def limit_scope(self, *arguments: object, **keywords: object) -> None:
+        """See `GlobalMemory.limit_scope`: such an operation orders no blocks."""
+        raise Unsupported(f"an atomic operation in the scope of a block in a launch with {self.cell_name}s")
 
     def contribute(self, *arguments: object, **keywords: object) -> None:
         """See `GlobalMemory.contribute`: not modelled in such a run."""

@@ -181,6 +181,8 @@ class WayMemory(SynchronisedMemory):
         self._writes: list[tuple[int, _Write]] = []
         self._last_access = -1
         """The epoch of the last access of the block to global memory."""
+        self._loads_without_order = False
+        """Whether the block has loaded in this way what no barrier orders."""
 
     def cells(self) -> dict[int, int]:
         """Return the addresses of the cells, with their widths in bits."""
@@ -246,7 +248,7 @@ class WayMemory(SynchronisedMemory):
         if self._block is not None:
             self._knowledge.take(self._block)
         self._skipped, self._reads, self._writes = skipped, [], []
-        self._waiting, self._seen, self._last_access = None, {}, -1
+        self._waiting, self._seen, self._last_access, self._loads_without_order = None, {}, -1, False
 
     def _check_loads(self) -> None:
         """Contest the loads of this way that race with stores.  Raises Unsupported if not all loads were kept."""
@@ -303,6 +305,7 @@ class WayMemory(SynchronisedMemory):
             return self._synchronise(lambda old: old, address, bits, mask, thread, epoch, line)
         self._leave_read()
         self._last_access = epoch
+        self._loads_without_order |= line in self.unordered
         return super().load(address, bits, mask, thread, epoch, line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
@@ -451,6 +454,8 @@ class WayMemory(SynchronisedMemory):
             return
         if machine.group is not None or machine.condition is not None or machine.path is not None:
             return
+        if self._loads_without_order or machine.asynchronous_reads.some():
+            return
         if any(not isinstance(each, int | str | frozenset | set) for each in machine.extra.values()):
             return
         found = hashlib.sha256(digest_of(machine, self.live_at(machine.pc)))
@@ -465,15 +470,22 @@ class WayMemory(SynchronisedMemory):
         self._known_states.add(state)
 
     def _digest_of_writes(self) -> bytes:
-        """Return a digest of all stores and writes of cells so far."""
+        """Return a digest of all stores and writes of cells so far, of their order, and of what the writes release.
+
+        A way that ends in a known state leaves what the way before it left, which is not compared again.
+        """
         found = hashlib.sha256()
         for buffer, events in sorted(self.stores.items()):
             for each in events:
                 if each.value is not None and block_of(int(each.thread[0])) == self._block:
-                    found.update(repr((buffer, each.bits, each.line)).encode() + each.address.tobytes())
+                    order = sum(write.epoch <= each.epoch for _, write in self._writes)
+                    found.update(repr((buffer, each.bits, each.line, each.chosen, order)).encode())
+                    found.update(each.address.tobytes() + each.thread.tobytes())
                     found.update(np.ascontiguousarray(exact_hash(each.value)).tobytes())
+                    found.update(np.asarray(each.value.flags).tobytes())
         for place, write in self._writes:
-            found.update(repr((place, write.line)).encode() + _hash_of(write.content))
+            released = None if write.released is None else write.released.tobytes()
+            found.update(repr((place, write.line, write.number, released)).encode() + _hash_of(write.content))
         return found.digest()
 
     def _cell(self, place: int, bits: int, line: int) -> _Cell:

@@ -20,6 +20,7 @@ from bitwise_core.numerics.formats import float_format
 
 _SOURCE = "the NaN of the unspecified bits"
 _NUMBER_IF = {True: "a number if true", False: "a number if false"}
+"""The origins of a predicate by its truth, which is that without the flag of a negation."""
 _IEEE = {form.bits: form for form in map(float_format, ("fp16", "fp32", "fp64"))}
 
 
@@ -43,8 +44,16 @@ def with_source(result: SymbolicVector, values: Sequence[SymbolicVector], *, rea
 def with_number_test(result: SymbolicVector, info: Operation, values: Sequence[SymbolicVector]) -> SymbolicVector:
     """Add to a comparison which operand with unspecified bits of a NaN is a number where it is true, or false."""
     truth, place = _number_test(info, values)
-    if truth is not None:
-        result.origins = (*result.origins, Origin(_NUMBER_IF[truth], (_noted(values[place]),)))
+    if truth is None:
+        return result
+    tested = (_noted(values[place]),)
+    # A rule may return the negation of a predicate, whose origins are those of the predicate.
+    negated = L.has_flag(result, L.NEGATED)
+    if isinstance(negated, bool):
+        result.origins = (*result.origins, Origin(_NUMBER_IF[truth != negated], tested))
+    else:
+        found = Origin(_NUMBER_IF[truth], tested, ~negated), Origin(_NUMBER_IF[not truth], tested, negated)
+        result.origins = (*result.origins, *found)
     return result
 
 

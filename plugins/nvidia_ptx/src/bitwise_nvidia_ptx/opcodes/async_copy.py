@@ -7,6 +7,7 @@ tracks it.  Until then an access to its cells is a race.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -19,6 +20,7 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
+from bitwise_core.execution.memory.global_memory import LoadInFlight
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
@@ -33,7 +35,10 @@ TABLE = OpcodeTable()
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:
-    """A copy in flight: its shared-memory cells, its value, and the mask, threads and blocks that issued it."""
+    """A copy in flight: its shared-memory cells, its value, and the mask, threads and blocks that issued it.
+
+    `loads` are its loads from global memory.
+    """
 
     cells: Array
     value: Value
@@ -41,6 +46,7 @@ class PendingCopy:
     bits: int
     threads: Array
     blocks: Array
+    loads: tuple[LoadInFlight, ...] = ()
 
 
 @dataclass(slots=True)
@@ -119,16 +125,18 @@ def _issue(
     for address in (destination, origin):
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits // 8, line)
+    loads: Sequence[LoadInFlight] = ()
     if origin is None:
         count = None if size is None else machine.read_bits(size, 32)
         value = machine.memory.copied(machine, begin, bits, count, machine.mask, line, buffers_of(machine, pointers()))
     else:
-        value = _source_value(machine, origin, bits, size, line)
+        with machine.memory.issuing() as loads:
+            value = _source_value(machine, origin, bits, size, line)
     cells = accessed_cells(machine, own_offset(machine, destination))
     for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
-    pending_copies(machine).open.append(PendingCopy(cells, value, machine.mask, bits, acting, blocks))
+    pending_copies(machine).open.append(PendingCopy(cells, value, machine.mask, bits, acting, blocks, tuple(loads)))
 
 
 def _source_value(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
@@ -223,7 +231,7 @@ def _arrive_when_copied(instruction: Instruction, counted: bool) -> Step:
             if (issued & ~active).any():
                 raise Unsupported("threads that issued a copy together arrive for it separately", line)
             barrier.thread_copies.append(
-                ThreadCopy(barrier.phase.copy(), each.cells, each.value, each.mask, each.bits, blocks)
+                ThreadCopy(barrier.phase.copy(), each.cells, each.value, each.mask, each.bits, blocks, each.loads)
             )
         copies.open = left
         if counted:
@@ -242,6 +250,8 @@ def _finish(machine: Machine, copy: PendingCopy, done: Array) -> None:
     mask = copy.mask
     if not done.all():
         mask = done[:, None] if mask is None else mask & done[:, None]
+    if copy.loads:
+        machine.memory.complete(copy.loads, machine.epoch)
     machine.shared.store(copy.cells, copy.value, mask)
     for races, where, threads in detector_cells(machine, copy.cells, copy.bits, mask):
         races.finished(where, threads)

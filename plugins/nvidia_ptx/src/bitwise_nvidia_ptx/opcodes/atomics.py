@@ -22,7 +22,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.predicate_bits import without_bits
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
@@ -99,12 +99,14 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if element == "f32" and verb == "add":
         name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever its modifiers
     meaning = named(instruction, name)
-    line = instruction.line
+    line, of_block = instruction.line, _has_scope_of_block(instruction)
     base = target.base.name if isinstance(target, Address) and isinstance(target.base, Register) else ""
 
     def step(machine: Machine) -> None:
         target_address = address_of(machine, target)
         address = machine.known(target_address)
+        if of_block:
+            _limit_scope(machine, address, bits, packed * count, line)
         if address is not None and packed == 1 == count and _combine_guarded(machine, meaning, address, items[0], line):
             _write_old_value(machine, destination, bits, line)
             return
@@ -132,6 +134,20 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if count != len(items):
         raise UnknownInstruction(instruction)
     return step
+
+
+def _has_scope_of_block(instruction: Instruction) -> bool:
+    """Return whether an operation is atomic only with those of threads of its block, or of its cluster."""
+    return not {"cta", "cluster"}.isdisjoint(instruction.opcode.split("."))
+
+
+def _limit_scope(machine: Machine, address: Array | None, bits: int, count: int, line: int) -> None:
+    """The operation on `count` elements from an address on, None if data decides it, has the scope of a block."""
+    if address is None:
+        raise DataDependent("an atomic operation in the scope of a block is at a computed address", line)
+    for element in range(count):
+        where = address.astype(np.uint64, copy=False) + np.uint64(element * bits // 8)
+        machine.memory.limit_scope(where, bits, machine.mask, machine.thread, machine.epoch, line)
 
 
 def _update_of_shared(instruction: Instruction, verb: str, kind: str) -> Step:
@@ -170,9 +186,11 @@ def _update(instruction: Instruction, verb: str, kind: str) -> Step:
     destination, target, *sources = operands[: 2 + count]
     if any(isinstance(each, Vector) for each in sources):
         raise UnknownInstruction(instruction)
-    bits, line = type_bits(kind), instruction.line
+    bits, line, of_block = type_bits(kind), instruction.line, _has_scope_of_block(instruction)
 
     def step(machine: Machine) -> None:
+        if of_block:
+            _limit_scope(machine, machine.known(address_of(machine, target)), bits, 1, line)
         values = [machine.read_bits(each, bits) for each in sources]
         domain = machine.domain
         change = (
@@ -193,7 +211,7 @@ def _write_old_value(machine: Machine, destination: Operand | None, bits: int, l
         machine.write(each, machine.memory.old_value(bits, (machine.blocks, machine.threads), line))
 
 
-def _combine_guarded(machine: Machine, meaning: Operation, address: L.Array, source: Operand, line: int) -> bool:
+def _combine_guarded(machine: Machine, meaning: Operation, address: Array, source: Operand, line: int) -> bool:
     """Execute an operation on integers at known addresses under a condition on data; return whether it was executed.
 
     Where the condition is false, it is an operation with the number that leaves every content as it is.

@@ -24,6 +24,7 @@ from bitwise_core.execution.memory.cluster_memory import (
     complete_copy,
     use_in_cluster,
 )
+from bitwise_core.execution.memory.global_memory import LoadInFlight
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
@@ -61,6 +62,7 @@ class ThreadCopy:
     """A copy by threads (cp.async) that completes on an mbarrier, see `Copy`.
 
     Each thread of `mask` (boolean, shape (blocks, threads), None for all) writes `bits` bits from its cell in `cells`.
+    `loads` are its loads from global memory.
     """
 
     phase: Array
@@ -69,6 +71,7 @@ class ThreadCopy:
     mask: Array | None
     bits: int
     blocks: Array
+    loads: tuple[LoadInFlight, ...] = ()
 
 
 @dataclass(slots=True)
@@ -372,6 +375,8 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
     mask = copy.mask
     if not arrived.all():
         mask = arrived[:, None] if mask is None else mask & arrived[:, None]
+    if copy.loads:
+        machine.memory.complete(copy.loads, machine.epoch)
     machine.shared.store(copy.cells, copy.value, mask)
     for races, where, _ in detector_cells(machine, copy.cells, copy.bits, mask):
         races.arrived(where, address)

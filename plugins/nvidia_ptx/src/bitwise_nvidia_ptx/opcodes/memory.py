@@ -385,9 +385,7 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
 
 
 @TABLE.opcode("createpolicy", operands=DESTINATION_FIRST, effects=Effect.NONE)
-@TABLE.opcode(
-    "prefetch", "prefetchu", "membar", "discard", "applypriority", operands=NO_DESTINATION, effects=Effect.NONE
-)
+@TABLE.opcode("prefetch", "prefetchu", "membar", "applypriority", operands=NO_DESTINATION, effects=Effect.NONE)
 def no_operation(instruction: Instruction, context: Context) -> Step:
     """Prefetches, cache policies and fences have no effect on values.  A policy register holds 0."""
     root = instruction.opcode.split(".")[0]

@@ -1,0 +1,209 @@
+"""Instructions that read the address of a buffer as a number, which the launch does not give.
+
+In an analysis a buffer has an address of its own choice.  An address may be moved, an offset may be added to it, and
+memory may be accessed at it.  Its comparison with zero is known, since a buffer has memory; so are its low bits, since
+a buffer begins at a multiple of 256 bytes, from which the launch states the offset of an argument; and so are the
+distance and the order of two addresses in one buffer.  Any other number that is computed from an address is
+undetermined: which buffer comes first, the distance of two buffers, other bits, and an address that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Operand, Symbol, once_a_kernel
+from bitwise_core.assembly.module import registers_of as registers_in
+from bitwise_core.execution.active_lanes import active_values
+from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.launch import buffers_at
+from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.memory.undetermined import Cause, Kind, undetermined
+from bitwise_core.execution.values.symbolic_vector import width
+
+_ALIGNMENT = 256
+"""A buffer begins at a multiple of this number of bytes."""
+_NUMBER = ""
+"""The origin of a value that is no address, beside the names of parameters."""
+_Origins: TypeAlias = frozenset[str]
+_NO_ADDRESS: _Origins = frozenset({_NUMBER})
+_OWN_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
+"""Spaces of memory that no output is in: what is stored there is read again."""
+_MOVES = frozenset({"mov", "cvta", "selp", "shfl"})
+_NOT_READING = _MOVES | {
+    "ld", "ldu", "cp", "prefetch", "prefetchu", "isspacep", "tensormap", "call", "ret", "bra", "mapa", "getctarank",
+    "createpolicy", "applypriority", "fence", "tcgen05", "wgmma", "mbarrier", "clusterlaunchcontrol",
+}  # fmt: skip
+"""Opcodes that move their operands, or take them as addresses."""
+REASON = "the address of a buffer, which the launch does not give, is read as a number"
+
+
+def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opcodes: OpcodeTable) -> Step:
+    """Return the step of an instruction, for which registers that hold addresses are undetermined if it reads them."""
+    held = _readers(kernel, opcodes).get(id(instruction))
+    if held is None:
+        return step
+    line = instruction.line
+
+    def run(machine: Machine) -> Control | None:
+        known = getattr(machine.memory, "undetermined", None)  # for every launch, addresses are symbols
+        if known is None:
+            return step(machine)
+        names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()})
+        if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
+            return step(machine)
+        before = {name: machine.registers[name] for name in names if name in machine.registers}
+        shape = machine.blocks, machine.threads
+        open_ = {name: undetermined(width(value), shape, machine.domain.recorder) for name, value in before.items()}
+        machine.registers.update(open_)
+        try:
+            return step(machine)
+        finally:
+            for name, value in before.items():
+                if machine.registers[name] is open_[name]:
+                    machine.registers[name] = value
+
+    return run
+
+
+def _now(machine: Machine, name: str, origins: _Origins) -> _Origins:
+    """Return the origins of what a register holds now: the buffers of known addresses, else those of its definitions.
+
+    Parameters that are no pointers of the launch are none of them.  A value that depends on data, in a register that
+    also holds other numbers, is taken for one of these.
+    """
+    value = machine.registers.get(name)
+    if isinstance(value, np.ndarray) and value.dtype.itemsize == 8:
+        numbers = np.unique(buffers_at(active_values(value, machine.mask)))
+        return frozenset(str(each) if each else _NUMBER for each in numbers.tolist()) or _NO_ADDRESS
+    if _NUMBER in origins:
+        return _NO_ADDRESS
+    parameters = {each: machine.parameters.get(each) for each in origins}
+    pointers = {
+        each for each, held in parameters.items() if held is not None and machine.memory.buffer_of_pointer(held)
+    }
+    return frozenset(pointers) or _NO_ADDRESS
+
+
+@once_a_kernel
+def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, _Origins]]:
+    """Return the instructions that may read addresses as numbers, by identity, with the origins of what they read."""
+    flow = _Flow(kernel, opcodes)
+    origins = flow.origins()
+    found: dict[int, Mapping[str, _Origins]] = {}
+    for index in {each for name in origins for each in flow.uses.get(name, ())}:
+        instruction = kernel.instructions[index]
+        if _read_as_numbers(instruction, origins):
+            found[id(instruction)] = {name: origins[name] for name in flow.infos[index].reads if name in origins}
+    return found
+
+
+class _Flow:
+    """The flow of addresses through the registers of a kernel."""
+
+    def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
+        self.instructions = kernel.instructions
+        self.infos = infos_of(kernel, opcodes)
+        self.uses: dict[str, list[int]] = {}
+        self.definitions: dict[str, list[int]] = {}
+        for index, info in enumerate(self.infos):
+            for name in info.reads:
+                self.uses.setdefault(name, []).append(index)
+            for name in info.writes:
+                self.definitions.setdefault(name, []).append(index)
+
+    def origins(self) -> dict[str, _Origins]:
+        """Return for each register with addresses the parameters of which it may be one plus an offset.
+
+        `_NUMBER` is among them if it may also be something else.
+        """
+        found: dict[str, _Origins] = {}
+        work = [index for index, each in enumerate(self.instructions) if _is_parameter(each)]
+        while work:
+            while work:
+                index = work.pop()
+                self._add(index, _result(self.instructions[index], found) - {_NUMBER}, found, work)
+            for name in list(found):
+                for index in self.definitions[name]:
+                    if _NUMBER in _result(self.instructions[index], found) and _NUMBER not in found[name]:
+                        found[name] |= {_NUMBER}
+                        work += self.uses.get(name, ())
+        return found
+
+    def _add(self, index: int, made: _Origins, found: dict[str, _Origins], work: list[int]) -> None:
+        for name in self.infos[index].writes if made else ():
+            if not made <= found.get(name, frozenset()):
+                found[name] = found.get(name, frozenset()) | made
+                work += self.uses.get(name, ())
+
+
+def _is_parameter(instruction: Instruction) -> bool:
+    """Return whether an instruction loads a parameter of 64 bits."""
+    opcode = instruction.opcode
+    return opcode.startswith(("ld.param", "ldu.param")) and opcode.endswith("64")
+
+
+def _is_integer(kind: str) -> bool:
+    return kind[:1] in "usb" and kind[1:] in ("32", "64")
+
+
+def _result(instruction: Instruction, origins: Mapping[str, _Origins]) -> _Origins:
+    """Return the origins of what an instruction writes."""
+    base, *parts = instruction.opcode.split(".")
+    sources = instruction.operands[1:]
+    if _is_parameter(instruction):
+        source = sources[0] if sources else None
+        known = isinstance(source, Address) and isinstance(source.base, Symbol)
+        return frozenset({source.base.name}) if known else _NO_ADDRESS  # type: ignore[union-attr]
+    held = [_of(each, origins) for each in sources]
+    if held and (base in _MOVES or (base == "cvt" and all(map(_is_integer, parts[-2:])))):
+        return frozenset[str]().union(*held)
+    if base in ("mad", "madc") and len(held) > 2:
+        return held[2]
+    if base in ("add", "addc") and len(held) > 1:
+        either = held[0] | held[1]
+        return either if _NUMBER in held[0] & held[1] else either - {_NUMBER}
+    if base in ("sub", "subc") and len(held) > 1 and held[1] == _NO_ADDRESS:
+        return held[0]
+    return _NO_ADDRESS
+
+
+def _of(operand: Operand, origins: Mapping[str, _Origins]) -> _Origins:
+    """Return the origins of an operand: those of all its registers."""
+    names = registers_in(operand)
+    return frozenset[str]().union(*(origins.get(each, _NO_ADDRESS) for each in names)) if names else _NO_ADDRESS
+
+
+def _read_as_numbers(instruction: Instruction, origins: Mapping[str, _Origins]) -> set[str]:
+    """Return the registers with addresses that an instruction reads as numbers."""
+    base, *parts = instruction.opcode.split(".")
+    if base in _NOT_READING or (base == "cvt" and all(map(_is_integer, parts[-2:]))):
+        return set()
+    if base == "st" and not _OWN_SPACES.isdisjoint(parts):
+        return set()
+    operands = instruction.operands if base in ("st", "red") else instruction.operands[1:]
+    addresses = [each for each in operands if not isinstance(each, Address) and _of(each, origins) != _NO_ADDRESS]
+    if not addresses or _is_known(base, operands, addresses, origins):
+        return set()
+    return {name for each in addresses for name in registers_in(each) if origins.get(name, _NO_ADDRESS) != _NO_ADDRESS}
+
+
+def _is_known(
+    base: str, operands: Sequence[Operand], addresses: Sequence[Operand], origins: Mapping[str, _Origins]
+) -> bool:
+    """Return whether what an instruction reads of these addresses, among its operands, is known."""
+    alone = addresses[0] if len(addresses) == 1 else None
+    if base in ("add", "addc"):
+        return alone is not None
+    if base in ("mad", "madc"):
+        return alone is operands[-1]
+    numbers = [each.value for each in operands if isinstance(each, Immediate)]
+    if base == "and":
+        return any(0 <= each < _ALIGNMENT for each in numbers)
+    if base in ("sub", "subc", "setp", "set") and len(operands) > 1:
+        one, other = (_of(each, origins) for each in operands[:2])
+        in_one_buffer = one == other and len(one) == 1
+        return in_one_buffer or (alone is operands[0] if base.startswith("sub") else 0 in numbers)
+    return False
