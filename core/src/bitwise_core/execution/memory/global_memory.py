@@ -14,6 +14,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
+from bitwise_core.execution.memory.epochs import Epoch, epochs_at, epochs_of_lanes
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -130,7 +131,7 @@ class Load:
     mask: Array | None
     thread: Array
     shape: tuple[int, ...]
-    epoch: int
+    epoch: Epoch
     value: Value | None
     bits: int
     line: int
@@ -144,10 +145,11 @@ class Load:
         """Return the load, or the loads of the elements of its value."""
         active = whole_mask(self.mask, self.shape)
         where, who = active_values(self.address, active), active_values(self.thread, active)
+        epochs = epochs_of_lanes(self.epoch, active)
         if not with_values or self.value is None:
-            return [Access(where, who, self.epoch, None, self.bits, self.line)]
+            return [Access(where, who, epochs, None, self.bits, self.line)]
         return [
-            Access(where + np.uint64(offset), who, self.epoch, L.chosen_lanes(lanes, active), lanes.bits, self.line)
+            Access(where + np.uint64(offset), who, epochs, L.chosen_lanes(lanes, active), lanes.bits, self.line)
             for offset, lanes in stored_elements(self.value)
         ]
 
@@ -204,7 +206,7 @@ class GlobalMemory:
         self._last_polls: dict[int, bytes] = {}
         """By line, the addresses of the last such read."""
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
         if line in self.polls:
             self._count_poll(line, address)
@@ -225,7 +227,7 @@ class GlobalMemory:
             return value
         where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
-        load = Access(where, who, epoch, None, bits, line)
+        load = Access(where, who, epochs_of_lanes(epoch, active), None, bits, line)
         kept = self.conditional.touches(load, buffers)
         if kept is not None:
             if self.undetermined is None:
@@ -466,7 +468,7 @@ class GlobalMemory:
             raise DataDependent("an asynchronous copy's size depends on data", line, (count,))
         return whole
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """Store the value at each active lane's address."""
         self._polled = 0
         if isinstance(value, PackedVector) and value.whole is not None:
@@ -480,7 +482,7 @@ class GlobalMemory:
         where = active_values(address, active).astype(np.uint64, copy=False)
         if not where.size:
             return
-        who = self._active_threads(thread, active)
+        who, epochs = self._active_threads(thread, active), epochs_of_lanes(epoch, active)
         self.stored += where.size * len(parts)
         if self.stored > MAXIMUM_STORED:
             reason = f"the launch stores more than {MAXIMUM_STORED} elements, which is more than is followed one by one"
@@ -491,19 +493,20 @@ class GlobalMemory:
             cause = Cause(Kind.UNDEFINED, BEYOND_STORE, line)
             raise Nondeterministic(BEYOND_STORE, line, (cause,))
         if not self.conditional.buffers.isdisjoint(buffers):
-            access = Access(where, who, epoch, None, width(value), line)
+            access = Access(where, who, epochs, None, width(value), line)
             if self.conditional.touches(access, buffers) is not None:
                 raise Nondeterministic(AFTER_CONDITION, line, (Cause(Kind.GLOBAL, AFTER_CONDITION, line),))
         for offset, lanes in parts:
             flat = L.chosen_lanes(lanes, active)
             if len(buffers) == 1:
-                access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
+                access = Access(where + np.uint64(offset), who, epochs, flat, lanes.bits, line)
                 self.stores.setdefault(buffers[0], []).append(access)
                 continue
             for buffer in buffers:
                 chosen = numbers == buffer
                 part = L.chosen_lanes(flat, chosen[None])
-                access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
+                own = epochs_at(epochs, chosen)
+                access = Access(where[chosen] + np.uint64(offset), who[chosen], own, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
 
     def store_under_condition(
@@ -513,7 +516,7 @@ class GlobalMemory:
         condition: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> bool:
         """Store in the active lanes where a condition on data holds, if it is joined with those of other threads.
@@ -526,7 +529,8 @@ class GlobalMemory:
         buffers = _distinct(self.buffer_of(where)) if where.size else []
         if not self.joins_conditions or len(buffers) != 1 or self.conditional.is_full(where.size):
             return False
-        access = Access(where, who, epoch, L.chosen_lanes(vector, active), vector.bits, line)
+        epochs = epochs_of_lanes(epoch, active)
+        access = Access(where, who, epochs, L.chosen_lanes(vector, active), vector.bits, line)
         if not self.conditional.joins(access, buffers[0]):
             return False
         others = (*self.stores.get(buffers[0], ()), *(each for _, each in self.atomics.get(buffers[0], ())))
@@ -617,7 +621,7 @@ class GlobalMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """Combine `value` with the content of each active lane's address by an operation."""
@@ -641,7 +645,7 @@ class GlobalMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> Array | None:
         """Execute the lanes whose operations commute as one load and store of each element by a further thread.
@@ -679,7 +683,7 @@ class GlobalMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> Array | None:
         """Execute the lanes whose operations are ordered as loads and stores.  Return the mask of the others."""
@@ -695,7 +699,7 @@ class GlobalMemory:
         return active & ~lanes
 
     def update(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """Change the content of each active lane's element in one atomic step.  Return the content before it.
 

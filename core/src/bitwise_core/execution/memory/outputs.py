@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.epochs import epochs_at
 from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
@@ -129,7 +130,14 @@ def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
         if chosen.any():
             value = L.chosen_lanes(event.value, chosen[None])
             found.append(
-                Access(event.address[chosen], event.thread[chosen], event.epoch, value, event.bits, event.line)
+                Access(
+                    event.address[chosen],
+                    event.thread[chosen],
+                    epochs_at(event.epoch, chosen),
+                    value,
+                    event.bits,
+                    event.line,
+                )
             )
     return found
 
@@ -200,7 +208,8 @@ def split_elements(
                 continue
             lanes = L.chosen_lanes(event.value, keep[None])
             lanes.recorder = recorder
-            base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
+            epoch = epochs_at(event.epoch, keep)
+            base = Access(event.address[keep], event.thread[keep], epoch, lanes, event.bits, event.line)
             width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):
                 part = as_symbolic_vector(extract(lanes, low, width))
@@ -467,7 +476,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             other = thread[row] != load.thread[place]
             if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
-            if (other & ((epoch[row] == load.epoch) | is_agent(load.thread[place]))).any():
+            if (other & ((epoch[row] == epochs_at(load.epoch, place)) | is_agent(load.thread[place]))).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"
                 raise race(Kind.GLOBAL, reason, load.line)
 
