@@ -58,7 +58,9 @@ UNSPECIFIED_NAN_BITS = (
     "instructions are sure to give the same ones"
 )
 
-OTHER_THREADS_DIFFER = "the trees of this element alone agree, but its forms in the launches differ: they depend on what other threads hold"
+OTHER_THREADS_DIFFER = (
+    "the trees of this element agree, but its forms depend on what other threads of the launches hold"
+)
 
 
 Pair = tuple[Source, Source]

@@ -16,8 +16,7 @@ def element_types(launches: Iterable[Launch]) -> dict[str, ElementType]:
     """Return the element type of each buffer, from the first launch that states it."""
     found: dict[str, ElementType] = {}
     for launch in launches:
-        for argument in launch.args:
-            described = argument.tensor_map if argument.tensor_map is not None else argument
+        for described in launch.described():
             if described.buffer is None:
                 continue
             known = found.get(described.buffer)

@@ -18,6 +18,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.memory.epochs import Epoch
+from bitwise_core.execution.memory.given_contents import placed_pointers
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_histories import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -223,11 +224,11 @@ def run_in_order(
     if prepared.blocks_interact:
         raise Unsupported("the blocks of a cluster depend on each other, and are not run in a chosen order")
     given = prepared.launch.given()
-    contents = {**contents, **{name: each.patterns.view(np.uint8) for name, each in given.items()}}
+    contents = {**contents, **{name: each.patterns for name, each in given.items()}}
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
     names = {number: name for name, number in numbers.items()}
     before = [{numbers[name]: each for name, each in contents.items()}]
-    buffers = BufferContents(before)
+    buffers = BufferContents([{**before[0], **placed_pointers(given, numbers)}])
     blocks = np.arange(prepared.launch.blocks)[:: -1 if order.descending else 1]
     waiting = lines_that_synchronise(prepared, old_values=True)
 
