@@ -117,9 +117,10 @@ class LoadedKernel:
         """
         driver, launch = _driver(), self._launch
         memory = {name: _upload(driver, contents[name], beyond) for name in launch.buffers()}
-        for name, each in launch.given().items():
-            if each.pointers:
-                _copy(driver, memory[name], each.placed({other: place.value for other, place in memory.items()}))
+        addresses = {name: place.value for name, place in memory.items()}
+        for name, given in launch.given().items():
+            if given.pointers:
+                _copy(driver, memory[name], given.placed(addresses))
         scratch = [_zeros(driver, SCRATCH_BYTES) for _ in range(self._scratches)]
         cells = [*(_cell(argument, memory) for argument in launch.args), *scratch]
         table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(each) for each in cells])

@@ -31,6 +31,14 @@ def formats_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, 
     return {number: form for number, form in found.items() if form is not None}
 
 
+def buffers_of_bytes(launch: Launch, buffers: Mapping[str, int]) -> frozenset[int]:
+    """Return the numbers of the buffers whose elements have one byte."""
+    types = element_types([launch])
+    return frozenset(
+        buffers[name] for name, each in types.items() if name in buffers and each.kind is not None and each.bytes == 1
+    )
+
+
 def sizes_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, int]:
     """Return the size in bytes of each buffer for which the launch states it, by the buffer's number."""
     return {buffers[name]: size for name, size in launch.sizes().items() if name in buffers}

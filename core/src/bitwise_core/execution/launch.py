@@ -292,6 +292,11 @@ class Launch(ValidatedRecord):
         """Return the pointers among the given contents."""
         return tuple([pointer for each in self.given().values() for pointer in each.pointers])
 
+    def _stated(self) -> list[Argument | Pointer]:
+        """Return the arguments and pointers that state the number of elements of a buffer."""
+        described: list[Argument | Pointer] = [*self.args, *self.pointers()]
+        return [each for each in described if each.elements is not None]
+
     def described(self) -> tuple[Argument | TensorMap | Pointer, ...]:
         """Return whatever may state the element type of a buffer: arguments, tensor maps and pointers."""
         return (*(a.tensor_map if a.tensor_map is not None else a for a in self.args), *self.pointers())
@@ -303,14 +308,13 @@ class Launch(ValidatedRecord):
 
     def sizes(self) -> dict[str, int]:
         """Return the size in bytes of each buffer for which an argument states the number of elements."""
-        stated = [each for each in (*self.args, *self.pointers()) if each.elements is not None]
-        return {str(each.buffer): (each.elements or 0) * _WIDTHS[str(each.dtype)] for each in stated}
+        return {str(each.buffer): (each.elements or 0) * _WIDTHS[str(each.dtype)] for each in self._stated()}
 
     @model_validator(mode="after")
     def _state_each_size_once(self) -> Launch:
         sizes = self.sizes()
-        for each in (*self.args, *self.pointers()):
-            if each.elements is not None and each.elements * _WIDTHS[str(each.dtype)] != sizes[str(each.buffer)]:
+        for each in self._stated():
+            if (each.elements or 0) * _WIDTHS[str(each.dtype)] != sizes[str(each.buffer)]:
                 raise ValueError(f"different numbers of elements of the buffer {each.buffer} are stated")
         return self
 

@@ -838,8 +838,8 @@ def _moved_dividend(divisor: SymbolicVector, form: Format) -> L.Flags:
     if not isinstance(form, FloatFormat) or not np.any(L.constant_mask(divisor)):
         return 0
     one = form.bias << form.mantissa_bits
-    numbers = (one, one | 1 << (form.bits - 1))
-    lanes = np.logical_or(*(L.equals_constant(divisor, number) for number in numbers))
+    minus_one = one | 1 << (form.bits - 1)
+    lanes = np.logical_or(L.equals_constant(divisor, one), L.equals_constant(divisor, minus_one))
     return L.INTEGER if np.all(lanes) else np.where(lanes, np.uint32(L.INTEGER), np.uint32(0)) if np.any(lanes) else 0
 
 

@@ -185,6 +185,8 @@ class GlobalMemory:
         self.loaded_buffers: set[int] = set()
         self.formats: Mapping[int, FloatFormat] = {}
         """The floating-point format of the elements of each buffer that has one."""
+        self.of_bytes: frozenset[int] = frozenset()
+        """The buffers whose elements have one byte."""
         self.kernel: Kernel | None = None
         self.undetermined: UndeterminedValues | None = None
         """The undetermined values of the launch; None: a race ends the run."""

@@ -247,13 +247,13 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
-        form = memory.formats.get(buffer)
+        form, narrowest = memory.formats.get(buffer), _narrowest(memory, buffer)
         in_ranges = _output_by_ranges(memory, buffer, form, release)
         if in_ranges is not None:
             result[buffer] = in_ranges
             continue
         events = _without_own_nans(final_events(memory, buffer), form)
-        stored = _StoredRows.of(split_elements(events))
+        stored = _StoredRows.of(split_elements(events, narrowest=narrowest))
         if stored.overlap():
             # A copied element that was overwritten by a computed one has been split into halves, the computed one not.
             events = split_elements(events, halves=False)
@@ -266,7 +266,7 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
                 events = split_elements(events, halves=False, narrowest=8 * granule)
                 whole = _StoredRows.of(events)
             last = _last_stores(memory, buffer, whole)
-            stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
+            stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last]), narrowest=narrowest))
         kept = _last_stores(memory, buffer, stored)
         kept &= ~_as_given(memory, buffer, stored)
         if kept.any():
@@ -285,6 +285,14 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
+
+
+def _narrowest(memory: GlobalMemory, buffer: int) -> int | None:
+    """Return the width into which what is stored to a buffer is split; None for the least width that is stored.
+
+    Kernels pack bytes into words of any width, so elements of one byte are compared one by one.
+    """
+    return 8 if buffer in memory.of_bytes else None
 
 
 def _as_given(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
@@ -327,7 +335,8 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
     ranges = -(-count // MAXIMUM_ROWS)
     step = max(width, -(-(high - low) // ranges) // width * width)
     # Pages that are not written take no memory.
-    most, filled = count * max(1, width // 2), 0
+    narrowest = _narrowest(memory, buffer)
+    most, filled = count * (max(1, width // 2) if narrowest is None else width), 0
     found: dict[str, Array] = {}
     pending = list(zip(events, bounds, strict=True))
     # With nothing stored twice, every range succeeds, and no store is needed after its last range.
@@ -342,7 +351,7 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
         if not inside:
             continue
         check_time(inside[0].line)
-        stored = _StoredRows.of(split_elements(_without_own_nans(inside, form)))
+        stored = _StoredRows.of(split_elements(_without_own_nans(inside, form), narrowest=narrowest))
         if stored.overlap():
             return None
         try:
