@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bitwise_core.checker.comparison import NAN_BITS_DIFFER, compare
+from bitwise_core.checker.comparison import NAN_BITS_DIFFER, UNSPECIFIED_NAN_BITS, compare
 from bitwise_core.checker.counterexamples import find_counterexample
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome
@@ -69,6 +69,7 @@ PTX = """\
 }
 """
 ROUNDED = PTX.replace("fma.rn.f32 %f3, %f1, %f2, %f2;", "mul.rn.f32 %f3, %f1, %f2;\n  add.rn.f32 %f3, %f3, %f2;")
+MAXIMUM = PTX.replace("fma.rn.f32 %f3, %f1, %f2, %f2;", "max.f32 %f3, %f1, %f1;")
 COPIED_TOY = TOY.replace("fma.f r1, r1, r2, r2", "mov r1, r2")
 COPIED_PTX = PTX.replace("fma.rn.f32 %f3, %f1, %f2, %f2;", "mov.b32 %f3, %f2;")
 
@@ -98,6 +99,20 @@ def test_a_separately_rounded_product_is_the_divergence() -> None:
     assert (seen.left.operation, seen.right.operation) == ("fma.rn.fp32", "add.rn.fp32")
     shown = find_counterexample(*sources, (TOY1, SM90), Options(audit_contraction=False), found, 30.0)
     assert isinstance(shown, Counterexample)
+
+
+def test_nan_bits_that_no_document_specifies_are_named() -> None:
+    left, right = (
+        Source(name, text, launch(name, "i32"))
+        for name, text in (
+            ("a.ptx", MAXIMUM),
+            ("b.ptx", MAXIMUM.replace("mov.u32 %r1", "mov.u32 %r2, 0;\n  mov.u32 %r1")),
+        )
+    )
+    found = compare(left, right, SM90, Options(audit_contraction=False))
+    assert found.verdict.outcome is Outcome.UNPROVED
+    assert found.verdict.divergence is not None
+    assert found.verdict.divergence.why_not == UNSPECIFIED_NAN_BITS
 
 
 def test_nan_bits_differ_between_architectures() -> None:

@@ -29,7 +29,9 @@ from bitwise_triton import Buffer, CaptureError, TensorMap, capture, compare, pa
 from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner  # noqa: E402
 from bitwise_triton.compilation import CompiledKernel  # noqa: E402
 from bitwise_triton.equivalence import source_of  # noqa: E402
+from bitwise_triton.pointer_tables import with_named_pointers  # noqa: E402
 from bitwise_triton.tensor_contents import buffer_bytes, recorded_tensors, state_sizes  # noqa: E402
+from bitwise_triton.tensor_stand_ins import tensor_groups  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("memory_of_this_process")
 
@@ -254,6 +256,32 @@ def test_booleans_that_nothing_was_written_to_stay_symbolic() -> None:
         "ids": tensor(np.array([255, 7], np.uint8), "u8"),
     }
     assert {name: each.data for name, each in recorded_tensors(values).items()} == {"ids": b"\xff\x07"}
+
+
+def test_addresses_of_tensors_are_pointers_to_them() -> None:
+    shared = Storage(np.zeros(32, dtype=np.uint8), new_address())
+    x, low, high = (
+        tensor(np.zeros(4, np.float32), "fp32"),
+        Tensor("fp32", shared, 0, (2,)),
+        Tensor("i64", shared, 8, (3,)),
+    )
+    addresses = [x.data_ptr() + 4, 0, high.data_ptr(), low.data_ptr(), low.data_ptr() + 31]
+    values = {"x": x, "table": tensor(np.array(addresses, np.int64), "i64"), "n": tensor(np.array([70000]), "i64")}
+    recorded = recorded_tensors(values)
+    assert recorded["table"].numbers.tolist() == addresses, "two of the tensors are not known"
+    found = with_named_pointers(recorded, tensor_groups(values).values(), [low, high])
+    assert found["table"].manifest_form() == [
+        {"buffer": "x", "offset": 4, "dtype": "fp32"},
+        0,
+        {"buffer": "table_2", "offset": 8, "dtype": "i64", "elements": 4},
+        {"buffer": "table_2", "dtype": "fp32", "elements": 8},
+        {"buffer": "table_2", "offset": 31, "dtype": "fp32", "elements": 8},
+    ]
+    assert found["n"] == recorded["n"]
+    for other in ([*addresses, 3], [*addresses, low.data_ptr() + 32], [0, 0]):
+        values["table"] = tensor(np.array(other, np.int64), "i64")
+        recorded = recorded_tensors(values)
+        assert with_named_pointers(recorded, tensor_groups(values).values(), [low, high]) == recorded
 
 
 def test_a_large_tensor_stays_symbolic(memory_of_this_process: list[int]) -> None:

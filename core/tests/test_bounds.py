@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.values import hashing
-from bitwise_core.execution.values.bounds import maximum_of, maximum_of_result
+from bitwise_core.execution.values.bounds import maximum_of, maximum_of_result, without_mask
 from bitwise_core.execution.values.packing import concat, extract, take_threads
 from bitwise_core.execution.values.symbolic_vector import INTEGER, TERM, PackedVector, SymbolicVector, constant_vector
 from bitwise_core.numerics import operation
@@ -61,6 +61,31 @@ def test_a_shift_to_the_right_bounds_numbers_without_a_sign_bit(name: str) -> No
         assert maximum_of_result(operation(name), [term(8, "left"), by]) is None
     assert maximum_of_result(operation(name), [term(8, "left", 100), term(32, "by")]) == 100
     assert maximum_of_result(operation(name), [term(8, "left", 100), constant_vector(np.uint32([[2]]))]) == 25
+
+
+def test_a_shift_to_the_left_bounds_numbers_that_keep_all_bits() -> None:
+    for count in (0, 1, 3, 7, 8, 40):
+        by = np.full((1, 1), count, dtype=np.uint32)
+        found = operation("shl.b8").evaluate(NUMBERS, np.full(NUMBERS.shape, count, dtype=np.uint32))
+        for bound in BOUNDS:
+            shifted = maximum_of_result(operation("shl.b8"), [term(8, "left", bound), by])
+            assert shifted == (bound << count if count < 8 and bound << count < 256 else None)
+            assert shifted is None or int(found[bound >= NUMBERS].max()) == shifted
+    assert maximum_of_result(operation("shl.b8"), [term(8, "left", 1), term(32, "by")]) is None
+
+
+def test_a_mask_of_low_bits_is_dropped_from_numbers_within_it() -> None:
+    for mask in NUMBERS:
+        number = np.full((1, 2), mask, dtype=np.uint8)
+        for bound in BOUNDS:
+            value = term(8, "value", bound)
+            found = without_mask(operation("and.b8"), [value, number])
+            assert found is (value if bound <= mask and mask in (0, 1, 3, 7, 15, 31, 63, 127, 255) else None)
+            assert without_mask(operation("and.b8"), [number, value]) is found
+    value = term(8, "value", 1)
+    assert without_mask(operation("and.b8"), [value, np.uint8([[7, 3]])]) is None
+    assert without_mask(operation("or.b8"), [value, np.uint8([[7]])]) is None
+    assert without_mask(operation("and.b8"), [term(8, "value"), np.uint8([[7]])]) is None
 
 
 def test_a_constant_is_its_own_bound_and_slices_are_bounded_by_their_bits() -> None:

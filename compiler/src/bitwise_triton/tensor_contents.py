@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bitwise_triton.arguments import Buffer, TensorMap, element_dtype, item_bytes
 from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
+from bitwise_triton.pointer_tables import with_named_pointers
 from bitwise_triton.tensor_stand_ins import TensorGroup, tensor_groups
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ def recorded_tensors(
 ) -> dict[str, TensorContents]:
     """The contents of the arguments `values`, by the name of their buffer, and those that a `Buffer` states.
 
-    Arguments `without` and those that share memory with them are omitted. Raises CaptureError for an unknown name in
-    `tensors`, and for values of a `Buffer` that do not fit it.
+    Arguments `without` and those that share memory with them are omitted. In a tensor that holds nothing but addresses
+    of tensors, these are pointers to them. Raises CaptureError for an unknown name in `tensors`, and for values of a
+    `Buffer` that do not fit it.
     """
     names = (tensors,) if isinstance(tensors, str) else tensors
     floats = () if isinstance(names, bool) else tuple(names)
@@ -53,7 +55,7 @@ def recorded_tensors(
             contents = _contents(group, maximum_bytes)
             if contents is not None:
                 found[group.name] = contents
-    return found
+    return with_named_pointers(found, tensor_groups(values).values())
 
 
 def give_tensors(compiled: CompiledKernel, recorded: Mapping[str, TensorContents]) -> CompiledKernel:
@@ -107,6 +109,8 @@ def _with_file(argument: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     contents = argument.get("values")
     if contents is None or isinstance(contents, str | list):
         return dict(argument)
+    if contents.pointers:  # a file holds numbers only
+        return {**argument, "values": contents.manifest_form()}
     # One file for the same contents in all launches of the folder.
     name = f"{re.sub(r'[^A-Za-z0-9_]', '_', argument['buffer'])}.{contents.digest[:12]}.npy"
     np.save(folder / name, contents.numbers)

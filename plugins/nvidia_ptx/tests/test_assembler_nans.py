@@ -65,6 +65,18 @@ def test_a_quotient_by_one_may_be_the_dividend() -> None:
     assert types_of_equality(plain + by_two, other + by_two) == ALL
 
 
+def test_a_quotient_by_one_in_another_thread_moves_no_nan() -> None:
+    divisor = "setp.eq.u32 %p1, %r0, 1; selp.f32 %r5, {}, %r2, %p1; "
+    loads = "ld.global.b32 %r1, [%d1]; ld.global.b32 %r2, [%d1+4]; "
+    chosen = "div.full.f32 %r4, %r1, %r5; setp.gt.f32 %p2, %r1, 0f00000000; selp.f32 %r3, %r4, %r2, %p2;"
+    found = [
+        hashes(loads + divisor.format(number) + chosen + store("%r3", 32), threads=2, dtype="fp32")
+        for number in (ONE, "0f40000000")
+    ]
+    assert found[0][0] == found[1][0]
+    assert found[0][4] != found[1][4]
+
+
 @pytest.mark.parametrize(
     ("left", "right", "dtype"),
     [

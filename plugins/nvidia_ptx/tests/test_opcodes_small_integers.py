@@ -58,6 +58,21 @@ def test_a_sum_over_lanes_of_small_numbers_is_the_same_in_both(mask: int, alike:
     assert (found[0] == found[8]) is alike
 
 
+COUNTS = "popc.b64 %r1, %d5; popc.b64 %r2, %d6;"
+NUMBERS = "cvt.u32.u64 %r1, %d5; cvt.u32.u64 %r2, %d6;"
+IN_WORDS = {"add": "add.s32 %r3, %r1, %r2;", "or": "or.b32 %r3, %r1, %r2;", "xor": "xor.b32 %r3, %r1, %r2;"}
+
+
+@pytest.mark.parametrize("verb", IN_WORDS)
+def test_counts_have_one_form_in_words_and_double_words(verb: str) -> None:
+    kind = "s64" if verb == "add" else "b64"
+    double = f"cvt.u64.u32 %d7, %r1; cvt.u64.u32 %d8, %r2; {verb}.{kind} %d9, %d7, %d8;"
+    words = f"{IN_WORDS[verb]} cvt.u64.u32 %d9, %r3;"
+    assert hashes(body(COUNTS, double)) == hashes(body(COUNTS, words))
+    if verb == "add":  # a sum of other numbers may not fit a word
+        assert hashes(body(NUMBERS, double)) != hashes(body(NUMBERS, words))
+
+
 PAIR = "ld.global.b32 %r1, [%d1]; ld.global.b32 %r2, [%d1+4]; and.b32 %r3, %r1, {mask}; and.b32 %r4, %r2, {mask};"
 AVERAGE = "add.s32 %r5, %r3, %r4; shr.u32 %r6, %r5, 1;"
 OTHER_AVERAGES = {

@@ -143,13 +143,38 @@ def _after(
 
 def body(steps: Sequence[Step], space: str, actor: str, actors: int) -> str:
     """Return the program as PTX: every lane has cells of its own, and each actor is a warp or a block."""
+    lines = _begin(space, actor, actors)
+    if space == "shared":
+        lines += [f"@%p1 st.shared.u32 [%d6+{128 * cell}], 0;" for cell in range(CELLS)] + ["bar.sync 0;"]
+    return "\n".join([*lines, *_instructions(steps, space), *_end()])
+
+
+def body_of_blocks(own: Sequence[Sequence[Step]], common: Sequence[Step]) -> str:
+    """Return a kernel of two blocks of two warps, with cells of their own: each executes its program, then another."""
+    lines = ["mov.u32 %r6, %ctaid.x;", *_begin("global", "warp", 2)]
+    lines += [f"mul.lo.u32 %r7, %r6, {128 * CELLS}; cvt.u64.u32 %d7, %r7; add.s64 %d6, %d6, %d7;"]
+    lines += ["setp.ne.u32 %p8, %r6, 0;", "@%p8 bra OTHER;", *_instructions(own[0], "global"), "bra.uni JOIN;"]
+    lines += ["OTHER:", *_instructions(own[1], "global"), "JOIN:", *_instructions(common, "global")]
+    lines += ["shl.b32 %r6, %r6, 1; add.u32 %r1, %r1, %r6;"]
+    return "\n".join([*lines, *_end()])
+
+
+def _begin(space: str, actor: str, actors: int) -> list[str]:
     lines = [f"mov.u32 %r1, {actor};" if actor == "%ctaid.x" else "shr.u32 %r1, %r0, 5;", "and.b32 %r2, %r0, 31;"]
     lines += ["mul.lo.u32 %r3, %r2, 4; cvt.u64.u32 %d5, %r3;"]
     lines += ["mov.u64 %d6, room; add.s64 %d6, %d6, %d5;" if space == "shared" else "add.s64 %d6, %d1, %d5;"]
     lines += [f"add.u32 %r{10 + each}, %r1, 1; rem.u32 %r{10 + each}, %r{10 + each}, 3;" for each in range(REGISTERS)]
-    lines += [f"setp.eq.u32 %p{1 + each}, %r1, {each};" for each in range(actors)]
-    if space == "shared":
-        lines += [f"@%p1 st.shared.u32 [%d6+{128 * cell}], 0;" for cell in range(CELLS)] + ["bar.sync 0;"]
+    return [*lines, *(f"setp.eq.u32 %p{1 + each}, %r1, {each};" for each in range(actors))]
+
+
+def _end() -> list[str]:
+    lines = [f"mul.lo.u32 %r4, %r1, {128 * REGISTERS}; cvt.u64.u32 %d7, %r4; add.s64 %d7, %d7, %d5;"]
+    lines.append("add.s64 %d7, %d7, %d0;")
+    return [*lines, *(f"st.global.u32 [%d7+{128 * each}], %r{10 + each};" for each in range(REGISTERS))]
+
+
+def _instructions(steps: Sequence[Step], space: str) -> list[str]:
+    lines = []
     for each in steps:
         if each.actor is None:
             lines.append("bar.sync 0;")
@@ -177,16 +202,13 @@ def body(steps: Sequence[Step], space: str, actor: str, actors: int) -> str:
                 "rmax": f"atom.relaxed.{space}.max.u32 _, {place}, {own};",
                 "rxor": f"red.{space}.xor.b32 {place}, {own};",
             }[each.verb])  # fmt: skip
-    lines.append(f"mul.lo.u32 %r4, %r1, {128 * REGISTERS}; cvt.u64.u32 %d7, %r4; add.s64 %d7, %d7, %d5;")
-    lines.append("add.s64 %d7, %d7, %d0;")
-    lines += [f"st.global.u32 [%d7+{128 * each}], %r{10 + each};" for each in range(REGISTERS)]
-    return "\n".join(lines)
+    return lines
 
 
-def launch(threads: int, blocks: int) -> Launch:
+def launch(threads: int, blocks: int, cells: int = CELLS) -> Launch:
     """Return the launch of a program; global cells are zero before it."""
     entry = {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [threads], "args": [
-        {"buffer": "out", "dtype": "i32"}, {"buffer": "in", "dtype": "i32", "values": [0] * (32 * CELLS)},
+        {"buffer": "out", "dtype": "i32"}, {"buffer": "in", "dtype": "i32", "values": [0] * (32 * cells)},
     ]}  # fmt: skip
     return Launch.model_validate(entry)
 
@@ -242,6 +264,45 @@ def test_a_determined_result_is_that_of_every_interleaving(space: str, actor: st
         seen += len(runs) > 1
     assert min(proved, differing) >= 5
     assert 2 * seen >= differing
+
+
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_blocks_that_pass_different_barriers_are_ordered_by_their_own(skipped: int) -> None:
+    """One block executes a program with more barriers than the other; then both execute one."""
+    draw = random.Random(f"blocks {skipped}")
+    proved = missed = 0
+    for _ in range(60):
+        own: list[Sequence[Step]] = [program(draw, 2, True, "words")[:5] for _ in range(2)]
+        own[skipped] = [each for each in own[skipped] if each.actor is not None]
+        common = program(draw, 2, True, "words")[:5]
+        after = [outcomes([*each, *common], 2) for each in own]
+        code = text(body_of_blocks(own, common), threads=64, shared=ROOM)
+        prepared = prepare_launch(ARCH.parse(code, "k.ptx"), ARCH, launch(64, 2, 2 * CELLS))
+        known = _stored(prepared, 4 * REGISTERS, 2 * CELLS)
+        if known is None:
+            missed += all(len(each) == 1 for each in after)
+            continue
+        registers = 2 * REGISTERS
+        found = [
+            known[block * registers : (block + 1) * registers]
+            + known[2 * registers + block * CELLS : 2 * registers + (block + 1) * CELLS]
+            for block in range(2)
+        ]
+        assert [{each} for each in found] == after, (own, common)
+        proved += 1
+    assert proved >= 12
+    assert missed <= 8
+
+
+@pytest.mark.parametrize(("between", "determined"), [("bar.sync 0;", True), ("", False)])
+def test_a_block_that_skips_barriers_leaves_those_of_others(between: str, determined: bool) -> None:
+    """Each warp replaces what the other one has read; the second block does nothing."""
+    lines = ["mov.u32 %r6, %ctaid.x; setp.ne.u32 %p8, %r6, 0; @%p8 bra END;"]
+    lines += ["mul.lo.u32 %r3, %r0, 4; cvt.u64.u32 %d5, %r3; add.s64 %d6, %d1, %d5; ld.global.u32 %r4, [%d6];"]
+    lines += ["add.u32 %r4, %r4, %r0;", between, "xor.b32 %r3, %r0, 32; mul.lo.u32 %r3, %r3, 4;"]
+    lines += ["cvt.u64.u32 %d5, %r3; add.s64 %d6, %d1, %d5; st.global.u32 [%d6], %r4;", "END:"]
+    prepared = prepare_launch(ARCH.parse(text("\n".join(lines), threads=64), "k.ptx"), ARCH, launch(64, 2))
+    assert _stored(prepared, 0, CELLS) == ((32, 0) if determined else None)
 
 
 def _no_updates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,10 @@ class LoadedKernel:
         """
         driver, launch = _driver(), self._launch
         memory = {name: _upload(driver, contents[name], beyond) for name in launch.buffers()}
+        addresses = {name: place.value for name, place in memory.items()}
+        for name, given in launch.given().items():
+            if given.pointers:
+                _copy(driver, memory[name], given.placed(addresses))
         scratch = [_zeros(driver, SCRATCH_BYTES) for _ in range(self._scratches)]
         cells = [*(_cell(argument, memory) for argument in launch.args), *scratch]
         table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(each) for each in cells])
@@ -160,9 +164,13 @@ def _upload(driver: Any, content: Bytes, beyond: int) -> ctypes.c_uint64:
     place, size = ctypes.c_uint64(), ctypes.c_size_t(content.size + BEYOND_BYTES)
     _check(driver.cuMemAlloc_v2(ctypes.byref(place), size), "allocating memory")
     _check(driver.cuMemsetD8_v2(place, ctypes.c_ubyte(beyond), size), "filling memory")
+    _copy(driver, place, content)
+    return place
+
+
+def _copy(driver: Any, place: ctypes.c_uint64, content: Bytes) -> None:
     data = np.ascontiguousarray(content)
     _check(driver.cuMemcpyHtoD_v2(place, ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.size)), "copying")
-    return place
 
 
 def _download(driver: Any, place: ctypes.c_uint64, size: int) -> Bytes:

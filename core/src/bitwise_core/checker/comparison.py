@@ -42,6 +42,8 @@ from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError, buffer_at, offset_at
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
+from bitwise_core.execution.values.symbolic_vector import NAN_MARK
+from bitwise_core.execution.values.term_hash import unspecified_nans
 from bitwise_core.ir.element_names import element_name
 
 NAN_BITS_DIFFER = (
@@ -50,6 +52,15 @@ NAN_BITS_DIFFER = (
 )
 
 FOREIGN_NAN_BITS_DIFFER = "the trees agree, but the bits of a NaN differ that is no NaN of the buffer's type"
+
+UNSPECIFIED_NAN_BITS = (
+    "the trees agree, but the element depends on the bits of a NaN that no document specifies, and only the same "
+    "instructions are sure to give the same ones"
+)
+
+OTHER_THREADS_DIFFER = (
+    "the trees of this element agree, but its forms depend on what other threads of the launches hold"
+)
 
 
 Pair = tuple[Source, Source]
@@ -162,6 +173,18 @@ def _first_difference_of_large_grids(sources: Pair, arch: Arches, session: Sessi
     return Element(found.address, size, (left_thread, right_thread))
 
 
+def _why_forms_differ(results: tuple[AnalysisResult, AnalysisResult], buffer: int, element: Element) -> str:
+    """Return why an element has two forms though its trees agree."""
+    flags, sizes = np.uint32(0), np.full(1, 8 * element.size)
+    for each in results:
+        output = None if each.outputs is None else each.outputs.get(buffer)
+        if output is not None:
+            flags |= np.bitwise_or.reduce(output.flags[output.address == np.uint64(element.address)], initial=flags)
+            if unspecified_nans(flags.reshape(1), sizes).any():
+                return UNSPECIFIED_NAN_BITS
+    return FOREIGN_NAN_BITS_DIFFER if flags & np.uint32(NAN_MARK) else OTHER_THREADS_DIFFER
+
+
 def find_element(source: Source, prepared: PreparedLaunch, session: Session, buffer: int, index: int) -> Element | str:
     """The element at an index, counted in elements of the width stored there, or a sentence if there is none.
 
@@ -267,8 +290,9 @@ def divergence(
         return replace(found, why_not=str(error)), None
     first, second = traces
     if root_left.hash == root_right.hash:
-        cross = session.options.cross_architecture
-        return replace(found, why_not=NAN_BITS_DIFFER if cross else FOREIGN_NAN_BITS_DIFFER), None
+        if session.options.cross_architecture:
+            return replace(found, why_not=NAN_BITS_DIFFER), None
+        return replace(found, why_not=_why_forms_differ((left, right), buffer, element)), None
     element, offset = part, offset_at(part.address)
     found = Divergence(element_name(name, offset, part.size, width), name, offset, part.size)
     nodes = first_divergence(first, root_left, second, root_right)

@@ -16,8 +16,7 @@ def element_types(launches: Iterable[Launch]) -> dict[str, ElementType]:
     """Return the element type of each buffer, from the first launch that states it."""
     found: dict[str, ElementType] = {}
     for launch in launches:
-        for argument in launch.args:
-            described = argument.tensor_map if argument.tensor_map is not None else argument
+        for described in launch.described():
             if described.buffer is None:
                 continue
             known = found.get(described.buffer)
@@ -30,6 +29,14 @@ def formats_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, 
     """Return the floating-point format of the elements of each buffer that has one, by the buffer's number."""
     found = {buffers[name]: each.format for name, each in element_types([launch]).items() if name in buffers}
     return {number: form for number, form in found.items() if form is not None}
+
+
+def buffers_of_bytes(launch: Launch, buffers: Mapping[str, int]) -> frozenset[int]:
+    """Return the numbers of the buffers whose elements have one byte."""
+    types = element_types([launch])
+    return frozenset(
+        buffers[name] for name, each in types.items() if name in buffers and each.kind is not None and each.bytes == 1
+    )
 
 
 def sizes_of_buffers(launch: Launch, buffers: Mapping[str, int]) -> dict[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.buffers import formats_of_buffers, open_integers, sizes_of_buffers
+from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers, open_integers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
@@ -141,7 +141,7 @@ def run_blocks(
     """
     numbers = prepared.chosen_blocks(blocks)
     scratch: frozenset[int] = frozenset()
-    formats = formats_of_buffers(prepared.launch, buffers)
+    formats, of_bytes = formats_of_buffers(prepared.launch, buffers), buffers_of_bytes(prepared.launch, buffers)
     if isinstance(domain, TermDomain):
         domain.set_formats(formats)
 
@@ -154,6 +154,7 @@ def run_blocks(
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
         memory.undetermined, memory.polls, memory.sizes = undetermined, polls, sizes
         memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
+        memory.of_bytes = of_bytes
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 

@@ -45,6 +45,7 @@ from bitwise_core.execution.machine import (
     invert,
     is_unwritten_register,
 )  # fmt: skip
+from bitwise_core.execution.memory.epochs import next_epoch
 from bitwise_core.execution.program import (
     Program,
     merge_local,
@@ -619,8 +620,9 @@ class Executor:
             waiting = [group for group in groups if group.waiting is not None and group.waiting.number == number]
             first = waiting[0].waiting
             assert first is not None
+            orders_global = all(each.waiting is not None and each.waiting.orders_global for each in waiting)
             if len(waiting) == 1 and waiting[0].mask is None:
-                self._release_single_group(waiting[0])
+                self._release_single_group(waiting[0], orders_global)
                 continue
             full = (machine.blocks, machine.threads)
             present = np.zeros(full, dtype=bool)
@@ -657,15 +659,18 @@ class Executor:
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
                 machine.races.forget_what_is_ordered()
-                if not (everyone & ~(present & ready[:, None])).any():
-                    machine.epoch += 1
+                # Blocks that have ended pass no barrier, and access nothing either.
+                passed = ~(everyone & ~(present & ready[:, None])).any(axis=1)
+                if orders_global and (passed.all() or not machine.memory.orders_blocks):
+                    machine.epoch = next_epoch(machine.epoch, passed)
 
-    def _release_single_group(self, group: LaneGroup) -> None:
+    def _release_single_group(self, group: LaneGroup, orders_global: bool) -> None:
         machine = self.machine
         for races in machine.races.acting(None):
             races.barrier(np.arange(races.warps))
         machine.races.forget_what_is_ordered()
-        machine.epoch += 1
+        if orders_global:
+            machine.epoch = machine.epoch + 1
         group.waiting = None
 
 

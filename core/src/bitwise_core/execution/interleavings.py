@@ -18,6 +18,8 @@ from bitwise_core.execution.concrete import PreparedLaunch, lines_that_synchroni
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
+from bitwise_core.execution.memory.epochs import Epoch
+from bitwise_core.execution.memory.given_contents import placed_pointers
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_histories import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -131,14 +133,14 @@ class OrderedMemory(BitsMemory):
         self.updated: set[int] = set()
         self._repeated: dict[tuple[int, bytes, bytes], int] = {}
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """See `GlobalMemory.load`."""
         found = super().load(address, bits, mask, thread, epoch, line)
         if line in self.waiting:
             self._count_repetition(address, as_symbolic_vector(found).words, mask, line)
         return found
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         if line not in self.waiting:
             self._repeated.clear()
@@ -169,7 +171,7 @@ class OrderedMemory(BitsMemory):
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """See `GlobalMemory.atomic`: the lanes act one after another."""
@@ -177,14 +179,14 @@ class OrderedMemory(BitsMemory):
         self._old_values.setdefault(line, []).append(old)
 
     def update(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """See `GlobalMemory.update`: the lanes act one after another."""
         self.updated |= self._buffers(self.in_own_launch(address), mask)
         return self._in_turns(change, address, bits, mask, thread, epoch, line)
 
     def _in_turns(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """Change the content of one lane's element after another's.  Return the content before each lane's turn."""
         active = active_lanes(mask, address, thread)
@@ -246,11 +248,11 @@ def run_in_order(
     if prepared.blocks_interact:
         raise Unsupported("the blocks of a cluster depend on each other, and are not run in a chosen order")
     given = prepared.launch.given()
-    contents = {**contents, **{name: each.patterns.view(np.uint8) for name, each in given.items()}}
+    contents = {**contents, **{name: each.patterns for name, each in given.items()}}
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
     names = {number: name for name, number in numbers.items()}
     before = [{numbers[name]: each for name, each in contents.items()}]
-    buffers = BufferContents(before)
+    buffers = BufferContents([{**before[0], **placed_pointers(given, numbers)}])
     blocks = np.arange(prepared.launch.blocks)[:: -1 if order.descending else 1]
     waiting = lines_that_synchronise(prepared, old_values=True)
 

@@ -24,6 +24,7 @@ from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.element_types import ELEMENT_TYPES, Array
 from bitwise_core.execution.tensor_contents import (
     FLOATS,
+    Pointer,
     TensorContents,
     as_number,
     float_pattern,
@@ -54,6 +55,16 @@ def buffers_at(address: Array) -> Array:
 def offset_at(address: int) -> int:
     """Return the number of bytes from the start of its buffer to an address; negative below it."""
     return address - (buffer_at(address) << POINTER_SHIFT)
+
+
+_SCRATCH_BUFFERS = 64
+"""More than the number of buffers that an analysis adds to those of a launch."""
+
+
+def is_like_address(numbers: Array, buffers: int) -> Array:
+    """Return which unsigned numbers lie within the reach of a buffer of a launch with so many buffers."""
+    found: Array = (numbers >= np.uint64(BUFFER_REACH)) & (buffers_at(numbers) <= np.uint64(buffers + _SCRATCH_BUFFERS))
+    return found
 
 
 _WIDTHS = {
@@ -271,10 +282,24 @@ class Launch(ValidatedRecord):
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     def buffers(self) -> tuple[str, ...]:
-        """Return the names of the buffers that the arguments point to."""
+        """Return the names of the buffers that the arguments, and pointers in given contents, point to."""
         names = [a.buffer for a in self.args if a.kind == "buffer" and a.buffer is not None]
         names += [a.tensor_map.buffer for a in self.args if a.tensor_map is not None]
+        names += [each.buffer for each in self.pointers()]
         return tuple(dict.fromkeys(names))
+
+    def pointers(self) -> tuple[Pointer, ...]:
+        """Return the pointers among the given contents."""
+        return tuple([pointer for each in self.given().values() for pointer in each.pointers])
+
+    def _stated(self) -> list[Argument | Pointer]:
+        """Return the arguments and pointers that state the number of elements of a buffer."""
+        described: list[Argument | Pointer] = [*self.args, *self.pointers()]
+        return [each for each in described if each.elements is not None]
+
+    def described(self) -> tuple[Argument | TensorMap | Pointer, ...]:
+        """Return whatever may state the element type of a buffer: arguments, tensor maps and pointers."""
+        return (*(a.tensor_map if a.tensor_map is not None else a for a in self.args), *self.pointers())
 
     def given(self) -> dict[str, TensorContents]:
         """Return the contents before the launch of each buffer for which an argument gives them."""
@@ -283,15 +308,14 @@ class Launch(ValidatedRecord):
 
     def sizes(self) -> dict[str, int]:
         """Return the size in bytes of each buffer for which an argument states the number of elements."""
-        stated = [each for each in self.args if each.elements is not None]
-        return {str(each.buffer): (each.elements or 0) * _WIDTHS[str(each.dtype)] for each in stated}
+        return {str(each.buffer): (each.elements or 0) * _WIDTHS[str(each.dtype)] for each in self._stated()}
 
     @model_validator(mode="after")
     def _state_each_size_once(self) -> Launch:
         sizes = self.sizes()
-        for each in self.args:
-            if each.elements is not None and each.elements * _WIDTHS[str(each.dtype)] != sizes[str(each.buffer)]:
-                raise ValueError(f"two arguments state different numbers of elements of the buffer {each.buffer}")
+        for each in self._stated():
+            if (each.elements or 0) * _WIDTHS[str(each.dtype)] != sizes[str(each.buffer)]:
+                raise ValueError(f"different numbers of elements of the buffer {each.buffer} are stated")
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from bitwise_core.execution.active_lanes import WholeBlocks, whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
@@ -79,10 +80,14 @@ class Call:
 
 @dataclass(slots=True)
 class Barrier:
-    """The active lanes wait at barrier `number` until `count` threads of their block have arrived (None: all)."""
+    """The active lanes wait at barrier `number` until `count` threads of their block have arrived (None: all).
+
+    `orders_global`: whether accesses to global memory before it are ordered before those after it.
+    """
 
     number: int
     count: int | None = None
+    orders_global: bool = True
 
 
 @dataclass(slots=True)
@@ -166,7 +171,7 @@ class Machine:
     live_elsewhere: Callable[[str], bool] | None = None
     condition: Value | None = None
     path: Value | None = None
-    epoch: int = 0
+    epoch: Epoch = 0
     line: int = 0
     pc: int = 0
     extra: dict[str, Any] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import Any
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.epochs import Epoch, earlier_epoch
 from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_choices import Recorded, Stores, join_stores
@@ -81,7 +82,7 @@ class BlockSide:
 
     shared: SharedMemory
     races: RaceDetectors
-    epoch: int
+    epoch: Epoch
     extra: dict[str, Any]
     recorded: Recorded
     stores: Stores
@@ -112,7 +113,7 @@ def join_blocks(machine: Machine, predicate: Value, if_true: BlockSide, if_false
     machine.shared = if_true.shared.selected(if_false.shared, lambda one, other: select(chosen, one, other))
     machine.races = if_true.races.with_alternatives(if_false.races)
     # An access after the join is ordered only after those before the barriers that both sides have passed.
-    machine.epoch = min(if_true.epoch, if_false.epoch)
+    machine.epoch = earlier_epoch(if_true.epoch, if_false.epoch)
     join_stores(machine, chosen, if_true.stores, if_false.stores)
     left, right = if_true.extra, if_false.extra
     machine.extra = {key: value for key, value in left.items() if key in right and right[key] is value}

@@ -19,6 +19,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
+from bitwise_core.execution.memory.given_contents import placed_pointers
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics.mma import MatrixUnit
 
@@ -74,11 +75,12 @@ def simulate_batch(
     contents = [{**{name: each.patterns for name, each in given.items()}, **one} for one in contents]
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents[0]))}
     names = {number: name for name, number in numbers.items()}
-    before = [{numbers[name]: each for name, each in one.items()} for one in contents]
-    buffers = BufferContents(before)
     for name, tensor in given.items():
         if any(one[name].tobytes() != tensor.data for one in contents):
             raise ManifestError(f"the launch gives the contents of {name}, and it is run on others; run it on those")
+    before = [{numbers[name]: each for name, each in one.items()} for one in contents]
+    pointers = placed_pointers(given, numbers)
+    buffers = BufferContents([{**one, **pointers} for one in before])
     closed = frozenset(numbers[name] for name in given)
     if blocks is None and prepared.launch.blocks > MAXIMUM_BLOCKS:
         raise Unsupported(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not simulated")

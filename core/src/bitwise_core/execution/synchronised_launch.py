@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bitwise_core.execution.buffers import formats_of_buffers, sizes_of_buffers
+from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers, sizes_of_buffers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     lines_that_synchronise,
@@ -80,7 +80,7 @@ class SynchronisedLaunch:
         `run_batch` executes a batch by its second argument, once or several times; None: once.  Raises Unsupported.
         """
         prepared, buffers, domain = self.prepared, self.buffers, TermDomain(self.assume)
-        formats = formats_of_buffers(prepared.launch, buffers)
+        formats, of_bytes = formats_of_buffers(prepared.launch, buffers), buffers_of_bytes(prepared.launch, buffers)
         domain.set_formats(formats)
         undetermined, sizes = UndeterminedValues(), sizes_of_buffers(prepared.launch, buffers)
         scratch: frozenset[int] = frozenset()
@@ -92,6 +92,7 @@ class SynchronisedLaunch:
             memory = new_memory(domain, GivenContents(prepared.launch, buffers))
             memory.undetermined, memory.sizes, memory.polls = undetermined, sizes, polls
             memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
+            memory.of_bytes = of_bytes
             budget = [MAXIMUM_STEPS]
 
             def execute(batch: Array) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -30,6 +30,8 @@ INTEGERS = {
 }  # fmt: skip
 """The least and the greatest number of each integer type."""
 FLOATS = ("fp16", "bf16", "fp32", "fp64")
+POINTER_TYPES = ("i64", "u64")
+"""The types of elements that may be pointers."""
 
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -38,15 +40,36 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer among the elements of a tensor, by its index: `offset` bytes behind the start of a buffer.
+
+    `dtype` and `elements` describe the buffer as those of an argument do; None: not stated.
+    """
+
+    index: int
+    buffer: str
+    offset: int = 0
+    dtype: str | None = None
+    elements: int | None = None
+
+    def manifest_form(self) -> dict[str, str | int]:
+        """Return the form that a manifest has."""
+        stated = {"offset": self.offset or None, "dtype": self.dtype, "elements": self.elements}
+        return {"buffer": self.buffer, **{name: each for name, each in stated.items() if each is not None}}
+
+
+@dataclass(frozen=True, slots=True)
 class TensorContents:
     """The bytes of a buffer before a launch, from its first byte, and the type of its elements.
 
-    Two contents are equal if their bytes are.  `file` is the file beside the manifest that they were read from.
+    Two contents are equal if their bytes and their pointers are.  The bytes of a pointer are zeros: `placed` replaces
+    them.  `file` is the file beside the manifest that the contents were read from.
     """
 
     data: bytes = field(repr=False)
     dtype: str = field(compare=False)
     file: str | None = field(default=None, compare=False)
+    pointers: tuple[Pointer, ...] = ()
 
     def __repr__(self) -> str:
         return f"TensorContents({len(self)} {self.dtype}, digest {self.digest})"
@@ -56,8 +79,11 @@ class TensorContents:
 
     @property
     def digest(self) -> str:
-        """The BLAKE2b digest of the bytes, 32 bytes in hexadecimal."""
-        return blake2b(self.data, digest_size=32).hexdigest()
+        """The BLAKE2b digest of the bytes and the pointers, 32 bytes in hexadecimal."""
+        found = blake2b(self.data, digest_size=32)
+        for each in self.pointers:
+            found.update(f"{each.index} {each.buffer!r} {each.offset}".encode())
+        return found.hexdigest()
 
     @property
     def patterns(self) -> Array:
@@ -69,20 +95,33 @@ class TensorContents:
         """The elements as an array that cannot be written, in the type of `element_type`, on one axis."""
         return np.frombuffer(self.data, dtype=element_type(self.dtype).kind)
 
+    def placed(self, addresses: Mapping[str, int]) -> Array:
+        """Return the bytes with the pointers to buffers that start at these addresses."""
+        found = self.patterns
+        if self.pointers:
+            words = found.copy().view(np.uint64)
+            for each in self.pointers:
+                words[each.index] = addresses[each.buffer] + each.offset
+            found = words.view(np.uint8)
+        return found
+
     def fault_of(self, array: Array) -> str | None:
         """Return why an array is not these contents, as the end of a sentence; None if it is."""
         if np.ascontiguousarray(array).tobytes() == self.data:
             return None
         return "is not what the launch gives for this buffer; omit it, or change the manifest"
 
-    def manifest_form(self) -> str | list[bool | int | float | str]:
-        """Return the form that a manifest has: the name of the file, or the numbers."""
+    def manifest_form(self) -> str | list[Any]:
+        """Return the form that a manifest has: the name of the file, or the numbers and pointers."""
         if self.file is not None:
             return self.file
         numbers = self.numbers
         if self.dtype == "bf16":
             numbers = (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return [number_form(each) for each in numbers.tolist()]
+        found: list[Any] = [number_form(each) for each in numbers.tolist()]
+        for each in self.pointers:
+            found[each.index] = each.manifest_form()
+        return found
 
 
 def tensor_contents(values: Any, dtype: str | None, folder: Path | None) -> TensorContents:
@@ -103,7 +142,9 @@ def tensor_contents(values: Any, dtype: str | None, folder: Path | None) -> Tens
     if isinstance(values, np.ndarray):
         return TensorContents(_bytes_of_array(values, form), dtype)
     if isinstance(values, list | tuple):
-        return TensorContents(_bytes_of_numbers(values, dtype), dtype)
+        pointers = _pointers_of(values, dtype)
+        numbers = [0 if isinstance(each, dict) else each for each in values]
+        return TensorContents(_bytes_of_numbers(numbers, dtype), dtype, pointers=pointers)
     raise ValueError(f"are of the type {type(values).__name__}; give the name of a .npy file or a list of numbers")
 
 
@@ -162,6 +203,31 @@ def _array_of(name: str, file: Any, size: int) -> Array:
     if rest != stated or min(shape, default=0) < 0:
         raise ValueError(f"are in {name}, which holds {rest} bytes of elements where its header says {stated}")
     return np.frombuffer(file.read(stated), dtype=kind)
+
+
+def _pointers_of(values: Sequence[Any], dtype: str) -> tuple[Pointer, ...]:
+    found = []
+    for index, given in enumerate(values):
+        if not isinstance(given, dict):
+            continue
+        where = f"hold a pointer at index {index}"
+        if dtype not in POINTER_TYPES:
+            raise ValueError(f"{where}, and are of the type {dtype}; pointers are i64 or u64")
+        unknown = sorted(map(str, given.keys() - {"buffer", "offset", "dtype", "elements"}))
+        if unknown or not isinstance(given.get("buffer"), str) or not given["buffer"].isprintable():
+            raise ValueError(
+                f"{where}, which has `buffer`, and if needed `offset`, `dtype` and `elements`, not {given!r}"
+            )
+        if "dtype" in given and given["dtype"] not in (*INTEGERS, *FLOATS):
+            raise ValueError(f"{where} to elements of the type {given['dtype']!r}, which does not exist")
+        for name, least in (("offset", -(1 << 62)), ("elements", 0)):
+            number = given.get(name, 0)
+            if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 1 << 62:
+                raise ValueError(f"{where} whose `{name}` is {number!r}, which is no number of that kind")
+        if "elements" in given and "dtype" not in given:
+            raise ValueError(f"{where} with `elements` and no `dtype` of these")
+        found.append(Pointer(index, given["buffer"], given.get("offset", 0), given.get("dtype"), given.get("elements")))
+    return tuple(found)
 
 
 def _bytes_of_numbers(values: Sequence[Any], dtype: str) -> bytes:

@@ -35,6 +35,7 @@ from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
+from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.race_histories import NoRaceDetection
@@ -342,7 +343,7 @@ class AddressMemory(GlobalMemory):
                 GlobalAccess(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
             )
 
-    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Any:
+    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Any:
         """See `GlobalMemory.load`."""
         self._record("load", address, bits, mask, line)
         given = self._given_buffer(address, mask)
@@ -398,7 +399,7 @@ class AddressMemory(GlobalMemory):
         moves_in_given = column is not None and not reached.isdisjoint(self.given.buffers)
         return opaque_data(bits, TAINT if moves_in_given else 0)
 
-    def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check_untainted(value, line)
         self._record("store", address, L.width(value), mask, line)
@@ -410,7 +411,7 @@ class AddressMemory(GlobalMemory):
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """See `GlobalMemory.atomic`."""
@@ -422,7 +423,7 @@ class AddressMemory(GlobalMemory):
         raise NotSymmetric("an atomic operation has the scope of a block", line)
 
     def update(
-        self, change: Change, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Any, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """See `GlobalMemory.update`.  Raises NotSymmetric: blocks may update one element."""
         raise NotSymmetric("an atomic operation returns or leaves a value that depends on the order of blocks", line)

@@ -149,8 +149,8 @@ class ParametricExecutor(Executor):
             return alive
         return super()._control(control, group, groups, alive)
 
-    def _release_single_group(self, group: LaneGroup) -> None:
-        super()._release_single_group(group)
+    def _release_single_group(self, group: LaneGroup, orders_global: bool) -> None:
+        super()._release_single_group(group, orders_global)
         self._races().compact()
 
     def _races(self) -> SymbolicRaces:

@@ -106,7 +106,7 @@ class LoopBody:
             for each in races.all():
                 each.barrier(np.arange(races.warps))
             races.compact()
-            machine.epoch += 1
+            machine.epoch = machine.epoch + 1
 
     def has_known_trip_count(self) -> bool:
         """Whether the trip count does not depend on the launch: the loop is then executed iteration by iteration."""

@@ -16,6 +16,7 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -95,11 +96,11 @@ class ParametricMemory:
         found = pointer.polynomial.atoms() if isinstance(pointer, ParametricInteger) else set()
         return self.domain.integers.atoms[found.pop()].pointer if len(found) == 1 else None
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """Raise Unsupported: no address is a number."""
         raise Unsupported("memory is read at an absolute address", line)
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """Raise Unsupported: no address is a number."""
         raise Unsupported("memory is written at an absolute address", line)
 
@@ -110,7 +111,7 @@ class ParametricMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """Raise Unsupported: no address is a number."""

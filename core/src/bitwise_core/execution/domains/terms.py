@@ -30,7 +30,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
 from bitwise_core.execution.values.argminmax import choose, fold_infinity_comparison
 from bitwise_core.execution.values.assumed_finite import assumed_finite
-from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_either, maximum_of_result
+from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_either, maximum_of_result, without_mask
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -352,12 +352,13 @@ class TermDomain:
         passes_on = info.verb == "convert" and (info.operands[0].name == "fp64" or info.result.name == "tf32")
         if isinstance(info.result, IntegerFormat) or passes_on:
             properties |= L.INTEGER
-        if info.function is None and info.verb == "div" and _is_sign(values[1], info.operands[1]):
-            properties |= L.INTEGER  # an assembler may return the dividend
+        divided: L.Flags = 0
+        if info.function is None and info.verb == "div":
+            divided = _moved_dividend(values[1], info.operands[1])
         facts = self._with_facts(0, plan, values)
         if target is not None:
             facts = L.select_flags(np.asarray(switched != 0), 0, facts)
-        flags = L.TERM | properties | L.sticky_flags(*values) | facts
+        flags = L.TERM | properties | divided | L.sticky_flags(*values) | facts
         if reads_bits:
             for value in values:
                 flags = flags | nan_bits(value)
@@ -442,6 +443,10 @@ class TermDomain:
         if wide is not None:
             found = self._applied(wide.name, wide.operands)
             return found if wide.bits == 1 else extract(found, 0, wide.bits)
+        halves = narrow_integers.low_halves(operation, operands)
+        if halves is not None:
+            low = self._applied(f"{operation.verb}.b{narrow_integers.WIDE}", halves)
+            return concat([low, np.zeros((1, 1), dtype=np.uint32)])
         if operation.verb in predicate_bits.VERBS and not operation.is_float and operation.operands[0].bits > 1:
             return predicate_bits.with_bits(
                 operation, operands, self._bit_builder, lambda: self._integer(operation, operands)
@@ -459,6 +464,8 @@ class TermDomain:
         """Return the result of an operation on integers: rewritten where rules match, elsewhere a term."""
         plan = plan_of(operation.name, self.context.finite)
         replaced = self._replaced(plan, operation, operands)
+        if replaced is None:
+            replaced = without_mask(operation, operands)
         if replaced is not None:
             return replaced
         values = [as_symbolic_vector(operand) for operand in operands]
@@ -826,12 +833,14 @@ def _has_foreign_marks(info: Operation) -> bool:
     return any(nan_marks.foreign_marks(form.name) for form in info.operands)
 
 
-def _is_sign(value: SymbolicVector, form: Format) -> bool:
-    """Return whether a value is the constant 1 or -1 in some lane."""
-    if not isinstance(form, FloatFormat) or not np.any(L.constant_mask(value)):
-        return False
+def _moved_dividend(divisor: SymbolicVector, form: Format) -> L.Flags:
+    """Return INTEGER where a divisor is the constant 1 or -1: an assembler may return the dividend."""
+    if not isinstance(form, FloatFormat) or not np.any(L.constant_mask(divisor)):
+        return 0
     one = form.bias << form.mantissa_bits
-    return any(np.any(L.equals_constant(value, number)) for number in (one, one | 1 << (form.bits - 1)))
+    minus_one = one | 1 << (form.bits - 1)
+    lanes = np.logical_or(L.equals_constant(divisor, one), L.equals_constant(divisor, minus_one))
+    return L.INTEGER if np.all(lanes) else np.where(lanes, np.uint32(L.INTEGER), np.uint32(0)) if np.any(lanes) else 0
 
 
 @cache

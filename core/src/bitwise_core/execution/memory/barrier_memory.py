@@ -24,6 +24,7 @@ from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.block_knowledge import BlockKnowledge
+from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.machine_state import MachineState, digest_of, forget_changes
@@ -140,14 +141,14 @@ class BarrierMemory(SynchronisedMemory):
                 content = counter.content(len(counter.arrivals))
                 self._store_number(place, content, counter.bits, last.thread, last.epoch, last.line)
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """See `GlobalMemory.load`."""
         if self._synchronises(address, mask, thread, line):
-            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch, line)
+            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch_of_all(epoch), line)
         self._leave_wait(line)
         return super().load(address, bits, mask, thread, epoch, line)
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._leave_wait(line)
         super().store(address, value, mask, thread, epoch, line)
@@ -171,7 +172,7 @@ class BarrierMemory(SynchronisedMemory):
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """See `GlobalMemory.atomic`.  What an arrival returns is undetermined."""
@@ -183,12 +184,12 @@ class BarrierMemory(SynchronisedMemory):
         if operation.verb != "add" or line in self._old_values:
             raise Unsupported("an atomic operation does not count arrivals", line)
         change, bits = self.change_by(operation, value), L.width(value)
-        found = self._access(change, address, bits, mask, thread, epoch, line, counts=True)
+        found = self._access(change, address, bits, mask, thread, epoch_of_all(epoch), line, counts=True)
         if found is not None:
             self._old_values[line] = [found]
 
     def update(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """See `GlobalMemory.update`."""
         if not self._synchronises(address, mask, thread, line):

@@ -10,6 +10,7 @@ from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.domains.bits import undefined_lanes
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, buffers_at
+from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.store_forwarding import Access
@@ -102,12 +103,12 @@ class BitsMemory(GlobalMemory):
         self.scratch: frozenset[int] = frozenset()
         self.extent = dict.fromkeys(names, 0)
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """See `GlobalMemory.load`."""
         self._check(address, bits, mask, "read", line)
         return super().load(self.in_own_launch(address), bits, mask, thread, epoch, line)
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check(address, L.width(value), mask, "written", line)
         super().store(self.in_own_launch(address), value, mask, thread, epoch, line)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitwise_core.execution.domains.domain import DataDependent
+from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.element_types import element_type
-from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, Launch, buffers_at
-from bitwise_core.execution.tensor_contents import TensorContents
+from bitwise_core.execution.launch import BUFFER_REACH, POINTER_SHIFT, Launch, buffers_at, is_like_address
+from bitwise_core.execution.tensor_contents import POINTER_TYPES, TensorContents
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -27,9 +27,13 @@ class GivenContents:
         self._contents = {buffers[name]: (name, each) for name, each in launch.given().items() if name in buffers}
         self.buffers = frozenset(self._contents)
         """The numbers of the buffers whose contents are given."""
+        starts = {name: number << POINTER_SHIFT for name, number in buffers.items()}
         self._padded = {
-            number: np.concatenate([each.patterns, np.zeros(_WIDEST, dtype=np.uint8)])
+            number: np.concatenate([each.placed(starts), np.zeros(_WIDEST, dtype=np.uint8)])
             for number, (_, each) in self._contents.items()
+        }
+        self._like_addresses = {
+            number: like_addresses(each, len(buffers)) for number, (_, each) in self._contents.items()
         }
 
     def read(self, address: Array, bits: int, active: Array, line: int | None) -> Array:
@@ -52,7 +56,41 @@ class GivenContents:
                 # Under a condition on data, what decides it may be what is missing.
                 raise DataDependent(_beyond(name, contents, first, size), line)
             result = np.where(mine & ~beyond, _words(self._padded[number], place, size), result)
+            if size == _WIDEST and self._like_addresses[number].size:
+                self._check_numbers(name, contents, place[mine & ~beyond], self._like_addresses[number], line)
         return result
+
+    def _check_numbers(
+        self, name: str, contents: TensorContents, place: Array, indices: Array, line: int | None
+    ) -> None:
+        """Raise Unsupported for a number that is read and could be taken for an address of the launch."""
+        found = indices[np.isin(indices * _WIDEST, place)]
+        if found.size:
+            raise Unsupported(_like_address(name, int(contents.numbers[found[0]]), int(found[0])), line)
+
+
+def placed_pointers(given: Mapping[str, TensorContents], buffers: Mapping[str, int]) -> dict[int, Array]:
+    """Return the bytes of the contents that have pointers, by the number of their buffer, with these as addresses."""
+    starts = {name: number << POINTER_SHIFT for name, number in buffers.items()}
+    return {buffers[name]: each.placed(starts) for name, each in given.items() if each.pointers and name in buffers}
+
+
+def like_addresses(contents: TensorContents, buffers: int) -> Array:
+    """Return the indices of 64-bit numbers that the analysis would take for addresses of a launch with some buffers.
+
+    Pointers are none: they are such addresses.
+    """
+    if contents.dtype not in POINTER_TYPES:
+        return np.zeros(0, dtype=np.int64)
+    found = np.flatnonzero(is_like_address(contents.numbers.view(np.uint64), buffers))
+    return found[~np.isin(found, [each.index for each in contents.pointers])]
+
+
+def _like_address(name: str, number: int, index: int) -> str:
+    return (
+        f"the buffer {name} holds {number:#x} at element {index}, which cannot be told from an address of the "
+        "analysis; if it is a pointer, give the name of the buffer that it points to"
+    )
 
 
 def _words(padded: Array, place: Array, size: int) -> Array:

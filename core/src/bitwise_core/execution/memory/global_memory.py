@@ -15,6 +15,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
+from bitwise_core.execution.memory.epochs import Epoch, epochs_at, epochs_of_lanes
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -132,7 +133,7 @@ class Load:
     mask: Array | None
     thread: Array
     shape: tuple[int, ...]
-    epoch: int
+    epoch: Epoch
     value: Value | None
     bits: int
     line: int
@@ -150,17 +151,20 @@ class Load:
         """Return the load, or the loads of the elements of its value."""
         active = whole_mask(self.mask, self.shape)
         where, who = active_values(self.address, active), active_values(self.thread, active)
+        epochs, flight = epochs_of_lanes(self.epoch, active), self.flight
+        if flight is not None:
+            flight = replace(flight, until=epochs_of_lanes(flight.until, active))
         if not with_values or self.value is None:
-            return [Access(where, who, self.epoch, None, self.bits, self.line, flight=self.flight)]
+            return [Access(where, who, epochs, None, self.bits, self.line, flight=flight)]
         return [
             Access(
                 where + np.uint64(offset),
                 who,
-                self.epoch,
+                epochs,
                 L.chosen_lanes(lanes, active),
                 lanes.bits,
                 self.line,
-                flight=self.flight,
+                flight=flight,
             )
             for offset, lanes in stored_elements(self.value)
         ]
@@ -209,6 +213,8 @@ class GlobalMemory:
         self.loaded_buffers: set[int] = set()
         self.formats: Mapping[int, FloatFormat] = {}
         """The floating-point format of the elements of each buffer that has one."""
+        self.of_bytes: frozenset[int] = frozenset()
+        """The buffers whose elements have one byte."""
         self.kernel: Kernel | None = None
         self.undetermined: UndeterminedValues | None = None
         """The undetermined values of the launch; None: a race ends the run."""
@@ -230,7 +236,7 @@ class GlobalMemory:
         self._last_polls: dict[int, bytes] = {}
         """By line, the addresses of the last such read."""
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
         if line in self.polls:
             self._count_poll(line, address)
@@ -253,7 +259,7 @@ class GlobalMemory:
             return value
         where, who = active_values(address, active), active_values(thread, active)
         racing = np.zeros(where.shape, dtype=bool)
-        load = Access(where, who, epoch, None, bits, line)
+        load = Access(where, who, epochs_of_lanes(epoch, active), None, bits, line)
         kept = self.conditional.touches(load, buffers)
         if kept is not None:
             if self.undetermined is None:
@@ -305,7 +311,7 @@ class GlobalMemory:
         if self._in_flight is not None:
             self._in_flight.append(LoadInFlight(load, {each: len(self.stores.get(each, ())) for each in buffers}))
 
-    def complete(self, loads: Iterable[LoadInFlight], epoch: int) -> None:
+    def complete(self, loads: Iterable[LoadInFlight], epoch: Epoch) -> None:
         """Asynchronous loads are complete in an epoch: until then another thread's store, and their own, races.
 
         They are recorded again, since what was recorded at their issue may have been compared.
@@ -528,7 +534,7 @@ class GlobalMemory:
             raise DataDependent("an asynchronous copy's size depends on data", line, (count,))
         return whole
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """Store the value at each active lane's address."""
         self._polled = 0
         if isinstance(value, PackedVector) and value.whole is not None:
@@ -542,7 +548,7 @@ class GlobalMemory:
         where = active_values(address, active).astype(np.uint64, copy=False)
         if not where.size:
             return
-        who = self._active_threads(thread, active)
+        who, epochs = self._active_threads(thread, active), epochs_of_lanes(epoch, active)
         self.stored += where.size * len(parts)
         if self.stored > MAXIMUM_STORED:
             reason = f"the launch stores more than {MAXIMUM_STORED} elements, which is more than is followed one by one"
@@ -553,19 +559,20 @@ class GlobalMemory:
             cause = Cause(Kind.UNDEFINED, BEYOND_STORE, line)
             raise Nondeterministic(BEYOND_STORE, line, (cause,))
         if not self.conditional.buffers.isdisjoint(buffers):
-            access = Access(where, who, epoch, None, width(value), line)
+            access = Access(where, who, epochs, None, width(value), line)
             if self.conditional.touches(access, buffers) is not None:
                 raise Nondeterministic(AFTER_CONDITION, line, (Cause(Kind.GLOBAL, AFTER_CONDITION, line),))
         for offset, lanes in parts:
             flat = L.chosen_lanes(lanes, active)
             if len(buffers) == 1:
-                access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
+                access = Access(where + np.uint64(offset), who, epochs, flat, lanes.bits, line)
                 self.stores.setdefault(buffers[0], []).append(access)
                 continue
             for buffer in buffers:
                 chosen = numbers == buffer
                 part = L.chosen_lanes(flat, chosen[None])
-                access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
+                own = epochs_at(epochs, chosen)
+                access = Access(where[chosen] + np.uint64(offset), who[chosen], own, part, lanes.bits, line)
                 self.stores.setdefault(buffer, []).append(access)
 
     def store_under_condition(
@@ -575,7 +582,7 @@ class GlobalMemory:
         condition: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> bool:
         """Store in the active lanes where a condition on data holds, if it is joined with those of other threads.
@@ -588,7 +595,8 @@ class GlobalMemory:
         buffers = _distinct(self.buffer_of(where)) if where.size else []
         if not self.joins_conditions or len(buffers) != 1 or self.conditional.is_full(where.size):
             return False
-        access = Access(where, who, epoch, L.chosen_lanes(vector, active), vector.bits, line)
+        epochs = epochs_of_lanes(epoch, active)
+        access = Access(where, who, epochs, L.chosen_lanes(vector, active), vector.bits, line)
         if not self.conditional.joins(access, buffers[0]):
             return False
         others = (*self.stores.get(buffers[0], ()), *(each for _, each in self.atomics.get(buffers[0], ())))
@@ -667,7 +675,7 @@ class GlobalMemory:
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )
 
-    def limit_scope(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def limit_scope(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """The next atomic operation of each active lane is atomic only with those of threads of its block.
 
         Raises Unsupported.
@@ -675,7 +683,8 @@ class GlobalMemory:
         active = active_lanes(mask, address, thread)
         where, who = active_values(address, active).astype(np.uint64, copy=False), active_values(thread, active)
         for buffer in self._buffers(address, mask):
-            self.of_blocks.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
+            limited = Access(where, who, epochs_of_lanes(epoch, active), None, bits, line)
+            self.of_blocks.setdefault(buffer, []).append(limited)
 
     def change_by(self, operation: Operation, value: Value) -> Change:
         """Return the change of an element by an atomic operation with `value`."""
@@ -689,7 +698,7 @@ class GlobalMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """Combine `value` with the content of each active lane's address by an operation."""
@@ -713,7 +722,7 @@ class GlobalMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> Array | None:
         """Execute the lanes whose operations commute as one load and store of each element by a further thread.
@@ -751,7 +760,7 @@ class GlobalMemory:
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> Array | None:
         """Execute the lanes whose operations are ordered as loads and stores.  Return the mask of the others."""
@@ -767,7 +776,7 @@ class GlobalMemory:
         return active & ~lanes
 
     def update(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """Change the content of each active lane's element in one atomic step.  Return the content before it.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.assembly.module import Parameter
-from bitwise_core.execution.launch import POINTER_SHIFT, Argument, ManifestError, scalar_bits
+from bitwise_core.execution.launch import POINTER_SHIFT, Argument, ManifestError, is_like_address, scalar_bits
 from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.tensor_contents import POINTER_TYPES
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Value
 
@@ -33,4 +34,10 @@ def value_of(machine: Machine, argument: Argument, parameter: Parameter) -> Valu
             f"the parameter {parameter.name} is {parameter.size} bytes wide, "
             f"but the launch gives it a scalar of {width} ({argument.kind})"
         )
-    return np.full((1, 1), number, dtype=L.UNSIGNED[8 * width])
+    found = np.full((1, 1), number, dtype=L.UNSIGNED[8 * width])
+    if width == POINTER_BYTES and argument.kind in POINTER_TYPES and is_like_address(found, len(machine.buffers)).any():
+        raise ManifestError(
+            f"the launch gives the parameter {parameter.name} the number {number:#x}, which cannot be told from an "
+            "address of the analysis; if it is a pointer, give the name of its buffer"
+        )
+    return found

@@ -7,11 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from bitwise_core.execution.memory.epochs import epochs_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
     differing,
+    epochs_of,
     equal_bytes,
     overlapping,
     payload,
@@ -68,6 +70,7 @@ class _Tables:
     def __init__(self, stores: Sequence[Access], order: BlockOrder | None) -> None:
         self._stores = stores
         self._alike = order is None and len(stores) >= _MANY_STORES and len({each.bits for each in stores}) == 1
+        self._alike = self._alike and all(isinstance(each.epoch, int) for each in stores)
         self._by_epoch: dict[int, _Rows | None] = {}
 
     @cached_property
@@ -95,7 +98,13 @@ class _Tables:
 
     def for_load(self, load: Access) -> list[tuple[_Rows, bool | None]]:
         """Return tables for a load, each with whether it is for stores of other blocks or its own, None for both."""
-        if not self._alike or load.bits != self._stores[0].bits or load.flight or is_agent(load.thread).any():
+        if (
+            not self._alike
+            or not isinstance(load.epoch, int)
+            or load.bits != self._stores[0].bits
+            or load.flight
+            or is_agent(load.thread).any()
+        ):
             return [(self._all, None)]
         address, size = self._for_others.address, np.uint64(load.bits // 8)
         before = np.searchsorted(address, load.address - size + np.uint64(1), side="left")
@@ -121,9 +130,10 @@ class _Rows:
         counts = [each.address.size for each in stores]
         self.address = address[order]
         self.thread = _concatenated(stores, "thread")[order]
-        self.epoch, self.line, self.bits = (
+        self.epoch = epochs_of(stores)[order]
+        self.line, self.bits = (
             np.repeat(np.array(column, dtype=np.int64), counts)[order]
-            for column in zip(*((each.epoch, each.line, each.bits) for each in stores), strict=True)
+            for column in zip(*((each.line, each.bits) for each in stores), strict=True)
         )
         self.chosen = np.repeat(np.array([each.chosen for each in stores]), counts)[order]
         self.number = np.repeat(np.arange(len(stores)), counts)[order]
@@ -186,8 +196,9 @@ def _contest(
         racing = (stored_end > load.address[place]) & ~settled[place]
         if of_others is not None:
             racing &= foreign == of_others
-        until = load.epoch if load.flight is None else load.flight.until
-        near = ((rows.epoch[row] >= load.epoch) & (rows.epoch[row] <= until)) | is_agent(load.thread[place])
+        now = epochs_at(load.epoch, place)
+        until = now if load.flight is None else epochs_at(load.flight.until, place)
+        near = ((rows.epoch[row] >= now) & (rows.epoch[row] <= until)) | is_agent(load.thread[place])
         others = rows.thread[row] != load.thread[place]
         if load.flight is not None:
             # A store of its own thread that came between the issue and the wait.
@@ -198,7 +209,7 @@ def _contest(
         racing &= ~whole | rows.chosen[row] | differing(rows.hash[:, row], loaded[:, place])
         if order is not None:
             stored, who = (rows.thread[row], rows.epoch[row]), load.thread[place]
-            first, last = np.full(row.shape, load.epoch), np.full(row.shape, until)
+            first, last = np.full(row.shape, now), np.full(row.shape, until)
             racing &= ~order(*stored, who, first) & ~order(who, last, *stored)
         if not racing.any():
             continue

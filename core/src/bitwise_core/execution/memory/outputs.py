@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, kernel_digest
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.epochs import epochs_at
 from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
@@ -130,7 +131,14 @@ def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
         if chosen.any():
             value = L.chosen_lanes(event.value, chosen[None])
             found.append(
-                Access(event.address[chosen], event.thread[chosen], event.epoch, value, event.bits, event.line)
+                Access(
+                    event.address[chosen],
+                    event.thread[chosen],
+                    epochs_at(event.epoch, chosen),
+                    value,
+                    event.bits,
+                    event.line,
+                )
             )
     return found
 
@@ -201,7 +209,8 @@ def split_elements(
                 continue
             lanes = L.chosen_lanes(event.value, keep[None])
             lanes.recorder = recorder
-            base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
+            epoch = epochs_at(event.epoch, keep)
+            base = Access(event.address[keep], event.thread[keep], epoch, lanes, event.bits, event.line)
             width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):
                 part = as_symbolic_vector(extract(lanes, low, width))
@@ -255,13 +264,13 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
-        form = memory.formats.get(buffer)
+        form, narrowest = memory.formats.get(buffer), _narrowest(memory, buffer)
         in_ranges = _output_by_ranges(memory, buffer, form, release)
         if in_ranges is not None:
             result[buffer] = in_ranges
             continue
         events = _without_own_nans(final_events(memory, buffer), form)
-        stored = _StoredRows.of(split_elements(events))
+        stored = _StoredRows.of(split_elements(events, narrowest=narrowest))
         if stored.overlap():
             # A copied element that was overwritten by a computed one has been split into halves, the computed one not.
             events = split_elements(events, halves=False)
@@ -274,7 +283,7 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
                 events = split_elements(events, halves=False, narrowest=8 * granule)
                 whole = _StoredRows.of(events)
             last = _last_stores(memory, buffer, whole)
-            stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last])))
+            stored = _StoredRows.of(split_elements(_select_elements(events, whole.order[last]), narrowest=narrowest))
         kept = _last_stores(memory, buffer, stored)
         kept &= ~_as_given(memory, buffer, stored)
         if kept.any():
@@ -293,6 +302,14 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
+
+
+def _narrowest(memory: GlobalMemory, buffer: int) -> int | None:
+    """Return the width into which what is stored to a buffer is split; None for the least width that is stored.
+
+    Kernels pack bytes into words of any width, so elements of one byte are compared one by one.
+    """
+    return 8 if buffer in memory.of_bytes else None
 
 
 def _as_given(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
@@ -335,7 +352,8 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
     ranges = -(-count // MAXIMUM_ROWS)
     step = max(width, -(-(high - low) // ranges) // width * width)
     # Pages that are not written take no memory.
-    most, filled = count * max(1, width // 2), 0
+    narrowest = _narrowest(memory, buffer)
+    most, filled = count * (max(1, width // 2) if narrowest is None else width), 0
     found: dict[str, Array] = {}
     pending = list(zip(events, bounds, strict=True))
     # With nothing stored twice, every range succeeds, and no store is needed after its last range.
@@ -350,7 +368,7 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
         if not inside:
             continue
         check_time(inside[0].line)
-        stored = _StoredRows.of(split_elements(_without_own_nans(inside, form)))
+        stored = _StoredRows.of(split_elements(_without_own_nans(inside, form), narrowest=narrowest))
         if stored.overlap():
             return None
         try:
@@ -482,10 +500,11 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
-            until = load.epoch if load.flight is None else load.flight.until
+            now = epochs_at(load.epoch, place)
+            until = now if load.flight is None else epochs_at(load.flight.until, place)
+            near = (epoch[row] >= now) & (epoch[row] <= until) | is_agent(load.thread[place])
             if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
-            near = (epoch[row] >= load.epoch) & (epoch[row] <= until) | is_agent(load.thread[place])
             if (other & near).any():
                 reason = "a thread reads global memory that another writes with no barrier between (a race)"
                 raise race(Kind.GLOBAL, reason, load.line)

@@ -8,9 +8,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.epochs import Epoch, epochs_at, simplest
 from bitwise_core.execution.memory.global_memory import GlobalMemory, Load
 from bitwise_core.execution.memory.outputs import split_elements
 from bitwise_core.execution.memory.store_forwarding import (
@@ -168,12 +170,12 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
     `predicate` has one lane for each block.  What one side did not store keeps its content.  The select is recorded as
     stored by the threads of both sides, so that every conflict of either with another access is found.
     """
-    memory, latest = machine.memory, machine.epoch
+    memory = machine.memory
     for side in (if_true, if_false):
         for buffer, loads in side.loads.items():
-            memory.loads.setdefault(buffer, []).extend([*loads, *_until(loads, latest)])
+            memory.loads.setdefault(buffer, []).extend([*loads, *_late_loads(machine, loads)])
         for buffer, kept in side.kept.items():
-            memory.kept.setdefault(buffer, []).extend([*kept, *_until(kept, latest)])
+            memory.kept.setdefault(buffer, []).extend([*kept, *_late_kept(machine, kept)])
     fresh: dict[int, list[Access]] = {}
     for buffer in {**if_true.stores, **if_false.stores}:
         sides = [list(each.stores.get(buffer, ())) for each in (if_true, if_false)]
@@ -182,13 +184,33 @@ def join_stores(machine: Machine, predicate: Value, if_true: Stores, if_false: S
         memory.stores.setdefault(buffer, []).extend(events)
 
 
-def _until(loads: Sequence[Event], epoch: int) -> list[Event]:
+def _late_loads(machine: Machine, loads: Sequence[Access]) -> list[Access]:
     """Return the loads that follow a barrier which the other side lacks, as loads after the last barrier of both.
 
     No barrier may be between them and the accesses after the join.  Stores need no such copy: a later access is ordered
     after a store only if its epoch is greater.
     """
-    return [replace(each, epoch=epoch) for each in loads if each.epoch > epoch]
+    found = []
+    for each in loads:
+        joined = _epochs_of_threads(machine, each.thread)
+        late = np.broadcast_to(np.asarray(each.epoch > joined), each.thread.shape)
+        if late.any():
+            value = None if each.value is None else L.chosen_lanes(each.value, late[None])
+            epoch = epochs_at(joined, late)
+            found.append(replace(each, address=each.address[late], thread=each.thread[late], epoch=epoch, value=value))
+    return found
+
+
+def _late_kept(machine: Machine, loads: Sequence[Load]) -> list[Load]:
+    """See `_late_loads`: the same for loads of whole batches."""
+    found = []
+    for each in loads:
+        late = np.asarray(each.epoch > machine.epoch)
+        if late.all():
+            found.append(replace(each, epoch=machine.epoch))
+        elif late.any():
+            found.append(replace(each, epoch=machine.epoch, mask=whole_mask(each.mask, each.shape) & late))
+    return found
 
 
 def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[list[Access]]) -> list[Access]:
@@ -276,7 +298,7 @@ def _content_before(
     """Return the content of these addresses before the branch, as the threads that store there would read it."""
     memory = machine.memory
     value = memory.initial(address[None], bits, None, (buffer,), line)
-    load = Access(address, thread, machine.epoch, None, bits, line)
+    load = Access(address, thread, _epochs_of_threads(machine, thread), None, bits, line)
     stores = memory.stores_near(buffer, load)
     if stores is not None:
         active = np.ones((1, address.size), dtype=bool)
@@ -293,9 +315,7 @@ def _content_before(
 def _predicate_of_threads(machine: Machine, predicate: Value, thread: Array) -> Value:
     """Return the predicate of the block of each thread, shape (1, threads)."""
     vector = as_symbolic_vector(predicate)
-    blocks = np.broadcast_to(block_of(machine.thread[:, :1]), (machine.blocks, 1))[:, 0]
-    order = np.argsort(blocks)
-    rows = order[np.searchsorted(blocks[order], block_of(thread))]
+    rows = _rows_of_threads(machine, thread)
     words = np.broadcast_to(vector.words, (2, machine.blocks, 1))[:, rows, 0][:, None]
     flags = vector.flags
     if not isinstance(flags, int):
@@ -303,3 +323,17 @@ def _predicate_of_threads(machine: Machine, predicate: Value, thread: Array) -> 
     found = SymbolicVector(1, words, flags)
     found.recorder = vector.recorder
     return found
+
+
+def _rows_of_threads(machine: Machine, thread: Array) -> Array:
+    """Return the row of the batch that the block of each thread has."""
+    blocks = np.broadcast_to(block_of(machine.thread[:, :1]), (machine.blocks, 1))[:, 0]
+    order = np.argsort(blocks)
+    found: Array = order[np.searchsorted(blocks[order], block_of(thread))]
+    return found
+
+
+def _epochs_of_threads(machine: Machine, thread: Array) -> Epoch:
+    """Return the present epoch of the block of each thread."""
+    epoch = machine.epoch
+    return epoch if isinstance(epoch, int) else simplest(epoch[_rows_of_threads(machine, thread), 0])

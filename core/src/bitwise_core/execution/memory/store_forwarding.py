@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bitwise_core.execution.memory.epochs import Epoch, epochs_at
 from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, OTHER_THREAD, STORE_RACE, Cause, Kind
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.thread_numbers import block_of, is_agent
@@ -29,7 +30,7 @@ class Flight:
     `first` and `end` are the numbers of stores to the buffer that the launch had made at its issue and at the wait.
     """
 
-    until: int
+    until: Epoch
     first: int
     end: int
 
@@ -41,7 +42,7 @@ class Access:
     address: Array
     thread: Array
     """The number of the thread in the whole launch."""
-    epoch: int
+    epoch: Epoch
     value: SymbolicVector | None
     bits: int
     line: int
@@ -107,6 +108,11 @@ def overlapping(load: Access, store: Access) -> Array:
     return found
 
 
+def epochs_of(accesses: Sequence[Access]) -> Array:
+    """Return the epochs of the elements of some accesses, one after another."""
+    return np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in accesses])
+
+
 def common_granule(accesses: Iterable[Access]) -> int:
     """Return the largest power of two, in bytes, that divides the addresses and sizes of all elements."""
     together = 0
@@ -143,7 +149,7 @@ class StoredRows:
         return StoredRows(
             np.concatenate([each.address for each in stores]),
             np.concatenate([each.thread for each in stores]),
-            column([each.epoch for each in stores]),
+            epochs_of(stores),
             column([each.line for each in stores]),
             column([each.bits for each in stores]),
             column([each.chosen for each in stores]) != 0,
@@ -276,10 +282,11 @@ def _last_before(
     """
     place, row = range_pairs(low, high)
     thread, epoch, loading = rows.thread[row], rows.epoch[row], load.thread[place]
+    now = epochs_at(load.epoch, place)
     foreign = block_of(thread) != block_of(loading)
-    unordered = foreign | ((thread != loading) & ((epoch >= load.epoch) | is_agent(thread) | is_agent(loading)))
+    unordered = foreign | ((thread != loading) & ((epoch >= now) | is_agent(thread) | is_agent(loading)))
     if order is not None:
-        unordered &= ~order(thread, epoch, loading, np.full(row.shape, load.epoch))
+        unordered &= ~order(thread, epoch, loading, np.full(row.shape, now))
     if not unordered.any() and not (high - low > 1).any():
         return np.where(high > low, high - 1, -1), ()
     races: list[LoadRaces] = []
@@ -374,8 +381,9 @@ def _forward_bytes(
     width = 8 * granule
     count = load.bits // width
     offsets = np.arange(count, dtype=np.uint64) * np.uint64(granule)
+    epoch = load.epoch if isinstance(load.epoch, int) else np.tile(load.epoch, count)
     cells = Access(
-        (load.address + offsets[:, None]).reshape(-1), np.tile(load.thread, count), load.epoch, None, width, load.line
+        (load.address + offsets[:, None]).reshape(-1), np.tile(load.thread, count), epoch, None, width, load.line
     )
     counts = near.bits // width
     element = np.repeat(np.arange(counts.size), counts)

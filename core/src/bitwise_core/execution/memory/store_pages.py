@@ -134,7 +134,7 @@ class StorePages:
         last = int(blocks.max())
         if last >= self._latest.size:
             self._latest = np.concatenate([self._latest, np.zeros(last + 1, dtype=np.int64)])
-        if int(self._latest.take(blocks).max()) <= access.epoch:
+        if (self._latest.take(blocks) <= access.epoch).all():
             self._latest[blocks] = access.epoch
             return
         self._by_epoch = False

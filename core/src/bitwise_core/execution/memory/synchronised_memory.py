@@ -13,6 +13,7 @@ import numpy as np
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
@@ -81,12 +82,12 @@ class SynchronisedMemory(GlobalMemory, ABC):
         """Return whether threads may access cells without synchronisation: each those from `first` to `end`."""
         return False
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """See `GlobalMemory.load`."""
         self._check_cells(address, bits, mask, thread, line)
         return super().load(address, bits, mask, thread, epoch, line)
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         if line in self.unordered:
             raise Unsupported(f"an asynchronous store is not ordered by {self.cell_name}s", line)
@@ -107,7 +108,7 @@ class SynchronisedMemory(GlobalMemory, ABC):
         value: Value,
         mask: Array | None,
         thread: Array,
-        epoch: int,
+        epoch: Epoch,
         line: int,
     ) -> None:
         """See `GlobalMemory.atomic`."""
@@ -118,14 +119,16 @@ class SynchronisedMemory(GlobalMemory, ABC):
         if line in self._old_values:
             raise Unsupported("an atomic operation on several elements does not synchronise", line)
         change = self.change_by(operation, value)
-        self._old_values[line] = [self._synchronise(change, address, width(value), mask, thread, epoch, line)]
+        self._old_values[line] = [
+            self._synchronise(change, address, width(value), mask, thread, epoch_of_all(epoch), line)
+        ]
 
     def update(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
+        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
     ) -> Value:
         """See `GlobalMemory.update`."""
         if self._synchronises(address, mask, thread, line):
-            return self._synchronise(change, address, bits, mask, thread, epoch, line)
+            return self._synchronise(change, address, bits, mask, thread, epoch_of_all(epoch), line)
         with self._other_atomic():
             return super().update(change, address, bits, mask, thread, epoch, line)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
@@ -94,7 +95,7 @@ class TicketMemory(SynchronisedMemory):
         """Return the bytes that blocks stored after the last ticket of a counter: its address and that of the byte."""
         return self._stored_by_last
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         blocks = block_of(active_values(thread, mask))
         self._check_taken(self._taken[blocks] & ~self._last[blocks], line)
@@ -137,7 +138,7 @@ class TicketMemory(SynchronisedMemory):
             lane = np.zeros(active.shape, dtype=bool)
             lane.reshape(-1)[row] = True
             tickets.append((block, content, self._changed_number(change, old, lane, line)))
-            self._note_ticket(block, place, who_takes, epoch, line)
+            self._note_ticket(block, place, who_takes, epoch_of_all(epoch), line)
         for row, place, block in zip(rows.tolist(), where.tolist(), blocks.tolist(), strict=True):
             old.reshape(-1)[row] = next(before for taker, before, _ in self._counters[place] if taker == block)
         return old

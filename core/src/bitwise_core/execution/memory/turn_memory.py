@@ -23,6 +23,7 @@ import numpy as np
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.block_knowledge import BlockKnowledge
+from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.machine_state import MachineState, forget_changes
@@ -115,16 +116,16 @@ class TurnMemory(SynchronisedMemory):
             if last.block >= 0:
                 self._store_number(place, last.content, cell.bits, last.thread, last.epoch, last.line)
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """See `GlobalMemory.load`."""
         if self._synchronises(address, mask, thread, line):
-            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch, line)
+            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch_of_all(epoch), line)
         return super().load(address, bits, mask, thread, epoch, line)
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         if self._synchronises(address, mask, thread, line):
-            self._synchronise(lambda old: value, address, width(value), mask, thread, epoch, line)
+            self._synchronise(lambda old: value, address, width(value), mask, thread, epoch_of_all(epoch), line)
             return
         if self._waiting is not None:
             raise Unsupported("a block stores while it waits", line)

@@ -27,6 +27,7 @@ from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.block_knowledge import AccessesOfBlock, BlockKnowledge
+from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.late_races import contest_late_races
@@ -299,22 +300,22 @@ class WayMemory(SynchronisedMemory):
 
     # -- accesses to elements ---------------------------------------------------------------------------------------
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """See `GlobalMemory.load`."""
         if self._synchronises(address, mask, thread, line):
-            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch, line)
+            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch_of_all(epoch), line)
         self._leave_read()
-        self._last_access = epoch
+        self._last_access = epoch_of_all(epoch)
         self._loads_without_order |= line in self.unordered
         return super().load(address, bits, mask, thread, epoch, line)
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
         if self._synchronises(address, mask, thread, line):
-            self._synchronise(lambda old: value, address, width(value), mask, thread, epoch, line)
+            self._synchronise(lambda old: value, address, width(value), mask, thread, epoch_of_all(epoch), line)
             return
         self._leave_read()
-        self._last_access = epoch
+        self._last_access = epoch_of_all(epoch)
         super().store(address, value, mask, thread, epoch, line)
 
     def gather(self, *arguments: object, **keywords: object) -> Value:
@@ -478,7 +479,7 @@ class WayMemory(SynchronisedMemory):
         for buffer, events in sorted(self.stores.items()):
             for each in events:
                 if each.value is not None and block_of(int(each.thread[0])) == self._block:
-                    order = sum(write.epoch <= each.epoch for _, write in self._writes)
+                    order = sum(write.epoch <= epoch_of_all(each.epoch) for _, write in self._writes)
                     found.update(repr((buffer, each.bits, each.line, each.chosen, order)).encode())
                     found.update(each.address.tobytes() + each.thread.tobytes())
                     found.update(np.ascontiguousarray(exact_hash(each.value)).tobytes())

@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, lazy_integers, width
 from bitwise_core.numerics import Operation
 
-BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc"})
+BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shl", "shr", "popc"})
 """The verbs of operations whose results may have a bound."""
 
 
@@ -42,6 +42,13 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
         if bound is None or bound >> operation.bits - 1:
             return None  # a signed shift fills with the sign
         return bound >> min(_least(operands[1]), operation.bits)
+    if operation.verb == "shl":
+        bound, amount = maximum_of(operands[0]), maximum_of(operands[1])
+        return (
+            None
+            if bound is None or amount is None or amount >= operation.bits
+            else _fitting(bound << amount, operation)
+        )
     # Known numbers are looked at last: most results have an operand of which nothing is known.
     bounds = []
     for operand in sorted(operands, key=lambda each: isinstance(each, np.ndarray)):
@@ -55,8 +62,26 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
         return min(bounds, default=None)
     if operation.verb in ("or", "xor"):
         return (1 << max(bounds).bit_length()) - 1
-    found = bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1]
-    return found if found < 1 << operation.bits else None
+    return _fitting(bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1], operation)
+
+
+def _fitting(bound: int, operation: Operation) -> int | None:
+    """Return a bound of a result that did not wrap, None where it may have wrapped."""
+    return bound if bound < 1 << operation.bits else None
+
+
+def without_mask(operation: Operation, operands: Sequence[Value]) -> Value | None:
+    """Return the operand of a bitwise and that has no bits outside of the other one, None if neither is known to."""
+    if operation.verb != "and" or operation.bits == 1:
+        return None
+    for value, mask in (operands, operands[::-1]):
+        if isinstance(value, np.ndarray) or not isinstance(mask, np.ndarray) or not mask.size:
+            continue
+        number = int(mask.flat[0])
+        bound = maximum_of(value) if number & (number + 1) == 0 and (mask == number).all() else None
+        if bound is not None and bound <= number:
+            return value
+    return None
 
 
 def _least(value: Value) -> int:

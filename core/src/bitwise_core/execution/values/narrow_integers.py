@@ -5,6 +5,8 @@ and a half or a byte of a packed register in another.  The low bits of a sum, of
 left and of a selection depend on the low bits of the operands only.  So an operation on slices of values of 32 bits,
 selects of constants and constants is the slice of the operation on 32 bits.  A comparison of unsigned halves is the one
 of 32 bits where these values fit them (the rules of `ir.rules.integers.NARROW`).
+
+Counts are also added in 64 bits: where a result on 64 bits is known to fit 32, it is that on the low halves.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.bounds import maximum_of
-from bitwise_core.execution.values.packing import Slice, is_wide_term, slices_of
+from bitwise_core.execution.values.bounds import maximum_of, maximum_of_result
+from bitwise_core.execution.values.packing import Slice, extract, is_wide_term, slices_of
 from bitwise_core.execution.values.predicate_bits import PredicateBits
 from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
 from bitwise_core.numerics import Operation
@@ -26,6 +28,8 @@ WIDE = 32
 
 _VERBS = frozenset({"add", "sub", "and", "or", "xor", "shl"})
 
+
+_OF_TWO_HALVES = frozenset(f"{verb}.b{2 * WIDE}" for verb in ("add", "and", "or", "xor"))
 
 _COMPARISONS = frozenset({"lt", "le", "eq"})
 _MOVES = frozenset({"and", "or", "xor", "shl", "eq"})
@@ -60,6 +64,26 @@ def wide_operation(info: Operation, operands: Sequence[Value]) -> WideOperation 
     if wide is None or any(bound is None or bound >> 16 for bound in map(maximum_of, wide)):
         return None
     return WideOperation(f"{verb}.{kind}{WIDE}", wide, info.bits)
+
+
+def low_halves(info: Operation, operands: Sequence[Value]) -> list[Value] | None:
+    """Return the operands of the operation on 32 bits that an operation on 64 is where its high half is 0, else None.
+
+    The high half of a sum or a bitwise operation of values of 32 bits is 0 if no lane of the result exceeds 32 bits.
+    """
+    if info.is_float or info.bits != 2 * WIDE or info.name not in _OF_TWO_HALVES:
+        return None
+    if not any(isinstance(each, PackedVector) for each in operands) or not all(map(_is_extended, operands)):
+        return None
+    bound = maximum_of_result(info, operands)
+    return None if bound is None or bound >> WIDE else [extract(each, 0, WIDE) for each in operands]
+
+
+def _is_extended(value: Value) -> bool:
+    """Return whether 64 bits are numbers or a value of 32 that zeros extend, which is no slice of one of 64."""
+    if not isinstance(value, PackedVector):
+        return isinstance(value, np.ndarray)
+    return L.width(value.parts[0]) == WIDE and all(each.whole.bits == WIDE for each in slices_of(value.parts[0]))
 
 
 def wide_operands(operands: Sequence[Value]) -> list[Value] | None:

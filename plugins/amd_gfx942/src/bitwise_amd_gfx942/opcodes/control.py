@@ -20,7 +20,6 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Barrier, Branch, Control, Exit, Machine, SkippableRegion, Step, invert
 
 TABLE = Table()
-_HELD_EPOCH = "the epoch that a barrier does not end"
 
 
 def branch_target(instruction: Instruction, context: Context) -> int:
@@ -124,17 +123,9 @@ def trap(instruction: Instruction, context: Context) -> Step:
 def barrier(instruction: Instruction, context: Context) -> Step:
     """Synchronise all waves of the block, regardless of their execution masks."""
     check_modifiers(instruction)
-    if instruction.line not in wait_hazards(context.kernel, context.arch.opcodes).unordered_barriers:
-        return lambda machine: Barrier(0)
-
-    def step(machine: Machine) -> Control:
-        # Stores to global memory are still in flight, so the accesses after the barrier are not ordered after them.
-        if machine.extra.get(_HELD_EPOCH) != machine.epoch:
-            machine.epoch -= 1
-            machine.extra[_HELD_EPOCH] = machine.epoch
-        return Barrier(0)
-
-    return step
+    # Where stores to global memory are still in flight, the accesses after the barrier are not ordered after them.
+    ordered = instruction.line not in wait_hazards(context.kernel, context.arch.opcodes).unordered_barriers
+    return lambda machine: Barrier(0, orders_global=ordered)
 
 
 @TABLE.opcode(

@@ -131,7 +131,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
                 races.warp_barrier(whole)
             if machine.mask is None and machine.threads == machine.warp:
                 # All threads of each block take part, and it orders their accesses to global memory too.
-                machine.epoch += 1
+                machine.epoch = machine.epoch + 1
 
         return warp
     if "red" in parts or "sync" not in parts:

@@ -1,0 +1,128 @@
+"""Tensors of pointers: a kernel that loads the addresses of buffers from a given tensor, as foreach kernels do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.checker.analysis import Options, analyse
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Source
+from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.concrete import prepare_launch
+from bitwise_core.execution.interleavings import ORDERS, run_in_order
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from ptx_programs import ARCH
+
+HEAD = """\
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 first, .param .u64 second)
+.reqntid 4
+{
+  .reg .b32 %r<9>;
+  .reg .b64 %d<9>;
+  ld.param.u64 %d1, [first];
+  ld.param.u64 %d2, [second];
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %tid.x;
+  mul.wide.u32 %d3, %r2, 4;
+"""
+TAIL = """
+  add.s64 %d5, %d5, %d3;
+  ld.global.f32 %r3, [%d5];
+  add.f32 %r3, %r3, %r3;
+  st.global.f32 [%d5], %r3;
+  ret;
+}
+"""
+TABLE = f"{HEAD}  mul.wide.u32 %d4, %r1, 8; add.s64 %d4, %d1, %d4; ld.global.u64 %d5, [%d4];{TAIL}"
+"""Doubles four numbers at the pointer of each block."""
+ARGUMENTS = f"{HEAD}  setp.eq.u32 %p, %r1, 0; selp.b64 %d5, %d1, %d2, %p;{TAIL}".replace(
+    "%r<9>;", "%r<9>; .reg .pred %p;"
+)
+"""Doubles four numbers at the argument of each block."""
+P, Q = {"buffer": "p", "dtype": "fp32", "elements": 8}, {"buffer": "q", "offset": 8, "dtype": "fp32"}
+
+
+def source(text: str, arguments: list[dict[str, Any]]) -> Source:
+    entry = {"file": "k.ptx", "entry": "k", "grid": [2], "block": [4], "args": arguments}
+    return Source("k.ptx", text, Launch.model_validate(entry))
+
+
+def by_table(*values: object) -> Source:
+    return source(TABLE, [{"buffer": "t", "dtype": "i64", "values": list(values)}, {"i64": 0}])
+
+
+def outcome(left: Source, right: Source) -> Outcome:
+    return compare(left, right, ARCH, Options()).verdict.outcome
+
+
+def test_a_pointer_of_a_table_is_the_buffer_that_it_names() -> None:
+    direct = source(ARGUMENTS, [P, {"buffer": "q", "offset": 8, "dtype": "fp32"}])
+    assert outcome(by_table(P, Q), direct) is Outcome.EQUAL
+    assert outcome(by_table(P, {**Q, "offset": 12}), direct) is not Outcome.EQUAL
+    assert outcome(by_table(Q, P), direct) is Outcome.EQUAL
+    # Different tables are different launches.
+    assert outcome(by_table(P, Q), by_table(Q, P)) is Outcome.UNKNOWN
+
+
+def test_the_size_of_a_buffer_that_only_pointers_name_bounds_it() -> None:
+    assert analyse(by_table(P, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown is None
+    small = analyse(by_table({**P, "elements": 3}, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options())
+    assert small.unknown is not None
+    assert "beyond" in small.unknown
+
+
+def test_a_launch_with_pointers_is_executed() -> None:
+    prepared = prepare_launch(ARCH.parse(TABLE, "k.ptx"), ARCH, by_table(P, Q).launch)
+    before = {name: np.arange(8, dtype=np.float32).view(np.uint8) for name in "pq"}
+    for after in (simulate(prepared, before).after, *(run_in_order(prepared, before, each).after for each in ORDERS)):
+        assert after["p"].view(np.float32).tolist() == [0, 2, 4, 6, 4, 5, 6, 7]
+        assert after["q"].view(np.float32).tolist() == [0, 1, 4, 6, 8, 10, 6, 7]
+        assert not after["t"].any(), "addresses of the analysis are no bytes of a launch"
+
+
+@pytest.mark.parametrize("number", [1 << 40, (1 << 40) - 8, 5 << 40, -1 << 63])
+def test_a_number_that_could_be_an_address_of_the_analysis_is_none(number: int) -> None:
+    found = analyse(by_table(number, P), ARCH, {"t": 1, "p": 2}, Options()).unknown
+    assert (found is not None and "cannot be told from an address" in found) is (number > 0)
+    scalar = source(ARGUMENTS, [{"i64": number}, P])
+    found = analyse(scalar, ARCH, {"p": 1}, Options()).unknown
+    assert (found is not None and "cannot be told from an address" in found) is (number > 0)
+
+
+def test_other_tables_are_other_contents() -> None:
+    tables = [by_table(P, Q), by_table(Q, P), by_table(P, {**Q, "offset": 4}), by_table(P, 0), by_table(0, 0)]
+    digests = []
+    for each in tables:
+        assert each.launch is not None
+        contents = each.launch.given()["t"]
+        digests.append(contents.digest)
+        assert Launch.model_validate_json(each.launch.model_dump_json()) == each.launch
+    assert len(set(digests)) == len(tables)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "reason"),
+    [
+        ("i32", P, "hold a pointer at index 0, and are of the type i32; pointers are i64 or u64"),
+        ("i64", {"offset": 4}, "which has `buffer`, and if needed"),
+        ("i64", {"buffer": "a\x1b"}, "which has `buffer`, and if needed"),
+        ("i64", {"buffer": "p", "size": 4}, "which has `buffer`, and if needed"),
+        ("i64", {"buffer": "p", "offset": "4"}, "whose `offset` is '4'"),
+        ("i64", {"buffer": "p", "elements": 4}, "with `elements` and no `dtype`"),
+        ("i64", {"buffer": "p", "elements": -1, "dtype": "i8"}, "whose `elements` is -1"),
+        ("i64", {"buffer": "p", "dtype": "fp31"}, "of the type 'fp31'"),
+        ("i64", [3], "which is no number"),
+    ],
+)
+def test_wrong_pointers_are_refused(dtype: str, value: object, reason: str) -> None:
+    arguments = [{"buffer": "t", "dtype": dtype, "values": [value]}]
+    with pytest.raises(ValueError, match="the values of the buffer t") as raised:
+        Launch.model_validate({"file": "k.ptx", "grid": [1], "args": arguments})
+    assert reason in str(raised.value)
