@@ -32,7 +32,7 @@ from bitwise_core.checker.block_symmetry.block_affine import (
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
 from bitwise_core.execution.active_lanes import WholeBlocks, active_values
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.given_contents import GivenContents
@@ -83,7 +83,7 @@ class MovedData(L.SymbolicVector):
 _OPAQUE_WORDS = opaque_data(64).words
 
 
-class AddressDomain:
+class AddressDomain(OpaqueProducts):
     """The domain of an address pass, see `execution.domains.domain.Domain`."""
 
     name = "addresses"
@@ -210,6 +210,11 @@ class AddressDomain:
         assert isinstance(left, mma_steps.HashedVectors)
         assert isinstance(right, mma_steps.HashedVectors)
         return mma_steps.mma_terms(step, accumulator, left, right, _CONTEXT)
+
+    def opaque_products(self, bits: int, count: int, operands: Sequence[Value]) -> list[L.SymbolicVector]:
+        """See `OpaqueProducts.opaque_products`."""
+        taint = taint_of(*operands)
+        return [opaque_data(bits, taint) for _ in range(count)]
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""

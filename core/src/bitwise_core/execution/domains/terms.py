@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
+from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import (
     hashing,
@@ -88,7 +89,7 @@ Builder: TypeAlias = Callable[[Term, Bindings], Value]
 Special: TypeAlias = Callable[[Operation, Sequence[SymbolicVector], TermContext], SymbolicVector | None]
 
 
-class TermDomain:
+class TermDomain(StepsInOrder):
     """Terms over the initial content of memory.
 
     `assumptions` enable rules that need them (see `assumptions`).  `recorder` is the recorder of a recorded run.
