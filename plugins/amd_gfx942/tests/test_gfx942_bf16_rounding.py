@@ -228,3 +228,19 @@ def test_inactive_lanes_keep_their_registers() -> None:
     inside = np.arange(512) < 20
     assert (kept[inside] == whole[inside]).all()
     assert not (kept[~inside] == whole[~inside]).all()
+
+
+def rounded_and_more(test: str) -> str:
+    """Return a rounding whose result long arithmetic takes, with its test of x, after another test in the same mask."""
+    before = "v_cmp_lt_f32_e32 vcc, v3, v2\n"
+    body = ROUNDED.replace("v_cmp_o_f32_e32 vcc, v10, v10\n", test)
+    more = [f"v_xor_b32_e32 v5, {number}, v5\nv_add_u32_e32 v5, v5, v0" for number in range(2, 12)]
+    return "\n".join([f"{before}{body}", *more])
+
+
+def test_a_rounding_inside_of_a_longer_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its test of x, which is skipped for the rounding alone, is an input of the longer computation."""
+    body, other = rounded_and_more("v_cmp_o_f32_e32 vcc, v10, v10\n"), rounded_and_more("")
+    assert len(sequences(body)) == 1
+    assert reading(body).signature == by_instruction(body, monkeypatch).signature is not None
+    assert reading(body).signature != reading(other).signature

@@ -332,12 +332,18 @@ def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSeque
 
 
 def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: Collection[int]) -> dict[int, int]:
-    """Return the instructions whose results only these cones need, each with the root of one of them."""
+    """Return the instructions whose results only these cones need, each with the root of one of them.
+
+    The result of a member of one cone may be an input of another one, which captures it where it is read.
+    """
     roots = {cone.members[-1] for cone in cones}
+    inputs = {place for cone in cones for _, place in cone.definitions}
     owner = {index: cone.members[-1] for cone in cones for index in cone.members[:-1]}
     found: dict[int, int] = {}
     for index in sorted(owner, reverse=True):
-        if index not in roots and index not in escapes and all(each in found or each in roots for each in uses[index]):
+        if index in roots or index in escapes or index in inputs:
+            continue
+        if all(each in found or each in roots for each in uses[index]):
             found[index] = owner[index]
     return found
 
