@@ -20,6 +20,7 @@ from bitwise_core.checker.block_symmetry.block_affine import (
     BlockAffine,
     apply_ufunc,
     block_only,
+    convert,
     decide,
     evaluate_by_column,
     evaluate_by_distinct_blocks,
@@ -71,12 +72,27 @@ class MovedData(L.SymbolicVector):
     """A sum, in 64 bits, of a number that differs between blocks and data that is not tainted.
 
     As an address it moves by that number between blocks, as the address of any other load does.  As data it is tainted.
+    `wraps`: the sum may be less by that many bytes at least, which as an address must leave its buffer; 0: it is exact.
+    """
+
+    __slots__ = ("number", "wraps")
+
+    def __init__(self, number: BlockAffine, wraps: int = 0) -> None:
+        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        self.number, self.wraps = number, wraps
+
+
+class MovedWord(L.SymbolicVector):
+    """A sum, in 32 bits, of a number of each block below 2**31 and data that is not tainted.  As data it is tainted.
+
+    It wraps around to a negative number only, as the data is at most 2**31 - 1: the sum is then less than the number
+    by more than 2**31.
     """
 
     __slots__ = ("number",)
 
     def __init__(self, number: BlockAffine) -> None:
-        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        super().__init__(32, _OPAQUE_WORDS, L.TERM | TAINT)
         self.number = number
 
 
@@ -138,10 +154,9 @@ class AddressDomain(OpaqueProducts):
                     if absorbing.all():
                         return decided
                     return blend_values(absorbing, decided, other) if absorbing.any() else other
-        if operation.name == "add.b64":
-            moved = self._moved_data(*values)
-            if moved is not None:
-                return moved
+        moved = self._moved(operation, values)
+        if moved is not None:
+            return moved
         self._note_pointers(values)
         result = opaque_data(operation.bits, taint_of(*values))
         known: Any = True
@@ -154,18 +169,57 @@ class AddressDomain(OpaqueProducts):
         numbers = [each if isinstance(each, np.ndarray) else L.constants_of(each) for each in values]
         return blend_values(known, function(*numbers), result)
 
+    def _moved(self, operation: Operation, values: Sequence[Any]) -> Value | None:
+        """The result of an operation that keeps the sum of a number of each block and data; None for any other."""
+        if operation.name == "add.b64":
+            return self._moved_data(values[0], values[1])
+        if operation.name == "add.b32":
+            return self._moved_word(values[0], values[1]) or self._moved_word(values[1], values[0])
+        if operation.name == "shr.s64":
+            return self._widened_word(values[0], values[1])
+        return None
+
     def _moved_data(self, left: Any, right: Any) -> MovedData | None:
         """The sum of data and of a number that differs between blocks, or of such a sum and another value."""
         for value, other in ((left, right), (right, left)):
             if isinstance(value, MovedData):
                 if isinstance(other, np.ndarray | BlockAffine):
                     total = _apply(self.grid, np.add, value.number, other)
-                    return MovedData(total) if isinstance(total, BlockAffine) else None
-                return None if taint_of(other) else value
+                    if isinstance(total, BlockAffine):
+                        self.moved_pointers |= _buffers_of(other)
+                        return MovedData(total, value.wraps)
+                    return None
+                # More data could bring a sum that wrapped around back into its buffer.
+                return None if taint_of(other) or value.wraps else value
             if isinstance(value, BlockAffine) and isinstance(other, L.SymbolicVector) and not taint_of(other):
                 self.moved_pointers |= _buffers_of(value)
                 return MovedData(value)
         return None
+
+    def _moved_word(self, value: Any, other: Any) -> MovedWord | None:
+        """The sum, in 32 bits, of a number of each block below 2**31 and of data."""
+        if not isinstance(value, BlockAffine) or not isinstance(other, L.SymbolicVector) or taint_of(other):
+            return None
+        found = exact(value)
+        if found is None:
+            return None
+        (low, high), thread = self.grid.bounds(found[0]), found[1]
+        small = 0 <= low + int(thread.min()) and high + int(thread.max()) < 1 << 31
+        return MovedWord(value) if small else None
+
+    def _widened_word(self, value: Any, by: Any) -> MovedData | None:
+        """A sum of 32 bits, sign-extended and times a power of two: zeros and the sum, shifted to the right."""
+        if not isinstance(value, L.PackedVector) or not isinstance(by, np.ndarray) or by.size != 1:
+            return None
+        amount = int(by.flat[0])
+        if len(value.parts) != 2 or not 0 <= amount <= 32:
+            return None
+        low, word = value.parts
+        if not isinstance(low, np.ndarray) or low.any() or L.width(low) != 32 or not isinstance(word, MovedWord):
+            return None
+        number = convert(word.number, np.dtype(np.uint64))
+        scaled = _apply(self.grid, np.left_shift, number, np.full((1, 1), 32 - amount, dtype=np.uint64))
+        return MovedData(scaled, 1 << 63 - amount) if isinstance(scaled, BlockAffine) else None
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
@@ -223,6 +277,12 @@ class AddressDomain(OpaqueProducts):
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         return opaque_data(bits, taint_of(address))
+
+
+def _column_of_signed(number: BlockAffine) -> Column:
+    """The numbers of the blocks of a number of 64 bits, as signed ones."""
+    column = number.column
+    return number.grid.derived("signed", lambda: column.values.view(np.int64), column)
 
 
 def _buffers_of(number: Any) -> set[int]:
@@ -387,6 +447,8 @@ class AddressMemory(GlobalMemory):
             raise NotSymmetric("memory is read at a computed address in an unknown buffer", line)
         self.gathered_buffers |= domain.pointers | domain.moved_pointers | known
         number = address.number if isinstance(address, MovedData) else None
+        if isinstance(address, MovedData) and address.wraps:
+            self._check_leaves_its_buffer(address, mask, line)
         if number is None and taint_of(address):
             return domain.gather(address, bits, mask)
         # Data that a run of one block finds to be constant makes a load of the address to which it is added.
@@ -402,6 +464,19 @@ class AddressMemory(GlobalMemory):
         # There it returns given numbers, which differ between blocks.
         moves_in_given = column is not None and not reached.isdisjoint(self.given.buffers)
         return opaque_data(bits, TAINT if moves_in_given else 0)
+
+    def _check_leaves_its_buffer(self, address: MovedData, mask: Array | None, line: int) -> None:
+        """Raise NotSymmetric unless an address that wrapped around is below its buffer in every block.
+
+        No access leaves its buffer, so that the sum of an access has not wrapped around.
+        """
+        number = address.number
+        thread = active_values(number.thread, mask).view(np.int64)
+        least, most = number.grid.bounds(_column_of_signed(number))
+        first, last = least + int(thread.min(initial=0)), most + int(thread.max(initial=0))
+        start = buffer_at(first) << POINTER_SHIFT
+        if first < 0 or not start or last - address.wraps >= start:
+            raise NotSymmetric("a sum of 32 bits with data may wrap around within its buffer", line)
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
