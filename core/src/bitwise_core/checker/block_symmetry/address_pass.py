@@ -204,7 +204,7 @@ class AddressDomain(OpaqueProducts):
         if found is None:
             return None
         (low, high), thread = self.grid.bounds(found[0]), found[1]
-        small = 0 <= low + int(thread.min()) and high + int(thread.max()) < 1 << 31
+        small = low + int(thread.min()) >= 0 and high + int(thread.max()) < 1 << 31
         return MovedWord(value) if small else None
 
     def _widened_word(self, value: Any, by: Any) -> MovedData | None:

@@ -128,6 +128,11 @@ class HashedVectors:
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
         return HashedVectors(words, zero, sticky, self.signed, self.finite)
 
+    def settled(self) -> HashedVectors:
+        """Return the vectors with no more than is known of them: no array where no vector is zeros."""
+        zero = None if self.zero is None or not self.zero.any() else self.zero
+        return HashedVectors(self.words, zero, L.uniform_flags(self.sticky), self.signed, self.finite)
+
     def joined(self, parts: int) -> HashedVectors:
         """Return the vectors of blocks of which each `parts` together are one."""
         if parts == 1:
@@ -404,23 +409,31 @@ def mma_terms_in_order(
 ) -> SymbolicVector:
     """Compute fused steps one after the other, where an output takes the vectors `row` and `column` of each step.
 
-    Equal to a loop over `mma_terms`, in a few operations where no vector has zeros or inherited flags.
+    Equal to a loop over `mma_terms`, in a few operations for steps that follow each other, pass no flags on and add no
+    zeros alone.
     """
-    result = mma_terms(step, accumulator, lefts[0].take(row), rights[0].take(column), context)
-    left, right = lefts[1:], rights[1:]
-    if left and isinstance(result, ChainedSteps) and _are_plain((*left, *right)):
-        rows, columns = _stacked_words(left), _stacked_words(right)
-        if not step.commutes:
-            columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
-        return more_steps(result, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
-    for one, other in zip(left, right, strict=True):
-        result = mma_terms(step, result, one.take(row), other.take(column), context)
+    result, place = accumulator, 0
+    while place < len(lefts):
+        end = place
+        if isinstance(result, ChainedSteps):
+            while end < len(lefts) and _is_plain(step, lefts[end], rights[end], context):
+                end += 1
+        if isinstance(result, ChainedSteps) and end - place > 1:
+            rows, columns = _stacked_words(lefts[place:end]), _stacked_words(rights[place:end])
+            if not step.commutes:
+                columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
+            result = more_steps(result, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
+        else:
+            end = place + 1
+            result = mma_terms(step, result, lefts[place].take(row), rights[place].take(column), context)
+        place = end
     return result
 
 
-def _are_plain(vectors: Sequence[HashedVectors]) -> bool:
-    """Return whether no vector is zeros, and all have no inherited flags."""
-    return all(each.zero is None and isinstance(each.sticky, int) and not each.sticky for each in vectors)
+def _is_plain(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> bool:
+    """Return whether the vectors have no inherited flags, and the step is one like any other in every output."""
+    unmarked = all(isinstance(each.sticky, int) and not each.sticky for each in (left, right))
+    return unmarked and not _may_add_nothing(step, left, right, context)
 
 
 def _stacked_words(vectors: Sequence[HashedVectors]) -> hashing.Words:
@@ -432,16 +445,27 @@ def _stacked_words(vectors: Sequence[HashedVectors]) -> hashing.Words:
 
 def _adds_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> Array | None:
     """Return in which outputs a step adds zeros alone, None if in no output."""
+    if not _may_add_nothing(step, left, right, context):
+        return None
     zeros = [each.zero for each in (left, right) if each.zero is not None]
-    if step.opaque or step.integers is not None or not zeros:
-        return None
-    if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
-        return None
-    finite = context.finite and not step.signed_zeros and left.finite and right.finite
-    if len(zeros) == 1 and not finite:
-        return None
+    finite = _has_finite_products(step, left, right, context)
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
     return both if both.any() else None
+
+
+def _may_add_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> bool:
+    """Return whether a step may add zeros alone in some output."""
+    zeros = [each.zero for each in (left, right) if each.zero is not None]
+    if step.opaque or step.integers is not None or not zeros:
+        return False
+    if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
+        return False
+    return len(zeros) == 2 or _has_finite_products(step, left, right, context)
+
+
+def _has_finite_products(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> bool:
+    """Return whether a zero of one vector is known to make a zero product."""
+    return context.finite and not step.signed_zeros and left.finite and right.finite
 
 
 def _where_cut(accumulator: SymbolicVector, unchanged: Array) -> Array | None:
