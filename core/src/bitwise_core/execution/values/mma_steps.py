@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -391,6 +391,11 @@ def mma_terms(
     out = nan_marks.with_ieee_nans(out)
     if unchanged is None:
         return out
+    return _where_unchanged(unchanged, accumulator, out)
+
+
+def _where_unchanged(unchanged: Array, accumulator: SymbolicVector, out: SymbolicVector) -> SymbolicVector:
+    """Return the accumulator plus +0 in some outputs, a step's or several steps' results in all others."""
     unchanged = np.broadcast_to(unchanged, out.words.shape[1:])
     accumulator = nan_marks.with_ieee_nans(L.plus_zero(accumulator))
     if unchanged.all():
@@ -409,31 +414,64 @@ def mma_terms_in_order(
 ) -> SymbolicVector:
     """Compute fused steps one after the other, where an output takes the vectors `row` and `column` of each step.
 
-    Equal to a loop over `mma_terms`, in a few operations for steps that follow each other, pass no flags on and add no
-    zeros alone.
+    Equal to a loop over `mma_terms`, in a few operations for steps that follow each other, pass no flags on, and add
+    zeros alone in the same outputs.
     """
     result, place = accumulator, 0
     while place < len(lefts):
-        end = place
-        if isinstance(result, ChainedSteps):
-            while end < len(lefts) and _is_plain(step, lefts[end], rights[end], context):
+        end = place + 1
+        if context.recorder is None and not step.cuts and accumulator.bits > 16:
+            facts = _facts_of_step(lefts[place], rights[place])
+            while end < len(lefts) and facts and _same_facts(facts, _facts_of_step(lefts[end], rights[end])):
                 end += 1
-        if isinstance(result, ChainedSteps) and end - place > 1:
-            rows, columns = _stacked_words(lefts[place:end]), _stacked_words(rights[place:end])
-            if not step.commutes:
-                columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
-            result = more_steps(result, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
-        else:
+        found = None
+        if end - place > 1:
+            found = _similar_steps(step, result, lefts[place:end], rights[place:end], row, column, context)
+        if found is None:
             end = place + 1
-            result = mma_terms(step, result, lefts[place].take(row), rights[place].take(column), context)
-        place = end
+            found = mma_terms(step, result, lefts[place].take(row), rights[place].take(column), context)
+        result, place = found, end
     return result
 
 
-def _is_plain(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> bool:
-    """Return whether the vectors have no inherited flags, and the step is one like any other in every output."""
-    unmarked = all(isinstance(each.sticky, int) and not each.sticky for each in (left, right))
-    return unmarked and not _may_add_nothing(step, left, right, context)
+_Facts: TypeAlias = tuple[Array | None, Array | None, tuple[bool, ...]]
+
+
+def _facts_of_step(left: HashedVectors, right: HashedVectors) -> _Facts | None:
+    """Return what decides in which outputs a step adds zeros alone; None where the vectors have inherited flags."""
+    both = (left, right)
+    if not all(isinstance(each.sticky, int) and not each.sticky for each in both):
+        return None
+    return left.zero, right.zero, tuple(fact for each in both for fact in (each.signed, each.finite))
+
+
+def _same_facts(one: _Facts, other: _Facts | None) -> bool:
+    if other is None or one[2] != other[2]:
+        return False
+    pairs = zip(one[:2], other[:2], strict=True)
+    return all(a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)
+
+
+def _similar_steps(
+    step: MmaStep,
+    accumulator: SymbolicVector,
+    lefts: Sequence[HashedVectors],
+    rights: Sequence[HashedVectors],
+    row: Array,
+    column: Array,
+    context: TermContext,
+) -> SymbolicVector | None:
+    """Return the result of steps that add zeros alone in the same outputs; None where it is no chain."""
+    one, other = lefts[0].take(row), rights[0].take(column)
+    unchanged = _adds_nothing(step, one, other, context)
+    chain = mma_terms(step, accumulator, replace(one, zero=None), replace(other, zero=None), context)
+    if not isinstance(chain, ChainedSteps):
+        return None
+    rows, columns = _stacked_words(lefts[1:]), _stacked_words(rights[1:])
+    if not step.commutes:
+        columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
+    chain = more_steps(chain, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
+    return chain if unchanged is None else _where_unchanged(unchanged, accumulator, chain)
 
 
 def _stacked_words(vectors: Sequence[HashedVectors]) -> hashing.Words:
@@ -445,27 +483,16 @@ def _stacked_words(vectors: Sequence[HashedVectors]) -> hashing.Words:
 
 def _adds_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> Array | None:
     """Return in which outputs a step adds zeros alone, None if in no output."""
-    if not _may_add_nothing(step, left, right, context):
-        return None
-    zeros = [each.zero for each in (left, right) if each.zero is not None]
-    finite = _has_finite_products(step, left, right, context)
-    both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
-    return both if both.any() else None
-
-
-def _may_add_nothing(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> bool:
-    """Return whether a step may add zeros alone in some output."""
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     if step.opaque or step.integers is not None or not zeros:
-        return False
+        return None
     if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
-        return False
-    return len(zeros) == 2 or _has_finite_products(step, left, right, context)
-
-
-def _has_finite_products(step: MmaStep, left: HashedVectors, right: HashedVectors, context: TermContext) -> bool:
-    """Return whether a zero of one vector is known to make a zero product."""
-    return context.finite and not step.signed_zeros and left.finite and right.finite
+        return None
+    finite = context.finite and not step.signed_zeros and left.finite and right.finite
+    if len(zeros) == 1 and not finite:
+        return None
+    both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
+    return both if both.any() else None
 
 
 def _where_cut(accumulator: SymbolicVector, unchanged: Array) -> Array | None:
