@@ -44,6 +44,16 @@ ALSO = {
         "v_cmp_o_f32_e32 vcc, v10, v10\nv_cndmask_b32_sdwa v5, v20, v11, vcc dst_sel:DWORD dst_unused:UNUSED_PAD "
         "src0_sel:DWORD src1_sel:WORD_1",
     ),
+    "the bit of the high half": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 1\n"
+        "v_and_b32_sdwa v11, v10, v12 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+    ),
+    "the bit of the high half as the second source": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 1\n"
+        "v_and_b32_sdwa v11, v12, v10 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
+    ),
     "a sum that is used twice": ("v5, v20, v11, vcc", "v5, v20, v11, vcc\nv_xor_b32_e32 v5, v5, v11"),
     "the register of x is written": ("v_lshrrev_b32_e32 v11, 16", "v_mov_b32_e32 v12, v10\nv_lshrrev_b32_e32 v11, 16"),
 }
@@ -53,6 +63,16 @@ OTHERS = {
     "another bit": ("v10, 16, 1", "v10, 15, 1"),
     "two bits": ("v10, 16, 1", "v10, 16, 2"),
     "a bit of another value": ("v11, v10, 16, 1", "v11, v3, 16, 1"),
+    "another bit of the high half": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 2\n"
+        "v_and_b32_sdwa v11, v10, v12 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+    ),
+    "the bit of the low half": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 1\n"
+        "v_and_b32_sdwa v11, v10, v12 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
+    ),
     "another number is added": ("s_movk_i32 s20, 0x7fff", "s_movk_i32 s20, 0x7ffe"),
     "each lane adds its own number": ("s20\n", "v0\n"),
     "x is added twice": ("v11, v10, v11, s20", "v11, v10, v10, s20"),
@@ -108,8 +128,9 @@ def by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult
 
 def in_some_lanes(change: tuple[str, str] | None = None, after: str = "") -> str:
     """Return the instructions after a replacement, in a short block that some lanes execute, with others after it."""
-    start = "s_mov_b64 exec, s[30:31]\ns_branch start\nstart:\nv_bfe"
-    body = text(change).removesuffix("s_mov_b64 exec, -1").replace("v_bfe", start, 1)
+    body = text(change).removesuffix("s_mov_b64 exec, -1")
+    first = "v_bfe" if "v_bfe" in body else "v_and_b32_sdwa"
+    body = body.replace(first, f"s_mov_b64 exec, s[30:31]\ns_branch start\nstart:\n{first}", 1)
     return f"v_mov_b32_e32 v11, v3\n{body}{after}s_mov_b64 exec, -1"
 
 
