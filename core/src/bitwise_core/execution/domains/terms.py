@@ -49,6 +49,7 @@ from bitwise_core.execution.values.packing import (
 )
 from bitwise_core.execution.values.rule_matching import (
     Bindings,
+    Known,
     Lanes,
     both,
     inference_lanes,
@@ -390,8 +391,9 @@ class TermDomain(StepsInOrder):
 
     def _facts(self, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         flags: L.Flags = 0
+        known: Known = {}
         for inference in plan.inferences:
-            lanes = inference_lanes(inference, values, self.context)
+            lanes = inference_lanes(inference, values, self.context, known)
             if lanes is False:
                 continue
             fact = inference.flag | (L.NOT_MINUS_ZERO if inference.flag == L.NOT_NEGATIVE else 0)
