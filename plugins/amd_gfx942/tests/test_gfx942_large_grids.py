@@ -199,7 +199,8 @@ end:
 def gather_source(name: str, body: str) -> Source:
     """Return a kernel of two waves, of which the first one stores."""
     found = source(name, body.replace("s_lshl_b32 s4, s2, 8", "s_mov_b32 s3, 0\ns_lshl_b32 s4, s2, 8", 1))
-    return Source(name, found.text, found.launch.model_copy(update={"block": (128, 1, 1)}))
+    sized = tuple(each.model_copy(update={"elements": 1 << 16}) for each in found.launch.args)
+    return Source(name, found.text, found.launch.model_copy(update={"block": (128, 1, 1), "args": sized}))
 
 
 @pytest.mark.parametrize(
@@ -240,3 +241,13 @@ def test_sums_of_32_bits_that_may_wrap_around(change: tuple[str, str]) -> None:
     assert len(summarise(analysis.prepare(one, GFX942, Options()), buffers).classes) == 1
     with pytest.raises(NotSymmetric):
         summarise(analysis.prepare(gather_source("other", GATHER.replace(*change)), GFX942, Options()), buffers)
+
+
+def test_a_buffer_of_unknown_size_has_elements_below_its_start() -> None:
+    one = gather_source("one", GATHER)
+    open_buffers = tuple(each.model_copy(update={"elements": None}) for each in one.launch.args)
+    prepared = analysis.prepare(
+        Source("one", one.text, one.launch.model_copy(update={"args": open_buffers})), GFX942, Options()
+    )
+    with pytest.raises(NotSymmetric, match="state the number of elements"):
+        summarise(prepared, {"a": 1, "b": 2, "out": 3})

@@ -2,9 +2,10 @@
 
 Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
 between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
-that stores it fails.  The sum of such a number and data is an address that shifts like any other (`MovedData`).  Loads
-from buffers whose contents the launch gives are integers, exact in every block, if the launch does not write the
-buffer.  The result of a pass is the list of global memory accesses of its blocks.
+that stores it fails.  The sum of such a number and data is an address that shifts like any other (`MovedData`), also
+where a sum of 32 bits is widened (`MovedWord`).  Loads from buffers whose contents the launch gives are integers, exact
+in every block, if the launch does not write the buffer.  The result of a pass is the list of global memory accesses of
+its blocks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from bitwise_core.checker.block_symmetry.block_affine import (
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
 from bitwise_core.execution.active_lanes import WholeBlocks, active_values
+from bitwise_core.execution.buffers import sizes_of_buffers
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
@@ -390,9 +392,9 @@ class AddressMemory(GlobalMemory):
 
     joins_conditions: ClassVar[bool] = False
 
-    def __init__(self, domain: AddressDomain, given: GivenContents) -> None:
+    def __init__(self, domain: AddressDomain, given: GivenContents, sizes: Mapping[int, int]) -> None:
         super().__init__(domain, given)
-        self.address_domain = domain
+        self.address_domain, self.sizes = domain, sizes
         self.accesses: list[GlobalAccess] = []
         self.gathered_buffers: set[int] = set()
         self.loaded_given: set[int] = set()
@@ -468,15 +470,20 @@ class AddressMemory(GlobalMemory):
     def _check_leaves_its_buffer(self, address: MovedData, mask: Array | None, line: int) -> None:
         """Raise NotSymmetric unless an address that wrapped around is below its buffer in every block.
 
-        No access leaves its buffer, so that the sum of an access has not wrapped around.
+        No access leaves its buffer, so that the sum of an access has not wrapped around.  A buffer whose size the
+        launch does not state may have elements below its start.
         """
         number = address.number
         thread = active_values(number.thread, mask).view(np.int64)
         least, most = number.grid.bounds(_column_of_signed(number))
         first, last = least + int(thread.min(initial=0)), most + int(thread.max(initial=0))
-        start = buffer_at(first) << POINTER_SHIFT
-        if first < 0 or not start or last - address.wraps >= start:
+        buffer = buffer_at(first)
+        if first < 0 or last - address.wraps >= buffer << POINTER_SHIFT:
             raise NotSymmetric("a sum of 32 bits with data may wrap around within its buffer", line)
+        if buffer not in self.sizes:
+            raise NotSymmetric(
+                "a sum of 32 bits with data may wrap around; state the number of elements of its buffer", line
+            )
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
@@ -600,7 +607,8 @@ def _run_pass(
     prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool
 ) -> AddressPass:
     numbers = grid.numbers
-    memory = AddressMemory(AddressDomain(grid), GivenContents(prepared.launch, buffers))
+    given = GivenContents(prepared.launch, buffers)
+    memory = AddressMemory(AddressDomain(grid), given, sizes_of_buffers(prepared.launch, buffers))
     block = None
     if numbers.size > 1:
         block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))
