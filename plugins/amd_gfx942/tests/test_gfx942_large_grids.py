@@ -251,3 +251,35 @@ def test_a_buffer_of_unknown_size_has_elements_below_its_start() -> None:
     )
     with pytest.raises(NotSymmetric, match="state the number of elements"):
         summarise(prepared, {"a": 1, "b": 2, "out": 3})
+
+
+SELECTED = SUM.replace(
+    "s_lshl_b32 s4, s2, 8",
+    "s_add_u32 s5, s2, 24\ns_sub_u32 s6, s2, 24\ns_cmp_ge_u32 s2, 24\ns_cselect_b32 s4, s6, s5\ns_lshl_b32 s4, s4, 8",
+)
+"""The first and the second half of the blocks do each other's work."""
+
+
+def classes_of(body: str) -> int:
+    one = source("one", body)
+    return len(summarise(analysis.prepare(one, GFX942, Options()), {"a": 1, "b": 2, "out": 3}).classes)
+
+
+def test_a_select_by_the_number_of_a_block_divides_no_grid(size: str) -> None:
+    assert SELECTED != SUM
+    assert classes_of(SELECTED) == 1
+    assert compare(source("one", SELECTED), source("other", SUM), GFX942, Options()).verdict.outcome is Outcome.EQUAL
+    other = SELECTED.replace("s_cselect_b32 s4, s6, s5", "s_cselect_b32 s4, s5, s5")
+    found = compare(source("one", SELECTED), source("other", other), GFX942, Options()).verdict
+    assert found.outcome is not Outcome.EQUAL
+
+
+PRODUCT = SUM.replace(
+    "v_add_f32_e32 v5, v3, v4", "v_mfma_f32_16x16x4_f32 v[8:11], v3, v4, 0\ns_nop 15\nv_mov_b32_e32 v5, v8"
+)
+
+
+def test_products_of_the_number_of_a_block_are_no_translations() -> None:
+    assert classes_of(PRODUCT) == 1
+    with pytest.raises(NotSymmetric, match="depends on the block's number"):
+        classes_of(PRODUCT.replace("v_mfma", "v_mov_b32_e32 v3, s2\nv_mfma"))
