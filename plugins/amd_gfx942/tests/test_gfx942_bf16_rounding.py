@@ -44,6 +44,16 @@ ALSO = {
         "v_cmp_o_f32_e32 vcc, v10, v10\nv_cndmask_b32_sdwa v5, v20, v11, vcc dst_sel:DWORD dst_unused:UNUSED_PAD "
         "src0_sel:DWORD src1_sel:WORD_1",
     ),
+    "the bit of the high half": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 1\n"
+        "v_and_b32_sdwa v11, v10, v12 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+    ),
+    "the bit of the high half as the second source": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 1\n"
+        "v_and_b32_sdwa v11, v12, v10 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
+    ),
     "a sum that is used twice": ("v5, v20, v11, vcc", "v5, v20, v11, vcc\nv_xor_b32_e32 v5, v5, v11"),
     "the register of x is written": ("v_lshrrev_b32_e32 v11, 16", "v_mov_b32_e32 v12, v10\nv_lshrrev_b32_e32 v11, 16"),
 }
@@ -53,6 +63,16 @@ OTHERS = {
     "another bit": ("v10, 16, 1", "v10, 15, 1"),
     "two bits": ("v10, 16, 1", "v10, 16, 2"),
     "a bit of another value": ("v11, v10, 16, 1", "v11, v3, 16, 1"),
+    "another bit of the high half": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 2\n"
+        "v_and_b32_sdwa v11, v10, v12 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+    ),
+    "the bit of the low half": (
+        "v_bfe_u32 v11, v10, 16, 1",
+        "v_mov_b32_e32 v12, 1\n"
+        "v_and_b32_sdwa v11, v10, v12 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
+    ),
     "another number is added": ("s_movk_i32 s20, 0x7fff", "s_movk_i32 s20, 0x7ffe"),
     "each lane adds its own number": ("s20\n", "v0\n"),
     "x is added twice": ("v11, v10, v11, s20", "v11, v10, v10, s20"),
@@ -108,8 +128,9 @@ def by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult
 
 def in_some_lanes(change: tuple[str, str] | None = None, after: str = "") -> str:
     """Return the instructions after a replacement, in a short block that some lanes execute, with others after it."""
-    start = "s_mov_b64 exec, s[30:31]\ns_branch start\nstart:\nv_bfe"
-    body = text(change).removesuffix("s_mov_b64 exec, -1").replace("v_bfe", start, 1)
+    body = text(change).removesuffix("s_mov_b64 exec, -1")
+    first = "v_bfe" if "v_bfe" in body else "v_and_b32_sdwa"
+    body = body.replace(first, f"s_mov_b64 exec, s[30:31]\ns_branch start\nstart:\n{first}", 1)
     return f"v_mov_b32_e32 v11, v3\n{body}{after}s_mov_b64 exec, -1"
 
 
@@ -228,3 +249,19 @@ def test_inactive_lanes_keep_their_registers() -> None:
     inside = np.arange(512) < 20
     assert (kept[inside] == whole[inside]).all()
     assert not (kept[~inside] == whole[~inside]).all()
+
+
+def rounded_and_more(test: str) -> str:
+    """Return a rounding whose result long arithmetic takes, with its test of x, after another test in the same mask."""
+    before = "v_cmp_lt_f32_e32 vcc, v3, v2\n"
+    body = ROUNDED.replace("v_cmp_o_f32_e32 vcc, v10, v10\n", test)
+    more = [f"v_xor_b32_e32 v5, {number}, v5\nv_add_u32_e32 v5, v5, v0" for number in range(2, 12)]
+    return "\n".join([f"{before}{body}", *more])
+
+
+def test_a_rounding_inside_of_a_longer_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its test of x, which is skipped for the rounding alone, is an input of the longer computation."""
+    body, other = rounded_and_more("v_cmp_o_f32_e32 vcc, v10, v10\n"), rounded_and_more("")
+    assert len(sequences(body)) == 1
+    assert reading(body).signature == by_instruction(body, monkeypatch).signature is not None
+    assert reading(body).signature != reading(other).signature

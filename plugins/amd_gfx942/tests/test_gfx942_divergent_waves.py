@@ -168,3 +168,17 @@ def test_lanes_that_other_lanes_repeat_differ_with_these(
     forms = [reading(each, dtype="fp32").signature for each in texts]
     assert None not in forms if declared else forms == [None, None]
     assert not declared or forms[0] != forms[1]
+
+
+def test_half_of_a_pair_that_a_waiting_wave_reads() -> None:
+    """A write of the other half of the pair does not end its life."""
+    body = """s_mov_b32 s31, 5
+v_cmp_gt_u32_e32 vcc, 64, v0
+s_and_saveexec_b64 s[20:21], vcc
+s_cbranch_execz .LOUT
+s_mov_b32 s31, 9
+.LOUT:
+s_or_b64 exec, exec, s[20:21]
+s_mov_b32 s30, 0
+v_mov_b32_e32 v5, s31"""
+    assert run(body, [0], threads=128).tolist() == [9] * 64 + [5] * 64

@@ -9,9 +9,11 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker import analysis
+from bitwise_core.checker.block_symmetry.grid import NotSymmetric
+from bitwise_core.checker.block_symmetry.symmetry import summarise
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.results import LARGE_GRID
-from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.sources import Options, Source, buffer_numbers
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
@@ -161,3 +163,123 @@ def test_blocks_of_many_classes_are_executed_together(followed: bool, monkeypatc
         found = compare(source("one", CAUSAL), source("other", CAUSAL.replace(*change)), GFX942, Options()).verdict
         assert (found.outcome is Outcome.EQUAL) == equal, found
         assert (analysis.LARGE_GRID in found.notes) != followed
+
+
+GATHER = """s_load_dwordx4 s[8:11], s[0:1], 0x0
+s_load_dwordx2 s[12:13], s[0:1], 0x10
+s_waitcnt lgkmcnt(0)
+s_lshl_b32 s4, s2, 8
+s_add_u32 s14, s12, s4
+s_addc_u32 s15, s13, 0
+s_load_dword s6, s[14:15], 0x0
+s_lshl_b32 s7, s2, 6
+s_waitcnt lgkmcnt(0)
+s_add_i32 s17, s6, s7
+s_mov_b32 s16, 0
+s_ashr_i64 s[18:19], s[16:17], 30
+s_add_u32 s18, s10, s18
+s_addc_u32 s19, s11, s19
+v_mov_b32_e32 v6, 0
+global_load_dword v3, v6, s[18:19]
+v_lshlrev_b32_e32 v1, 2, v0
+v_add_u32_e32 v2, s4, v1
+v_cmp_eq_u32_e32 vcc, 0, v0
+s_and_saveexec_b64 s[20:21], vcc
+s_cbranch_execz end
+s_lshl_b64 s[20:21], s[2:3], 8
+s_add_u32 s20, s8, s20
+s_addc_u32 s21, s9, s21
+s_waitcnt vmcnt(0)
+global_store_dword v6, v3, s[20:21]
+end:
+"""
+"""Block b stores a[64 b + i], where i is the integer b[64 b]: a sum of 32 bits, sign-extended."""
+
+
+def gather_source(name: str, body: str) -> Source:
+    """Return a kernel of two waves, of which the first one stores."""
+    found = source(name, body.replace("s_lshl_b32 s4, s2, 8", "s_mov_b32 s3, 0\ns_lshl_b32 s4, s2, 8", 1))
+    sized = tuple(each.model_copy(update={"elements": 1 << 16}) for each in found.launch.args)
+    return Source(name, found.text, found.launch.model_copy(update={"block": (128, 1, 1), "args": sized}))
+
+
+@pytest.mark.parametrize(
+    ("change", "equal"),
+    [
+        (("s17, s6, s7", "s17, s7, s6"), True),
+        (("s_add_i32 s17, s6, s7", "s_mov_b32 s17, s6"), False),
+        (("s_lshl_b32 s7, s2, 6", "s_lshl_b32 s7, s2, 5"), False),
+        (("s[16:17], 30", "s[16:17], 31"), False),
+        (("s[14:15], 0x0", "s[14:15], 0x4"), False),
+    ],
+    ids=["operands", "the first block alone", "other rows", "other elements", "another index"],
+)
+def test_gathers_from_sums_of_32_bits(size: str, change: tuple[str, str], equal: bool) -> None:
+    assert change[0] in GATHER
+    one, other = gather_source("one", GATHER), gather_source("other", GATHER.replace(*change))
+    found = compare(one, other, GFX942, Options()).verdict
+    assert (found.outcome is Outcome.EQUAL) == equal, found
+    if equal:
+        assert (LARGE_GRID in found.notes) == (size == "large")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("s_mov_b32 s16, 0\n", "s_mov_b32 s16, 0\ns_add_u32 s11, s11, 4\n"),  # a sum that wrapped around is in bounds
+        ("s_lshl_b32 s7, s2, 6", "s_lshl_b32 s7, s2, 26"),  # not below 2**31
+        ("s_mov_b32 s16, 0", "s_mov_b32 s16, 1"),
+        ("s_ashr_i64", "s_lshr_b64"),
+        ("global_load_dword v3, v6", "v_mov_b32_e32 v7, s6\nglobal_load_dword v3, v7"),  # more data is added
+    ],
+    ids=["beyond the buffer", "large numbers", "no zeros", "unsigned", "more data"],
+)
+def test_sums_of_32_bits_that_may_wrap_around(change: tuple[str, str]) -> None:
+    assert change[0] in GATHER
+    one = gather_source("one", GATHER)
+    buffers = buffer_numbers({each.buffer for each in one.launch.args if each.buffer})
+    assert len(summarise(analysis.prepare(one, GFX942, Options()), buffers).classes) == 1
+    with pytest.raises(NotSymmetric):
+        summarise(analysis.prepare(gather_source("other", GATHER.replace(*change)), GFX942, Options()), buffers)
+
+
+def test_a_buffer_of_unknown_size_has_elements_below_its_start() -> None:
+    one = gather_source("one", GATHER)
+    open_buffers = tuple(each.model_copy(update={"elements": None}) for each in one.launch.args)
+    prepared = analysis.prepare(
+        Source("one", one.text, one.launch.model_copy(update={"args": open_buffers})), GFX942, Options()
+    )
+    with pytest.raises(NotSymmetric, match="state the number of elements"):
+        summarise(prepared, {"a": 1, "b": 2, "out": 3})
+
+
+SELECTED = SUM.replace(
+    "s_lshl_b32 s4, s2, 8",
+    "s_add_u32 s5, s2, 24\ns_sub_u32 s6, s2, 24\ns_cmp_ge_u32 s2, 24\ns_cselect_b32 s4, s6, s5\ns_lshl_b32 s4, s4, 8",
+)
+"""The first and the second half of the blocks do each other's work."""
+
+
+def classes_of(body: str) -> int:
+    one = source("one", body)
+    return len(summarise(analysis.prepare(one, GFX942, Options()), {"a": 1, "b": 2, "out": 3}).classes)
+
+
+def test_a_select_by_the_number_of_a_block_divides_no_grid(size: str) -> None:
+    assert SELECTED != SUM
+    assert classes_of(SELECTED) == 1
+    assert compare(source("one", SELECTED), source("other", SUM), GFX942, Options()).verdict.outcome is Outcome.EQUAL
+    other = SELECTED.replace("s_cselect_b32 s4, s6, s5", "s_cselect_b32 s4, s5, s5")
+    found = compare(source("one", SELECTED), source("other", other), GFX942, Options()).verdict
+    assert found.outcome is not Outcome.EQUAL
+
+
+PRODUCT = SUM.replace(
+    "v_add_f32_e32 v5, v3, v4", "v_mfma_f32_16x16x4_f32 v[8:11], v3, v4, 0\ns_nop 15\nv_mov_b32_e32 v5, v8"
+)
+
+
+def test_products_of_the_number_of_a_block_are_no_translations() -> None:
+    assert classes_of(PRODUCT) == 1
+    with pytest.raises(NotSymmetric, match="depends on the block's number"):
+        classes_of(PRODUCT.replace("v_mfma", "v_mov_b32_e32 v3, s2\nv_mfma"))

@@ -35,13 +35,13 @@ def sample(cases: Sequence[Case], count: int) -> list[Case]:
     return list(cases[::step][:count])
 
 
-def write_kernels(folder: Path, cases: Sequence[Case], processes: int) -> int:
+def write_kernels(folder: Path, cases: Sequence[Case], target: str, processes: int) -> int:
     """Compile the cases into one folder with a manifest, and return the number of kernels; others are left out."""
     from bitwise_bench.compilation.capture import compile_job
     from bitwise_bench.worker_pool import run_all
     from bitwise_triton.configurations import write_folder
 
-    settings = {"target": DEFAULT_TARGET, "keep": True}
+    settings = {"target": target, "keep": True}
     batches = [[case.id] for case in cases]
     answers = run_all(compile_job, batches, settings, processes=processes, seconds=90.0, report=lambda *_: None)
     kernels = [answers[case.id]["kernel"] for case in cases if "kernel" in answers[case.id]]
@@ -81,15 +81,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("readings.worker_scaling", __doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="the numbers of workers (default 1 2)")
     parser.add_argument("--kernels", type=int, default=400, help="kernels of the corpus (default 400)")
+    parser.add_argument("--target", default=DEFAULT_TARGET, help=f"compile for this target (default {DEFAULT_TARGET})")
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
     chosen = parser.parse_args(arguments)
     if chosen.kernels < 1 or min(chosen.workers) < 1:
         parser.error("--kernels and --workers must be at least 1")
     from bitwise_bench.corpus import catalogue
 
+    cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        count = write_kernels(folder, sample(catalogue.cases(), chosen.kernels), os.cpu_count() or 1)
+        cases = sample(catalogue.cases(chosen.target), chosen.kernels)
+        count = write_kernels(folder, cases, chosen.target, cores)
         try:
             measure(folder, max(chosen.workers))
             runs = [measure(folder, workers) for workers in chosen.workers]
@@ -105,8 +108,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{run['CPU seconds']:7.2f} s of CPU, largest process {run['largest process, MiB']} MiB"
         )
     print(f"with the cache: {cached[0]['seconds']} s, and {cached[1]['seconds']} s again")
-    environment = {**analysis_environment(), "cores": os.cpu_count()}
-    record = {"environment": environment, "kernels": count, "runs": runs, "with the cache": cached}
+    environment = {**analysis_environment(), "cores": cores}
+    record = {
+        "environment": environment,
+        "target": chosen.target,
+        "kernels": count,
+        "runs": runs,
+        "with the cache": cached,
+    }
     if chosen.out:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0

@@ -131,17 +131,33 @@ def _replaced_steps(program: Program) -> tuple[Step, ...]:
 
 
 def _blocks(program: Program) -> Iterator[tuple[int, int]]:
-    """Yield the first instruction and the end of each run of instructions that one group of lanes executes."""
+    """Yield the first instruction and the end of each run of instructions that one group of lanes executes.
+
+    An instruction that writes the execution mask ends a run.
+    """
     fewest = MINIMUM_INSTRUCTIONS if program.sequences is None else 1
     starts = {0, *program.joins, *program.reconvergence.values()}
     count = len(program.steps)
     for index, following in enumerate(program.following):
         if following != (index + 1,) or _ends_a_block(program, index):
             starts.update((index, index + 1, *(each for each in following if each != EXIT)))
+    if program.execution_mask is not None:
+        starts.update(index + 1 for index in _writes_of(program, program.execution_mask))
     ordered = sorted(each for each in starts if 0 <= each < count)
     for first, end in zip(ordered, [*ordered[1:], count], strict=True):
         if end - first >= fewest:
             yield first, end
+
+
+def _writes_of(program: Program, key: str) -> Iterator[int]:
+    """Yield the instructions that write a register kept under a key."""
+    found: dict[int, bool] = {}
+    for index, info in enumerate(program.infos):
+        writes = found.get(id(info))
+        if writes is None:
+            writes = found[id(info)] = any(program.storage(name) == key for name in info.writes)
+        if writes:
+            yield index
 
 
 def _ends_a_block(program: Program, index: int) -> bool:
@@ -332,12 +348,18 @@ def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSeque
 
 
 def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: Collection[int]) -> dict[int, int]:
-    """Return the instructions whose results only these cones need, each with the root of one of them."""
+    """Return the instructions whose results only these cones need, each with the root of one of them.
+
+    The result of a member of one cone may be an input of another one, which captures it where it is read.
+    """
     roots = {cone.members[-1] for cone in cones}
+    inputs = {place for cone in cones for _, place in cone.definitions}
     owner = {index: cone.members[-1] for cone in cones for index in cone.members[:-1]}
     found: dict[int, int] = {}
     for index in sorted(owner, reverse=True):
-        if index not in roots and index not in escapes and all(each in found or each in roots for each in uses[index]):
+        if index in roots or index in escapes or index in inputs:
+            continue
+        if all(each in found or each in roots for each in uses[index]):
             found[index] = owner[index]
     return found
 

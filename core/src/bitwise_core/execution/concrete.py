@@ -44,7 +44,7 @@ MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
 MAXIMUM_ATTEMPTS = 16
 """How often a launch is run at most, until its races are known."""
 
-LANES_PER_BATCH = 8192
+LANES_PER_BATCH = 16384
 """The number of lanes that run together, which amortises the cost of a NumPy call."""
 
 

@@ -242,14 +242,14 @@ class Machine:
         name = operand.name
         if name == "_":
             return
-        if self.mask is not None and self.mask is not self.owned and not self._is_dead_elsewhere(name):
+        if self.mask is not None and self.mask is not self.owned and not self.is_dead_elsewhere(name):
             old = self.registers.get(name)
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
             value = blend_values(self.mask, value, old)
         self.put(name, value)
 
-    def _is_dead_elsewhere(self, name: str) -> bool:
+    def is_dead_elsewhere(self, name: str) -> bool:
         """Whether no lane but those of the current instruction, all of which are active, may read a register again."""
         live = self.live_elsewhere
         return live is not None and self.mask is self.group and not live(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -73,10 +73,21 @@ def _liveness(program: Program) -> tuple[list[int], Mapping[str, int]]:
             found |= 1 << number.setdefault(name, len(number))
         return found
 
+    infos = {id(info): info for info in program.infos}
+    together: dict[str, set[str]] = {}
+    for name in set().union(*(info.reads | info.writes for info in infos.values())):
+        together.setdefault(program.storage(name), set()).add(name)
+
+    def replaced(writes: frozenset[str]) -> Iterator[str]:
+        """Yield the storages of which no register keeps its value."""
+        for name in writes:
+            own = together[program.storage(name)]
+            if len(own) == 1 or own <= writes:
+                yield name
+
     # A register that a guarded or partial instruction leaves unchanged is among those that it reads.
-    for info in program.infos:
-        if id(info) not in known:
-            known[id(info)] = bits(info.reads), ~bits(info.writes)
+    for key, info in infos.items():
+        known[key] = bits(info.reads), ~bits(replaced(info.writes))
     count, following = len(program.infos), program.following
     reads_and_kept = [known[id(info)] for info in program.infos]
     before = [0] * count

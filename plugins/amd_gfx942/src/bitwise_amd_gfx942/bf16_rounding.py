@@ -5,15 +5,17 @@ With b the bits of x, the sequence computes
     carrying = b + bfe(b, 16, 1) + 0x7fff
     result = (x is a number ? carrying : 0x7fff << 16) >> 16
 
-The sum carries into the high half exactly where rounding to nearest even rounds up, and the pattern after the largest
-number is that of infinity; a NaN becomes 0x7fff.  So the low half of the result is x rounded to bf16, and its high half
-is zero: `bf16_rounded_by_integers_with_selected_nan` of the rules, whose proof this uses.
+The bit may be taken from the high half of x instead.  The sum carries into the high half exactly where rounding to
+nearest even rounds up, and the pattern after the largest number is that of infinity; a NaN becomes 0x7fff.  So the low
+half of the result is x rounded to bf16, and its high half is zero: `bf16_rounded_by_integers_with_selected_nan` of the
+rules, whose proof this uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -31,6 +33,9 @@ ROUNDING_AND_NAN = 0x7FFF
 
 _SUM, _BIT, _SHIFT = "v_add3_u32", "v_bfe_u32", ("v_lshrrev_b32_e32", "v_lshrrev_b32_e64")
 _NUMBER, _NAN = ("v_cmp_o_f32_e32", "v_cmp_o_f32_e64"), ("v_cmp_u_f32_e32", "v_cmp_u_f32_e64")
+_HALVES = "v_and_b32_sdwa.dst_sel:DWORD.dst_unused:UNUSED_PAD"
+_BIT_OF_HALF = {f"{_HALVES}.src0_sel:WORD_1.src1_sel:DWORD": 0, f"{_HALVES}.src0_sel:DWORD.src1_sel:WORD_1": 1}
+"""Where each of these takes the high half of its source."""
 _SELECT = ("v_cndmask_b32_e32", "v_cndmask_b32_e64")
 _SELECT_HIGH = "v_cndmask_b32_sdwa.dst_sel:DWORD.dst_unused:UNUSED_PAD"
 _SELECT_HIGH_TRUE = f"{_SELECT_HIGH}.src0_sel:DWORD.src1_sel:WORD_1"
@@ -67,7 +72,8 @@ def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int,
             latest[storage(name)] = index
 
 
-_READ = frozenset((_SUM, _BIT, *_SHIFT, *_NUMBER, *_NAN, *_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE))
+_SELECTS = (*_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE)
+_READ = frozenset((_SUM, _BIT, *_BIT_OF_HALF, *_SHIFT, *_NUMBER, *_NAN, *_SELECTS))
 
 
 def _definition(operand: Operand, latest: dict[str, int]) -> Definition | None:
@@ -84,7 +90,7 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
     """Return the conversion whose last instruction is the select `root`, None if there is none."""
     select = run[root]
     opcode = select.instruction.opcode
-    if len(select.sources) != 3 or opcode not in (*_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE):
+    if len(select.sources) != 3 or opcode not in _SELECTS:
         return None
     test = _made(run, select.sources[2], (*_NUMBER, *_NAN))
     if test is None or len(run[test].operands) != 2:
@@ -107,28 +113,46 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
     if add is None or len(run[add].sources) != 3:
         return None
     for place, source in enumerate(run[add].sources):
-        bit = _made(run, source, (_BIT,))
-        if bit is None:
+        bit = _made(run, source, (_BIT, *_BIT_OF_HALF))
+        taken = None if bit is None else _bit_of(run[bit])
+        if bit is None or taken is None:
             continue
-        x = run[bit].sources[0]
+        x, masks = taken
         others = [each for each in range(3) if each != place]
         halves = [each for each in others if run[add].sources[each] != x]
-        numbers = len(run[bit].operands) == 3 and all(
-            _is_number(operand, wanted) for operand, wanted in zip(run[bit].operands[1:], (16, 1), strict=True)
-        )
-        if x is None or not numbers or len(halves) != 1 or run[test].sources != (x, x):
+        if len(halves) != 1 or run[test].sources != (x, x):
             continue
-        constants = (
-            (run[add].operands[halves[0]], run[add].sources[halves[0]]),
-            (
-                select.operands[nan],
-                select.sources[nan],
-            ),
-        )
-        if all(given is not None or _is_number(operand, ROUNDING_AND_NAN) for operand, given in constants):
-            inputs = (x, *(given for _, given in constants if given is not None))
-            return KnownSequence(tuple(sorted({*members, add, bit})), inputs, _rounded)
+        constants = [
+            _Constant(run[add].operands[halves[0]], run[add].sources[halves[0]], ROUNDING_AND_NAN),
+            _Constant(select.operands[nan], select.sources[nan], ROUNDING_AND_NAN),
+            *masks,
+        ]
+        if all(each.given is not None or _is_number(each.operand, each.wanted) for each in constants):
+            held = [(each.given, each.wanted) for each in constants if each.given is not None]
+            inputs = (x, *(given for given, _ in held))
+            compute = _rounded_with(tuple(wanted for _, wanted in held))
+            return KnownSequence(tuple(sorted({*members, add, bit})), inputs, compute)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """An operand that must hold a number; `given` is its definition where it is a register."""
+
+    operand: Operand
+    given: Definition | None
+    wanted: int
+
+
+def _bit_of(bit: _Read) -> tuple[Definition, tuple[_Constant, ...]] | None:
+    """Return the value of which an instruction takes bit 16, with the constants that it needs; None for another bit."""
+    place = _BIT_OF_HALF.get(bit.instruction.opcode)
+    if place is None:
+        if len(bit.operands) != 3 or not _is_number(bit.operands[1], 16) or not _is_number(bit.operands[2], 1):
+            return None
+        return None if bit.sources[0] is None else (bit.sources[0], ())
+    x = bit.sources[place] if len(bit.operands) == 2 else None
+    return None if x is None else (x, (_Constant(bit.operands[1 - place], bit.sources[1 - place], 1),))
 
 
 def _made(run: dict[int, _Read], source: Definition | None, opcodes: Iterable[str]) -> int | None:
@@ -142,11 +166,16 @@ def _is_number(operand: Operand, number: int) -> bool:
     return operand == Immediate(number)
 
 
-def _rounded(machine: Machine, values: Sequence[Value]) -> Value | None:
-    """Return x rounded to bf16 with zeros above it, if the constants in registers are those of the sequence."""
-    x, *constants = values
-    for each in constants:
-        if not isinstance(each, np.ndarray) or each.size != 1 or int(each.flat[0]) != ROUNDING_AND_NAN:
-            return None
-    half = machine.domain.floating(operation("convert.rn.bf16.fp32"), [x])
-    return concat([half, np.zeros((1, 1), dtype=np.uint16)])
+@cache
+def _rounded_with(wanted: tuple[int, ...]) -> Callable[[Machine, Sequence[Value]], Value | None]:
+    """Return the conversion of a first value where the others are these numbers, which returns None elsewhere."""
+
+    def rounded(machine: Machine, values: Sequence[Value]) -> Value | None:
+        x, *constants = values
+        for each, number in zip(constants, wanted, strict=True):
+            if not isinstance(each, np.ndarray) or each.size != 1 or int(each.flat[0]) != number:
+                return None
+        half = machine.domain.floating(operation("convert.rn.bf16.fp32"), [x])
+        return concat([half, np.zeros((1, 1), dtype=np.uint16)])
+
+    return rounded

@@ -168,7 +168,7 @@ def write_word(machine: Machine, name: str, value: Value) -> None:
     if key is not None and key in machine.registers:
         split_lane_mask(machine, key)
     lanes = machine.written_lanes
-    if lanes is not None:
+    if lanes is not None and not machine.is_dead_elsewhere(name):
         old = machine.registers.get(name)
         value = L.as_array_if_constant(blend_values(lanes, value, poison(32) if old is None else old))
     machine.put(name, value)
@@ -202,7 +202,7 @@ def write_lane_mask(machine: Machine, operand: Vector, value: Value) -> None:
     if key is None:
         raise Unsupported(f"the register {low} cannot hold a lane mask")
     lanes = machine.written_lanes
-    if lanes is not None:
+    if lanes is not None and not machine.is_dead_elsewhere(low):
         old = machine.registers.get(key)
         if old is None:
             old = _previous_lane_mask(machine, low, high)
@@ -254,7 +254,7 @@ def write_exec(machine: Machine, value: Value) -> None:
 def write_scc(machine: Machine, value: Value) -> None:
     """Write the scalar condition code of the active waves."""
     lanes = machine.written_lanes
-    if lanes is not None:
+    if lanes is not None and not machine.is_dead_elsewhere(SCC):
         old = machine.registers.get(SCC)
         value = blend_values(lanes, value, poison(1) if old is None else old)
     machine.registers[SCC] = value

@@ -2,9 +2,10 @@
 
 Integers are `BlockAffine` values.  Data is an opaque value with a taint flag, which is set where a number that differs
 between blocks is an operand.  Tainted data is not the data of the reference block with shifted addresses, so a pass
-that stores it fails.  The sum of such a number and data is an address that shifts like any other (`MovedData`).  Loads
-from buffers whose contents the launch gives are integers, exact in every block, if the launch does not write the
-buffer.  The result of a pass is the list of global memory accesses of its blocks.
+that stores it fails.  The sum of such a number and data is an address that shifts like any other (`MovedData`), also
+where a sum of 32 bits is widened (`MovedWord`).  Loads from buffers whose contents the launch gives are integers, exact
+in every block, if the launch does not write the buffer.  The result of a pass is the list of global memory accesses of
+its blocks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bitwise_core.checker.block_symmetry.block_affine import (
     BlockAffine,
     apply_ufunc,
     block_only,
+    convert,
     decide,
     evaluate_by_column,
     evaluate_by_distinct_blocks,
@@ -31,8 +33,9 @@ from bitwise_core.checker.block_symmetry.block_affine import (
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
 from bitwise_core.execution.active_lanes import WholeBlocks, active_values
+from bitwise_core.execution.buffers import sizes_of_buffers
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.epochs import Epoch
@@ -72,19 +75,34 @@ class MovedData(L.SymbolicVector):
     """A sum, in 64 bits, of a number that differs between blocks and data that is not tainted.
 
     As an address it moves by that number between blocks, as the address of any other load does.  As data it is tainted.
+    `wraps`: the sum may be less by that many bytes at least, which as an address must leave its buffer; 0: it is exact.
+    """
+
+    __slots__ = ("number", "wraps")
+
+    def __init__(self, number: BlockAffine, wraps: int = 0) -> None:
+        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        self.number, self.wraps = number, wraps
+
+
+class MovedWord(L.SymbolicVector):
+    """A sum, in 32 bits, of a number of each block below 2**31 and data that is not tainted.  As data it is tainted.
+
+    It wraps around to a negative number only, as the data is at most 2**31 - 1: the sum is then less than the number
+    by more than 2**31.
     """
 
     __slots__ = ("number",)
 
     def __init__(self, number: BlockAffine) -> None:
-        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        super().__init__(32, _OPAQUE_WORDS, L.TERM | TAINT)
         self.number = number
 
 
 _OPAQUE_WORDS = opaque_data(64).words
 
 
-class AddressDomain:
+class AddressDomain(OpaqueProducts):
     """The domain of an address pass, see `execution.domains.domain.Domain`."""
 
     name = "addresses"
@@ -139,10 +157,9 @@ class AddressDomain:
                     if absorbing.all():
                         return decided
                     return blend_values(absorbing, decided, other) if absorbing.any() else other
-        if operation.name == "add.b64":
-            moved = self._moved_data(*values)
-            if moved is not None:
-                return moved
+        moved = self._moved(operation, values)
+        if moved is not None:
+            return moved
         self._note_pointers(values)
         result = opaque_data(operation.bits, taint_of(*values))
         known: Any = True
@@ -155,18 +172,57 @@ class AddressDomain:
         numbers = [each if isinstance(each, np.ndarray) else L.constants_of(each) for each in values]
         return blend_values(known, function(*numbers), result)
 
+    def _moved(self, operation: Operation, values: Sequence[Any]) -> Value | None:
+        """The result of an operation that keeps the sum of a number of each block and data; None for any other."""
+        if operation.name == "add.b64":
+            return self._moved_data(values[0], values[1])
+        if operation.name == "add.b32":
+            return self._moved_word(values[0], values[1]) or self._moved_word(values[1], values[0])
+        if operation.name == "shr.s64":
+            return self._widened_word(values[0], values[1])
+        return None
+
     def _moved_data(self, left: Any, right: Any) -> MovedData | None:
         """The sum of data and of a number that differs between blocks, or of such a sum and another value."""
         for value, other in ((left, right), (right, left)):
             if isinstance(value, MovedData):
                 if isinstance(other, np.ndarray | BlockAffine):
                     total = _apply(self.grid, np.add, value.number, other)
-                    return MovedData(total) if isinstance(total, BlockAffine) else None
-                return None if taint_of(other) else value
+                    if isinstance(total, BlockAffine):
+                        self.moved_pointers |= _buffers_of(other)
+                        return MovedData(total, value.wraps)
+                    return None
+                # More data could bring a sum that wrapped around back into its buffer.
+                return None if taint_of(other) or value.wraps else value
             if isinstance(value, BlockAffine) and isinstance(other, L.SymbolicVector) and not taint_of(other):
                 self.moved_pointers |= _buffers_of(value)
                 return MovedData(value)
         return None
+
+    def _moved_word(self, value: Any, other: Any) -> MovedWord | None:
+        """The sum, in 32 bits, of a number of each block below 2**31 and of data."""
+        if not isinstance(value, BlockAffine) or not isinstance(other, L.SymbolicVector) or taint_of(other):
+            return None
+        found = exact(value)
+        if found is None:
+            return None
+        (low, high), thread = self.grid.bounds(found[0]), found[1]
+        small = low + int(thread.min()) >= 0 and high + int(thread.max()) < 1 << 31
+        return MovedWord(value) if small else None
+
+    def _widened_word(self, value: Any, by: Any) -> MovedData | None:
+        """A sum of 32 bits, sign-extended and times a power of two: zeros and the sum, shifted to the right."""
+        if not isinstance(value, L.PackedVector) or not isinstance(by, np.ndarray) or by.size != 1:
+            return None
+        amount = int(by.flat[0])
+        if len(value.parts) != 2 or not 0 <= amount <= 32:
+            return None
+        low, word = value.parts
+        if not isinstance(low, np.ndarray) or low.any() or L.width(low) != 32 or not isinstance(word, MovedWord):
+            return None
+        number = convert(word.number, np.dtype(np.uint64))
+        scaled = _apply(self.grid, np.left_shift, number, np.full((1, 1), 32 - amount, dtype=np.uint64))
+        return MovedData(scaled, 1 << 63 - amount) if isinstance(scaled, BlockAffine) else None
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
@@ -212,6 +268,11 @@ class AddressDomain:
         assert isinstance(right, mma_steps.HashedVectors)
         return mma_steps.mma_terms(step, accumulator, left, right, _CONTEXT)
 
+    def opaque_products(self, bits: int, count: int, operands: Sequence[Value]) -> list[L.SymbolicVector]:
+        """See `OpaqueProducts.opaque_products`."""
+        taint = taint_of(*operands)
+        return [opaque_data(bits, taint) for _ in range(count)]
+
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
         return opaque_data(bits)
@@ -219,6 +280,12 @@ class AddressDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         return opaque_data(bits, taint_of(address))
+
+
+def _column_of_signed(number: BlockAffine) -> Column:
+    """The numbers of the blocks of a number of 64 bits, as signed ones."""
+    column = number.column
+    return number.grid.derived("signed", lambda: column.values.view(np.int64), column)
 
 
 def _buffers_of(number: Any) -> set[int]:
@@ -326,9 +393,9 @@ class AddressMemory(GlobalMemory):
 
     joins_conditions: ClassVar[bool] = False
 
-    def __init__(self, domain: AddressDomain, given: GivenContents) -> None:
+    def __init__(self, domain: AddressDomain, given: GivenContents, sizes: Mapping[int, int]) -> None:
         super().__init__(domain, given)
-        self.address_domain = domain
+        self.address_domain, self.sizes = domain, sizes
         self.accesses: list[GlobalAccess] = []
         self.gathered_buffers: set[int] = set()
         self.loaded_given: set[int] = set()
@@ -383,6 +450,8 @@ class AddressMemory(GlobalMemory):
             raise NotSymmetric("memory is read at a computed address in an unknown buffer", line)
         self.gathered_buffers |= domain.pointers | domain.moved_pointers | known
         number = address.number if isinstance(address, MovedData) else None
+        if isinstance(address, MovedData) and address.wraps:
+            self._check_leaves_its_buffer(address, mask, line)
         if number is None and taint_of(address):
             return domain.gather(address, bits, mask)
         # Data that a run of one block finds to be constant makes a load of the address to which it is added.
@@ -398,6 +467,24 @@ class AddressMemory(GlobalMemory):
         # There it returns given numbers, which differ between blocks.
         moves_in_given = column is not None and not reached.isdisjoint(self.given.buffers)
         return opaque_data(bits, TAINT if moves_in_given else 0)
+
+    def _check_leaves_its_buffer(self, address: MovedData, mask: Array | None, line: int) -> None:
+        """Raise NotSymmetric unless an address that wrapped around is below its buffer in every block.
+
+        No access leaves its buffer, so that the sum of an access has not wrapped around.  A buffer whose size the
+        launch does not state may have elements below its start.
+        """
+        number = address.number
+        thread = active_values(number.thread, mask).view(np.int64)
+        least, most = number.grid.bounds(_column_of_signed(number))
+        first, last = least + int(thread.min(initial=0)), most + int(thread.max(initial=0))
+        buffer = buffer_at(first)
+        if first < 0 or last - address.wraps >= buffer << POINTER_SHIFT:
+            raise NotSymmetric("a sum of 32 bits with data may wrap around within its buffer", line)
+        if buffer not in self.sizes:
+            raise NotSymmetric(
+                "a sum of 32 bits with data may wrap around; state the number of elements of its buffer", line
+            )
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.store`."""
@@ -418,7 +505,7 @@ class AddressMemory(GlobalMemory):
         self._check_untainted(value, line)
         self._record("atomic", address, L.width(value), mask, line, operation.name)
 
-    def limit_scope(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def limit_scope(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
         """See `GlobalMemory.limit_scope`.  Raises NotSymmetric: other blocks may update the element."""
         raise NotSymmetric("an atomic operation has the scope of a block", line)
 
@@ -525,7 +612,8 @@ def _run_pass(
     prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool
 ) -> AddressPass:
     numbers = grid.numbers
-    memory = AddressMemory(AddressDomain(grid), GivenContents(prepared.launch, buffers))
+    given = GivenContents(prepared.launch, buffers)
+    memory = AddressMemory(AddressDomain(grid), given, sizes_of_buffers(prepared.launch, buffers))
     block = None
     if numbers.size > 1:
         block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))

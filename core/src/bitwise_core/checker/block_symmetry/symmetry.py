@@ -14,9 +14,10 @@ class is divided further.  Therefore the execution of block c of the class is th
 a in X replaced by a + D_X(c) - D_X(b): the terms are equal up to this replacement of loads and of the constants in
 computed addresses, and the stored addresses are moved by it.  Buffers are disjoint, the replacement is one-to-one, and
 canonical forms depend on loads only through equality and adjacency within a buffer; a computed address is a sum, and
-sums with the same number in addition are equal exactly if they are without it.  Therefore the canonical forms are equal
-up to the replacement as well.  An address that a run of one block finds to be constant, although data was added, is
-moved in the same way.
+sums with the same number in addition are equal exactly if they are without it.  A sum of 32 bits that is sign-extended
+may wrap around, but then the address is below its buffer, whose size the launch states and which no access leaves
+(`MovedWord`).  Therefore the canonical forms are equal up to the replacement as well.  An address that a run of one
+block finds to be constant, although data was added, is moved in the same way.
 
 Proved between the blocks of one kernel.  No two blocks store to one byte, and no block loads a byte that another block
 stores (otherwise the kernel has a race, or the proof ends).  Loads at computed addresses access buffers that the launch

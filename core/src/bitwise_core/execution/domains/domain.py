@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.term_recorder import Recorder
@@ -97,13 +97,13 @@ class Domain(Protocol):
         """
 
 
-@runtime_checkable
-class StepsInOrder(Protocol):
-    """A domain that computes matrix steps on one accumulator together, while `defers_steps` is true."""
+class StepsInOrder:
+    """A base class of domains that compute matrix steps on one accumulator together, while `defers_steps` is true."""
 
     @property
     def defers_steps(self) -> bool:
         """Whether the steps of an accumulator may be computed when it is read."""
+        raise NotImplementedError
 
     def mma_steps_in_order(
         self,
@@ -118,3 +118,12 @@ class StepsInOrder(Protocol):
 
         An output takes the vectors `row` and `column` of each step's operands.
         """
+        raise NotImplementedError
+
+
+class OpaqueProducts:
+    """A base class of domains in which matrix products are data without structure."""
+
+    def opaque_products(self, bits: int, count: int, operands: Sequence[Value]) -> list[SymbolicVector]:
+        """Return `count` registers of the result of a matrix instruction on these registers."""
+        raise NotImplementedError

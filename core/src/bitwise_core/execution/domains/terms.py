@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
+from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import (
     hashing,
@@ -48,6 +49,7 @@ from bitwise_core.execution.values.packing import (
 )
 from bitwise_core.execution.values.rule_matching import (
     Bindings,
+    Known,
     Lanes,
     both,
     inference_lanes,
@@ -88,7 +90,7 @@ Builder: TypeAlias = Callable[[Term, Bindings], Value]
 Special: TypeAlias = Callable[[Operation, Sequence[SymbolicVector], TermContext], SymbolicVector | None]
 
 
-class TermDomain:
+class TermDomain(StepsInOrder):
     """Terms over the initial content of memory.
 
     `assumptions` enable rules that need them (see `assumptions`).  `recorder` is the recorder of a recorded run.
@@ -390,8 +392,9 @@ class TermDomain:
 
     def _facts(self, plan: Plan, values: Sequence[SymbolicVector]) -> L.Flags:
         flags: L.Flags = 0
+        known: Known = {}
         for inference in plan.inferences:
-            lanes = inference_lanes(inference, values, self.context)
+            lanes = inference_lanes(inference, values, self.context, known)
             if lanes is False:
                 continue
             fact = inference.flag | (L.NOT_MINUS_ZERO if inference.flag == L.NOT_NEGATIVE else 0)

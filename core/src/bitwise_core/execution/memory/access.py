@@ -488,7 +488,9 @@ def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
 
 def check_aligned(machine: Machine, address: Array, size: int, line: int) -> None:
     """Raise Unsupported if an active thread's address is not a multiple of the access's size in bytes."""
-    if size == 1 or not int(np.bitwise_or.reduce(address, axis=None)) & (size - 1):
+    if size == 1:
+        return
+    if L.lazy_integers(address) is None and not int(np.bitwise_or.reduce(address, axis=None)) & (size - 1):
         return
     misaligned = (address & address.dtype.type(size - 1)) != 0
     if misaligned.any() and (machine.mask is None or (misaligned & machine.mask).any()):

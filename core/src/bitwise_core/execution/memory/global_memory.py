@@ -675,7 +675,9 @@ class GlobalMemory:
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )
 
-    def limit_scope(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
+    def limit_scope(
+        self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int
+    ) -> None:
         """The next atomic operation of each active lane is atomic only with those of threads of its block.
 
         Raises Unsupported.

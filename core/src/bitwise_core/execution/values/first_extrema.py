@@ -171,7 +171,7 @@ def chosen_place(
     for form, first, second, largest in _candidates(condition):
         if not _may_order(compared, first, second, ~np.asarray(L.constant_mask(condition))):
             continue
-        if of_pairs and not (_numbers(form, first, apply) & _numbers(form, second, apply)).any():
+        if of_pairs and not (known & _numbers(form, first, apply) & _numbers(form, second, apply)).any():
             continue
         numbers = [exact_hash(each) for each in (first, second)]
         if all(any(np.array_equal(place, number) for number in numbers) for place in places):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -127,6 +127,11 @@ class HashedVectors:
         zero = self.zero if self.zero is None or self.zero.shape[0] == 1 else self.zero[blocks]
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[blocks]
         return HashedVectors(words, zero, sticky, self.signed, self.finite)
+
+    def settled(self) -> HashedVectors:
+        """Return the vectors with no more than is known of them: no array where no vector is zeros."""
+        zero = None if self.zero is None or not self.zero.any() else self.zero
+        return HashedVectors(self.words, zero, L.uniform_flags(self.sticky), self.signed, self.finite)
 
     def joined(self, parts: int) -> HashedVectors:
         """Return the vectors of blocks of which each `parts` together are one."""
@@ -386,6 +391,11 @@ def mma_terms(
     out = nan_marks.with_ieee_nans(out)
     if unchanged is None:
         return out
+    return _where_unchanged(unchanged, accumulator, out)
+
+
+def _where_unchanged(unchanged: Array, accumulator: SymbolicVector, out: SymbolicVector) -> SymbolicVector:
+    """Return the accumulator plus +0 in some outputs, a step's or several steps' results in all others."""
     unchanged = np.broadcast_to(unchanged, out.words.shape[1:])
     accumulator = nan_marks.with_ieee_nans(L.plus_zero(accumulator))
     if unchanged.all():
@@ -404,23 +414,64 @@ def mma_terms_in_order(
 ) -> SymbolicVector:
     """Compute fused steps one after the other, where an output takes the vectors `row` and `column` of each step.
 
-    Equal to a loop over `mma_terms`, in a few operations where no vector has zeros or inherited flags.
+    Equal to a loop over `mma_terms`, in a few operations for steps that follow each other, pass no flags on, and add
+    zeros alone in the same outputs.
     """
-    result = mma_terms(step, accumulator, lefts[0].take(row), rights[0].take(column), context)
-    left, right = lefts[1:], rights[1:]
-    if left and isinstance(result, ChainedSteps) and _are_plain((*left, *right)):
-        rows, columns = _stacked_words(left), _stacked_words(right)
-        if not step.commutes:
-            columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
-        return more_steps(result, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
-    for one, other in zip(left, right, strict=True):
-        result = mma_terms(step, result, one.take(row), other.take(column), context)
+    result, place = accumulator, 0
+    while place < len(lefts):
+        end = place + 1
+        if context.recorder is None and not step.cuts and accumulator.bits > 16:
+            facts = _facts_of_step(lefts[place], rights[place])
+            while end < len(lefts) and facts and _same_facts(facts, _facts_of_step(lefts[end], rights[end])):
+                end += 1
+        found = None
+        if end - place > 1:
+            found = _similar_steps(step, result, lefts[place:end], rights[place:end], row, column, context)
+        if found is None:
+            end = place + 1
+            found = mma_terms(step, result, lefts[place].take(row), rights[place].take(column), context)
+        result, place = found, end
     return result
 
 
-def _are_plain(vectors: Sequence[HashedVectors]) -> bool:
-    """Return whether no vector is zeros, and all have no inherited flags."""
-    return all(each.zero is None and isinstance(each.sticky, int) and not each.sticky for each in vectors)
+_Facts: TypeAlias = tuple[Array | None, Array | None, tuple[bool, ...]]
+
+
+def _facts_of_step(left: HashedVectors, right: HashedVectors) -> _Facts | None:
+    """Return what decides in which outputs a step adds zeros alone; None where the vectors have inherited flags."""
+    both = (left, right)
+    if not all(isinstance(each.sticky, int) and not each.sticky for each in both):
+        return None
+    return left.zero, right.zero, tuple(fact for each in both for fact in (each.signed, each.finite))
+
+
+def _same_facts(one: _Facts, other: _Facts | None) -> bool:
+    if other is None or one[2] != other[2]:
+        return False
+    pairs = zip(one[:2], other[:2], strict=True)
+    return all(a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)
+
+
+def _similar_steps(
+    step: MmaStep,
+    accumulator: SymbolicVector,
+    lefts: Sequence[HashedVectors],
+    rights: Sequence[HashedVectors],
+    row: Array,
+    column: Array,
+    context: TermContext,
+) -> SymbolicVector | None:
+    """Return the result of steps that add zeros alone in the same outputs; None where it is no chain."""
+    one, other = lefts[0].take(row), rights[0].take(column)
+    unchanged = _adds_nothing(step, one, other, context)
+    chain = mma_terms(step, accumulator, replace(one, zero=None), replace(other, zero=None), context)
+    if not isinstance(chain, ChainedSteps):
+        return None
+    rows, columns = _stacked_words(lefts[1:]), _stacked_words(rights[1:])
+    if not step.commutes:
+        columns = columns * hashing.shaped(hashing.multiplier(3), columns.ndim)
+    chain = more_steps(chain, "fused " + (step.arithmetic or step.name), rows, columns, row, column)
+    return chain if unchanged is None else _where_unchanged(unchanged, accumulator, chain)
 
 
 def _stacked_words(vectors: Sequence[HashedVectors]) -> hashing.Words:

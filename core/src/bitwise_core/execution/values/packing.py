@@ -44,6 +44,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     clear_flags,
     constant_flags,
     constant_vector,
+    every,
     has_flag,
     lazy_integers,
     load_addresses,
@@ -299,13 +300,19 @@ def _extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVecto
             )
     else:
         form_array = flags & np.uint32(FORM)
-        result = term(
-            bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
-        )
+        constant, loaded = form_array == CONST, form_array == LOAD
+        load = None
         if low % 8 == 0 and bits % 8 == 0:
             load = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
-            result = as_symbolic_vector(blend_values(form_array == LOAD, load, result))
-        result = as_symbolic_vector(blend_values(form_array == CONST, _extract_constants(value, low, bits), result))
+        if load is not None and value.recorder is None and every(constant | loaded):
+            result = load
+        else:
+            result = term(
+                bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
+            )
+            if load is not None:
+                result = as_symbolic_vector(blend_values(loaded, load, result))
+        result = as_symbolic_vector(blend_values(constant, _extract_constants(value, low, bits), result))
     whole = value
     if value.origins and not slices_of(value):
         whole = SymbolicVector(value.bits, value.words, value.flags)

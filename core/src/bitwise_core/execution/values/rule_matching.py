@@ -327,14 +327,30 @@ def _derived_lanes(name: str, value: SymbolicVector, context: TermContext) -> La
     return found
 
 
-def inference_lanes(inference: PlannedInference, values: Sequence[SymbolicVector], context: TermContext) -> Lanes:
-    """Return the lanes in which operands have the facts that an inference requires."""
+Known: TypeAlias = dict[tuple[str, str, int], Lanes]
+"""The lanes in which facts are known of operands, by fact, format and the operand's identity."""
+
+
+def inference_lanes(
+    inference: PlannedInference, values: Sequence[SymbolicVector], context: TermContext, known: Known | None = None
+) -> Lanes:
+    """Return the lanes in which operands have the facts that an inference requires.
+
+    `known` keeps what is found of these operands for other inferences.
+    """
     lanes: Lanes = True
     for place, name, form in inference.given:
+        value = values[place]
         if name.startswith("number "):
-            lanes = both(lanes, L.equals_constant(values[place], int(name[7:])))
+            lanes = both(lanes, L.equals_constant(value, int(name[7:])))
+        elif known is None:
+            lanes = both(lanes, fact_lanes(name, value, form, context))
         else:
-            lanes = both(lanes, fact_lanes(name, values[place], form, context))
+            key = name, form.name, id(value)
+            found = known.get(key)
+            if found is None:
+                found = known[key] = fact_lanes(name, value, form, context)
+            lanes = both(lanes, found)
         if lanes is False:
             return False
     for place, number_format in inference.finite:

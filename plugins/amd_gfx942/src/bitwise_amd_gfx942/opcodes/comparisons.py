@@ -16,7 +16,7 @@ from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_i
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_lane_mask, register_pair
-from bitwise_amd_gfx942.opcodes.scalar_moves import select_by_candidates
+from bitwise_amd_gfx942.opcodes.scalar_moves import decided_lanes, select_by_candidates
 from bitwise_amd_gfx942.opcodes.select_provenance import record_select
 from bitwise_amd_gfx942.opcodes.selected_offsets import selected
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, NO_LANES, write_exec, write_lane_mask
@@ -134,7 +134,7 @@ def select(instruction: Instruction, context: Context) -> Step:
 
     def compute(machine: Machine, if_false: Value, if_true: Value) -> Value:
         predicate = as_lane_mask(machine, lanes)
-        known = machine.known(predicate)
+        known = decided_lanes(machine, predicate)
         if known is not None:
             return selected(known, if_true, if_false)
         matched = select_by_candidates(predicate, if_true, if_false)

@@ -32,6 +32,7 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.nan_marks import has_ieee_nans
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.rule_matching import same_lanes
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
@@ -221,6 +222,8 @@ def minmax(machine: Machine, verb: str, kind: str, values: Sequence[Value], ieee
     same_operand = _same_number(values[0], values[1])
     if same_operand:
         values = (values[0], values[0])
+        if isinstance(values[0], SymbolicVector) and has_ieee_nans(values[0]):
+            return values[0]
 
     def plain() -> Value:
         return apply_float(machine, number_minmax, values)

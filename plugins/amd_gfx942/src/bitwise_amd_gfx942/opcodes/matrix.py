@@ -23,12 +23,12 @@ from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, reader, wo
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, ContractionAudit, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
 from bitwise_core.execution.values.packing import blend_values, concat
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 
 TABLE = OpcodeTable()
 
@@ -123,13 +123,20 @@ def product_step(
     new = _writers(destination, tile, wide, instruction)
     updates = wide == 32 and destination == sources[2]
 
+    def products(
+        machine: Machine, of_a: Sequence[Value], of_b: Sequence[Value], accumulators: Sequence[Value]
+    ) -> list[SymbolicVector]:
+        if isinstance(machine.domain, OpaqueProducts):
+            return machine.domain.opaque_products(wide, tile.accumulators, (*of_a, *of_b, *accumulators))
+        lefts = fragment(machine, of_a, bits, left, tile, part)
+        rights = fragment(machine, of_b, bits, right, tile, part)
+        return accumulate(machine, step, lefts, rights, accumulators, tile, a_blocks)
+
     def run(machine: Machine) -> None:
         check_all_lanes_active(machine, instruction)
         of_a, of_b = ([_zero_inactive_waves(machine, read(machine)) for read in each] for each in (a, b))
-        lefts = fragment(machine, of_a, bits, left, tile, part)
-        rights = fragment(machine, of_b, bits, right, tile, part)
         accumulators = [read(machine) for read in old]
-        values = accumulate(machine, step, lefts, rights, accumulators, tile, a_blocks)
+        values = products(machine, of_a, of_b, accumulators)
         outer, lanes = machine.mask, machine.written_lanes
         chosen = in_active_waves(lanes, values, accumulators) if updates and lanes is not None else None
         if chosen is not None:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, stacked_values, transposed
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.active_lanes import WholeBlocks
+from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import HashedVectors, OperandVectors, loaded_elements, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+
+Vectors = TypeVar("Vectors", bound=OperandVectors)
 
 _CACHE_SIZE = 512
 """The number of cached operands; consecutive instructions often share an operand."""
@@ -69,7 +73,7 @@ def _vectors_of(of: Fragment) -> list[OperandVectors]:
     return _of_all_blocks(_vectors_of_k(elements, of), numbers, of)
 
 
-def _of_all_blocks(vectors: Sequence[OperandVectors], numbers: Array, of: Fragment) -> list[OperandVectors]:
+def _of_all_blocks(vectors: Sequence[Vectors], numbers: Array, of: Fragment) -> list[Vectors]:
     """The vectors of a fragment for all blocks of the machine; its own blocks, or one for all, have these numbers."""
     if of.blocks is not None and len(numbers) > 1:
         numbers = numbers[of.blocks.place]
@@ -99,13 +103,12 @@ def compute_together(fragments: Iterable[Fragment]) -> None:
         if len(alike) == 1:
             continue
         elements, numbers = _loaded_elements(alike) or _elements_of_registers(alike)
-        if not isinstance(elements.flags, int):
-            continue
-        vectors = _vectors_of_k(elements, alike[0])
-        # Facts about all vectors together matter where some are zeros, and are then those of one fragment.
-        if all(isinstance(each, HashedVectors) and each.zero is None for each in vectors):
+        vectors = [each for each in _vectors_of_k(elements, alike[0]) if isinstance(each, HashedVectors)]
+        # Where some vectors are zeros, facts about all together need not be those about the vectors of one fragment.
+        assumed = alike[0].domain.assumes(FINITE)
+        if all(each.zero is None or not (each.signed or assumed) for each in vectors):
             for of, own in zip(alike, np.split(numbers, len(alike)), strict=True):
-                of.computed = _of_all_blocks(vectors, own, of)
+                of.computed = [each.settled() for each in _of_all_blocks(vectors, own, of)]
 
 
 def _loaded_elements(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array] | None:
@@ -166,15 +169,18 @@ def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> S
     if stack is None:
         return None
     parts = [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]
-    flags = parts[0].flags
-    if not isinstance(flags, int) or not all(isinstance(each.flags, int) and each.flags == flags for each in parts):
-        return None
-    lanes = len(registers) * threads
-    blocks = max(each.words.shape[1] for each in parts)
+    lanes, blocks = len(registers) * threads, max(each.words.shape[1] for each in parts)
     words = np.empty((2, blocks, len(registers), len(parts), threads), dtype=np.uint64)
     for index, each in enumerate(parts):
         whole = np.broadcast_to(each.words, (2, blocks, lanes))
         words[:, :, :, index] = whole.reshape(2, blocks, len(registers), threads)
+    flags = parts[0].flags
+    if not isinstance(flags, int) or not all(isinstance(each.flags, int) and each.flags == flags for each in parts):
+        flags = np.empty(words.shape[1:], dtype=np.uint32)
+        for index, each in enumerate(parts):
+            spread = np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (blocks, lanes))
+            flags[:, :, index] = spread.reshape(blocks, len(registers), threads)
+        flags = flags.reshape(blocks, -1, threads)
     return SymbolicVector(bits, words.reshape(2, blocks, -1, threads), flags)
 
 
@@ -193,9 +199,8 @@ def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:
         plain = [each for each in parts if isinstance(each, np.ndarray | SymbolicVector)]
         return PackedVector(tuple(plain)) if len(plain) == len(parts) else None
     vectors = [each for each in values if type(each) is SymbolicVector and not each.origins]
-    if len(vectors) < len(values) or not isinstance(first, SymbolicVector) or not isinstance(first.flags, int):
-        return None
-    if any(not isinstance(each.flags, int) or each.flags != first.flags for each in vectors):
+    if len(vectors) < len(values):
         return None
     stacked = stacked_values(vectors, threads)
-    return SymbolicVector(stacked.bits, stacked.words.reshape(2, stacked.words.shape[1], -1), stacked.flags)
+    flags = stacked.flags if isinstance(stacked.flags, int) else stacked.flags.reshape(len(stacked.flags), -1)
+    return SymbolicVector(stacked.bits, stacked.words.reshape(2, stacked.words.shape[1], -1), flags)

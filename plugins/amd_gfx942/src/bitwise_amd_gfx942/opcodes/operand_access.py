@@ -222,7 +222,7 @@ def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
 
 def _write_plain(machine: Machine, name: str, value: Value) -> None:
     lanes = machine.written_lanes
-    if lanes is not None:
+    if lanes is not None and not machine.is_dead_elsewhere(name):
         old = machine.registers.get(name)
         value = blend_values(lanes, value, poison(32) if old is None else old)
     machine.registers[name] = value

@@ -18,7 +18,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.memory.access import check_aligned, load_global
 from bitwise_core.execution.values.packing import concat
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.symbolic_vector import Array, Value, lazy_integers
 
 TABLE = Table()
 
@@ -36,6 +36,8 @@ def argument_words(machine: Machine, address: Array, count: int, line: int) -> l
 
     Raises Unsupported for an access that is misaligned or past the end of the arguments.
     """
+    if lazy_integers(address) is not None:
+        return None  # an address that differs between blocks: the arguments are in no buffer, which each access needs
     if address.size > 1:
         shape = np.broadcast_shapes(address.shape, (1, 1) if machine.mask is None else machine.mask.shape)
         lanes = np.broadcast_to(address, shape)

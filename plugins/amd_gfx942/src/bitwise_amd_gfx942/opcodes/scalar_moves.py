@@ -28,7 +28,7 @@ from bitwise_core.execution.machine import Machine, Step, invert, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.comparisons import compare_as_integers
 from bitwise_core.execution.values.packing import blend_values, extract
-from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import operation
 
 TABLE = Table()
@@ -158,9 +158,18 @@ def select_by_candidates(predicate: Value, if_true: Value, if_false: Value) -> V
     return found
 
 
+def decided_lanes(machine: Machine, predicate: Value) -> Array | None:
+    """The lanes that a predicate selects, or None where the domain selects by it.
+
+    The blocks of an address pass need not agree on an integer of its domain, which must not be decided for a select.
+    """
+    decided = isinstance(predicate, np.ndarray | SymbolicVector | PossibleValues)
+    return machine.known(predicate) if decided else None
+
+
 def select_value(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
     """Select between two values lane by lane."""
-    known = machine.known(predicate)
+    known = decided_lanes(machine, predicate)
     if known is None:
         found = select_by_candidates(predicate, if_true, if_false)
         if found is not None:
