@@ -501,8 +501,9 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     state = dict(buffers)
 
     def workspace(shape: tuple[int, ...]) -> Any:
-        state["numbers"] = np.full(shape, 0x7FC00000, np.uint32)
-        return dense("numbers", "fp32", *shape)
+        name = f"workspace{len(state)}"
+        state[name] = np.full(shape, 0x7FC00000, np.uint32)  # NaNs, of which none may be read
+        return dense(name, "fp32", *shape)
 
     for call in gradient_calls(desc, operands, tensors, workspace, specialised=specialised):
         source = source_of(call)
@@ -544,10 +545,14 @@ def test_the_checker_proves_both_kernels_of_gradients_equal() -> None:
         *(dense(f"of_{each}", "bf16", *buffers[each].shape) for each in ("query", "key", "value")),
     )
     desc = attention_gradient_descriptor(problem.form)
-    plain, specialised = (
-        gradient_calls(desc, operands, tensors, lambda shape: dense("numbers", "fp32", *shape), specialised=each)
-        for each in (False, True)
-    )
+
+    def calls(specialised: bool) -> Any:
+        names = iter(("numbers", "keys_of_heads", "values_of_heads"))
+        return gradient_calls(
+            desc, operands, tensors, lambda shape: dense(next(names), "fp32", *shape), specialised=specialised
+        )
+
+    plain, specialised = calls(False), calls(True)
     for first, second in zip(plain[1:], specialised[1:], strict=True):
         assert api.compare(source_of(first), source_of(second), target="sm_90", cache=False).outcome == "equal"
 

@@ -145,5 +145,6 @@ def attention_gradient_descriptor(form: AttentionForm) -> AttentionGradientDesc:
         slopes=single_pass(form.width, form.dtype, UNIT, output_dtype="fp32"),
         row_products=row_products(form.width),
         unit=UNIT,
+        heads="added",  # the heads of a group are computed at once
         scale=_single(form.scale),
     )
