@@ -254,7 +254,7 @@ def _turns_calls(
     )  # fmt: skip
     share = heads // groups
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
-    parts = sequences * groups * tiles * chunks
+    parts = sequences * groups * tiles * (chunks if schedule.split else 1)
     stored = _stored_rows(operands, schedule)
     states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
@@ -273,7 +273,8 @@ def _turns_calls(
             "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
+            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
+            "LOGARITHMS": logarithms is not None,
         },
         schedule.warps,
         1,

@@ -135,6 +135,20 @@ def weights_of(
     return softmax_step(s, top, total, scale)
 
 
+@gluon.jit
+def after_chunk(
+    start, begin, state_top, state_total, state_out, top, total, out, CHUNK: gl.constexpr, SEVERAL: gl.constexpr
+):
+    """Return the states of the chunks so far and of the chunk of block `start`, which may end the one before it."""
+    if SEVERAL:
+        if (start % CHUNK == 0) & (start > begin):
+            state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
+            top = gl.full(top.shape, NOTHING, gl.float32, top.type.layout)
+            total = gl.full(total.shape, 0.0, gl.float32, total.type.layout)
+            out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
+    return state_top, state_total, state_out, top, total, out
+
+
 @gluon.jit(
     do_not_specialize=[
         "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
@@ -149,11 +163,12 @@ def visit_parts(
     queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
     D: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
     STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
-    SPLIT: gl.constexpr, LOGARITHMS: gl.constexpr,
+    SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    Without SPLIT there is one chunk.  The arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  The
+    arguments are those of `chunks.forward`.
     """
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
     OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
@@ -206,6 +221,8 @@ def visit_parts(
         top = gl.full([M], NOTHING, gl.float32, ROWS)
         total = gl.zeros([M], gl.float32, ROWS)
         out = gl.zeros([M, D], gl.float32, OUT)
+        state_top = gl.full([M], NOTHING, gl.float32, OUT_ROWS)
+        state_total, state_out = gl.zeros([M], gl.float32, OUT_ROWS), gl.zeros([M, D], gl.float32, OUT)
         tile_of_ring = count % STAGES
         mbarrier.wait(full.index(tile_of_ring), count // STAGES & 1)
         s = gl.zeros([M, N], gl.float32, SCORES)
@@ -219,6 +236,9 @@ def visit_parts(
         )  # fmt: skip
         last = (end - 1) // N * N
         for start in range(begin, last, N):
+            state_top, state_total, state_out, top, total, out = after_chunk(
+                start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+            )
             found, top, total, shrink = weights_of(
                 s, start, plain, positions, own_keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
             )
@@ -241,6 +261,9 @@ def visit_parts(
                     (STAGES + 1 + kind) % 2,
                 )  # fmt: skip
             count += 2
+        state_top, state_total, state_out, top, total, out = after_chunk(
+            last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        )
         found, top, total, shrink = weights_of(
             s, last, plain, positions, own_keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
         )
@@ -274,10 +297,7 @@ def visit_parts(
             target = part_out + gl.expand_dims(slot, 1) * D + lane
             gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
-            all_top, all_total, all_out = merged(
-                gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS),
-                gl.zeros([M, D], gl.float32, OUT), top, total, out,
-            )  # fmt: skip
+            all_top, all_total, all_out = merged(state_top, state_total, state_out, top, total, out)
             heads = group * GROUP + packed % GROUP
             if sinks is not None:
                 sink = gl.load(sinks + heads).to(gl.float32) * 1.4426950408889634

@@ -65,12 +65,15 @@ def copy_tile(
     if PAGE:
         HEIGHT: gl.constexpr = source.block_type.shape[2]
         WIDTH: gl.constexpr = source.block_type.shape[3]
+        found = ()
         for part in gl.static_range(N // HEIGHT):
             row = start + part * HEIGHT
-            page = gl.load(pages + row // PAGE, mask=row < keys, other=0)
+            found = found + (gl.load(pages + row // PAGE, mask=row < keys, other=0),)
+        for part in gl.static_range(N // HEIGHT):
+            place = (start + part * HEIGHT) % PAGE
             for side in gl.static_range(D // WIDTH):
                 target = parts.index((stage * (D // WIDTH) + side) * (N // HEIGHT) + part)
-                tma.async_copy_global_to_shared(source, [page, group, row % PAGE, column + side * WIDTH], bar, target)
+                tma.async_copy_global_to_shared(source, [found[part], group, place, column + side * WIDTH], bar, target)
     else:
         tma.async_copy_global_to_shared(source, [batch, group, first + start, column], bar, parts.index(stage))
 
