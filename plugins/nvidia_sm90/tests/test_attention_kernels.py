@@ -194,7 +194,9 @@ PROBLEMS = {
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS,)
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, TURN)),
-    "pages of 64 over two chunks": (Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURN, TURNS)),
+    "pages of 64 over two chunks": (
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURN, TURNS)
+    ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN,)),
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN)),

@@ -140,12 +140,11 @@ def after_chunk(
     start, begin, state_top, state_total, state_out, top, total, out, CHUNK: gl.constexpr, SEVERAL: gl.constexpr
 ):
     """Return the states of the chunks so far and of the chunk of block `start`, which may end the one before it."""
-    if SEVERAL:
-        if (start % CHUNK == 0) & (start > begin):
-            state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
-            top = gl.full(top.shape, NOTHING, gl.float32, top.type.layout)
-            total = gl.full(total.shape, 0.0, gl.float32, total.type.layout)
-            out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
+    if SEVERAL and (start % CHUNK == 0) & (start > begin):
+        state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
+        top = gl.full(top.shape, NOTHING, gl.float32, top.type.layout)
+        total = gl.full(total.shape, 0.0, gl.float32, total.type.layout)
+        out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
     return state_top, state_total, state_out, top, total, out
 
 

@@ -68,7 +68,7 @@ def copy_tile(
         found = ()
         for part in gl.static_range(N // HEIGHT):
             row = start + part * HEIGHT
-            found = found + (gl.load(pages + row // PAGE, mask=row < keys, other=0),)
+            found += (gl.load(pages + row // PAGE, mask=row < keys, other=0),)
         for part in gl.static_range(N // HEIGHT):
             place = (start + part * HEIGHT) % PAGE
             for side in gl.static_range(D // WIDTH):
