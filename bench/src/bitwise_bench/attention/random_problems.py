@@ -78,6 +78,7 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     if in_turn:
         lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300))) for _ in range(count)]
     turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000)), "split": draw.random() < 0.6}
+    turns["rows"] = draw.choice((16, 64))
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
@@ -165,7 +166,7 @@ def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: A
     )
     assert desc.chunk is not None
     split = bool(turns["split"]) and keys > desc.chunk
-    attend(desc, operands, Schedule(64, True, split, turns["stages"], programs=turns["programs"]))
+    attend(desc, operands, Schedule(turns["rows"], True, split, turns["stages"], programs=turns["programs"]))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

@@ -34,8 +34,11 @@ class Schedule:
 
     @property
     def warps(self) -> int:
-        """One for 16 rows: more would divide a row's scores among warps, and add them in another order."""
-        return 4 if self.specialised else self.rows // 16
+        """One for 16 rows: more would divide a row's scores among warps, and add them in another order.
+
+        Programs that take turns have four, which share 16 rows and exchange their weights before these are added.
+        """
+        return 4 if self.specialised or self.programs else self.rows // 16
 
 
 _SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}

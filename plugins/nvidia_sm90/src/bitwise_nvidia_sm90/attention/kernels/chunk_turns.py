@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
@@ -17,6 +18,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
@@ -33,7 +35,7 @@ NOTHING = gl.constexpr(float("-inf"))
 def next_part(
     place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, RAGGED: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place of a sequence on.
 
@@ -56,7 +58,7 @@ def next_part(
             chunks -= lowest
         count = (own_queries * GROUP + M - 1) // M * chunks * groups
         if place >= count:
-            if RAGGED:
+            if (query_starts is not None) or (key_starts is not None) or (key_lengths is not None):
                 place -= count
                 sequence += 1
             else:
@@ -84,19 +86,22 @@ def next_part(
 
 @gluon.jit
 def copy_next(
-    key_map, value_map, parts, full, count, place, sequence, group, start, end, pages, page_batch,
-    query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    given, issued, place, sequence, group, start, end,
     M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, RAGGED: gl.constexpr,
-    STAGES: gl.constexpr, VALUES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, STAGES: gl.constexpr,
+    VALUES: gl.constexpr,
 ):  # fmt: skip
-    """Copy the tile of number `count` of the ring, if there is one, and return the number and the place of the next.
+    """Copy the tile of number `issued` of the ring, if there is one; return the number and the place of the next.
 
     Tiles of keys have even numbers, and those of their values follow them.
     """
+    (
+        key_map, value_map, parts, _ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
+        first_position, window, groups, sequences,
+    ) = given  # fmt: skip
     source = value_map if VALUES else key_map
     if sequence < sequences:
-        bar = full.index(count % STAGES)
+        bar = full.index(issued % STAGES)
         mbarrier.expect(bar, N * D * 2)
         batch, first, own_pages, own_keys = sequence, 0, pages, keys
         if key_starts is not None:
@@ -104,35 +109,36 @@ def copy_next(
         if PAGE:
             own_pages = pages + sequence.to(gl.int64) * page_batch
             own_keys = gl.load(key_lengths + sequence)
-        copy_tile(source, parts, count % STAGES, bar, own_pages, own_keys, batch, group, first, start, 0, N, D, PAGE)
+        copy_tile(source, parts, issued % STAGES, bar, own_pages, own_keys, batch, group, first, start, 0, N, D, PAGE)
         if VALUES:
             start += N
             if start >= end:
                 place, sequence, group, _, start, end = next_part(
                     place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
                     first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                    RAGGED,
                 )  # fmt: skip
-    return count + 1, place, sequence, group, start, end
+    return issued + 1, place, sequence, group, start, end
 
 
 @gluon.jit
-def of_keys(ring, stage, N: gl.constexpr, D: gl.constexpr):
-    """Return a tile of keys of the ring as the right operand of scores."""
-    return ring.index(stage).reshape([N, D]).permute((1, 0))
+def tile_of_ring(given, number, N: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr):
+    """Return the tile of a number once it has been copied, as a matrix of N rows."""
+    ring, full = given[3], given[4]
+    mbarrier.wait(full.index(number % STAGES), number // STAGES & 1)
+    return ring.index(number % STAGES).reshape([N, D])
 
 
 @gluon.jit
-def weights_of(
-    s, start, plain, positions, keys, window, top, total, scale, cap_factor,
+def capped_and_masked(
+    s, start, plain, positions, keys, window, cap_factor,
     N: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
 ):  # fmt: skip
-    """Return what `softmax_step` returns of the scores of a block, of which those before `plain` need no mask."""
+    """Return the scores of a block that its keys may have, of which those before `plain` need no mask."""
     if CAP:
         s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
     if start + N > plain:
         s = visible_scores(s, start, positions, keys, window, N, CAUSAL, WINDOW)
-    return softmax_step(s, top, total, scale)
+    return s
 
 
 @gluon.jit
@@ -146,6 +152,173 @@ def after_chunk(
         total = gl.full(total.shape, 0.0, gl.float32, total.type.layout)
         out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
     return state_top, state_total, state_out, top, total, out
+
+
+@gluon.jit
+def many_rows(
+    given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
+    window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
+    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Visit the keys of a part with 64 rows, 16 in each warp: return its states, and what tiles were taken and copied.
+
+    The states are that of all chunks but the last, and that of the last.
+    """
+    SCORES: gl.constexpr = q.type.layout.parent
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
+    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
+    OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    out = gl.zeros([M, D], gl.float32, OUT)
+    state_top, state_total = gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS)
+    state_out = gl.zeros([M, D], gl.float32, OUT)
+    s = gl.zeros([M, N], gl.float32, SCORES)
+    keys = tile_of_ring(given, count, N, D, STAGES).permute((1, 0))
+    s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+    s = warpgroup_mma_wait(0, deps=[s])
+    gl.thread_barrier()  # the tile has been read
+    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, issued, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, STAGES % 2,
+    )  # fmt: skip
+    last = (end - 1) // N * N
+    for start in range(begin, last, N):
+        state_top, state_total, state_out, top, total, out = after_chunk(
+            start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        )
+        s = capped_and_masked(s, start, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
+        found, top, total, shrink = softmax_step(s, top, total, scale)
+        out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+        weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
+        out = warpgroup_mma(weights, tile_of_ring(given, count + 1, N, D, STAGES), out, is_async=True)
+        keys = tile_of_ring(given, count + 2, N, D, STAGES).permute((1, 0))
+        s = gl.zeros([M, N], gl.float32, SCORES)
+        s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+        out, s = warpgroup_mma_wait(0, deps=[out, s])
+        gl.thread_barrier()
+        for kind in gl.static_range(2):
+            issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
+                given, issued, c_place, c_sequence, c_group, c_start, c_end,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1 + kind) % 2,
+            )  # fmt: skip
+        count += 2
+    state_top, state_total, state_out, top, total, out = after_chunk(
+        last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+    )
+    s = capped_and_masked(s, last, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
+    found, top, total, shrink = softmax_step(s, top, total, scale)
+    out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+    weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
+    values = tile_of_ring(given, count + 1, N, D, STAGES)
+    if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
+        clear_rows(values, own_keys - last, N, D)
+    out = warpgroup_mma(weights, values, out, is_async=True)
+    out = warpgroup_mma_wait(0, deps=[out])
+    gl.thread_barrier()
+    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, issued, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1) % 2,
+    )  # fmt: skip
+    return (
+        state_top, state_total, state_out, top, total, out, count + 2, issued, c_place, c_sequence, c_group, c_start,
+        c_end,
+    )  # fmt: skip
+
+
+@gluon.jit
+def few_scores(q, keys):
+    """Return the products of 16 rows of queries and a tile of keys, of which each warp has some."""
+    SCORES: gl.constexpr = q.type.layout.parent
+    N: gl.constexpr = keys.shape[0]
+    right = keys.permute((1, 0)).load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
+    return mma_v2(q, right, gl.zeros([16, N], gl.float32, SCORES))
+
+
+@gluon.jit
+def add_few(s, values, behind, top, total, out, scale, exchanged, RAGGED: gl.constexpr):
+    """Return the state of a chunk after a block with these scores and values, of which those from `behind` on are 0.
+
+    Each warp has some components of the output, and all weights, in the order in which a warp of 16 rows adds them.
+    """
+    OUT: gl.constexpr = out.type.layout
+    WARPS: gl.constexpr = OUT.warps_per_cta[1]
+    ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
+    highest = gl.maximum(top, gl.max(s, axis=1) * scale)
+    shift = finite_shift(highest)
+    factor = gl.full(s.shape, scale, gl.float32, s.type.layout)
+    less, _ = gl.broadcast(gl.expand_dims(-shift, 1), s)
+    exchanged.store(gl.exp2(gl.fma(s, factor, less)))
+    weights = exchanged.load(ALL)
+    shrink = gl.exp2(top - shift)
+    total = gl.fma(total, gl.convert_layout(shrink, total.type.layout, assert_trivial=True), gl.sum(weights, axis=1))
+    VALUES: gl.constexpr = gl.DotOperandLayout(operand_index=1, parent=OUT, k_width=2)
+    right = values.load(VALUES)
+    if RAGGED:
+        N: gl.constexpr = values.shape[0]
+        row = gl.expand_dims(gl.arange(0, N, gl.SliceLayout(1, VALUES)), 1)
+        right = gl.where(row < behind, right, gl.full(right.shape, 0.0, right.dtype, VALUES))
+    left = gl.convert_layout(weights.to(values.dtype), gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2))
+    return highest, total, mma_v2(left, right, out * gl.expand_dims(shrink, 1))
+
+
+@gluon.jit
+def few_rows(
+    given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
+    window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
+    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
+    WARPS: gl.constexpr = OUT.warps_per_cta[1]
+    ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
+    out = gl.zeros([M, D], gl.float32, OUT)
+    state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    state_out = gl.zeros([M, D], gl.float32, OUT)
+    exchanged = gl.allocate_shared_memory(gl.float32, [M, N], gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0]))
+    s = few_scores(q, tile_of_ring(given, count, N, D, STAGES))
+    gl.thread_barrier()  # the tile has been read
+    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, issued, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, STAGES % 2,
+    )  # fmt: skip
+    last = (end - 1) // N * N
+    for start in range(begin, last, N):
+        state_top, state_total, state_out, top, total, out = after_chunk(
+            start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        )
+        s = capped_and_masked(s, start, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
+        next_s = few_scores(q, tile_of_ring(given, count + 2, N, D, STAGES))
+        values = tile_of_ring(given, count + 1, N, D, STAGES)
+        top, total, out = add_few(s, values, N, top, total, out, scale, exchanged, False)
+        s = next_s
+        gl.thread_barrier()
+        for kind in gl.static_range(2):
+            issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
+                given, issued, c_place, c_sequence, c_group, c_start, c_end,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1 + kind) % 2,
+            )  # fmt: skip
+        count += 2
+    state_top, state_total, state_out, top, total, out = after_chunk(
+        last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+    )
+    s = capped_and_masked(s, last, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
+    values = tile_of_ring(given, count + 1, N, D, STAGES)
+    # What is behind the last key of a sequence belongs to others.
+    top, total, out = add_few(s, values, own_keys - last, top, total, out, scale, exchanged, RAGGED)
+    gl.thread_barrier()
+    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, issued, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1) % 2,
+    )  # fmt: skip
+    return (
+        state_top, state_total, state_out, top, total, out, count + 2, issued, c_place, c_sequence, c_group, c_start,
+        c_end,
+    )  # fmt: skip
 
 
 @gluon.jit(
@@ -169,11 +342,16 @@ def visit_parts(
     A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  The
     arguments are those of `chunks.forward`.
     """
-    SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
-    OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
+    FEW: gl.constexpr = M == 16
+    if FEW:
+        SCORES: gl.constexpr = gl.NVMMADistributedLayout(
+            version=[2, 0], warps_per_cta=[1, gl.num_warps()], instr_shape=[16, 8]
+        )
+        OUT: gl.constexpr = SCORES
+    else:
+        SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
+        OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
-    WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
-    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     parts = parts_of_ring(key_map, STAGES, N, D)
@@ -187,14 +365,17 @@ def visit_parts(
     programs = gl.num_programs(0)
     place, sequence, group, tile, begin, end = next_part(
         gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
-        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED,
+        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+    )  # fmt: skip
+    given = (
+        key_map, value_map, parts, ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
+        first_position, window, groups, sequences,
     )  # fmt: skip
     issued, c_place, c_sequence, c_group, c_start, c_end = 0, place, sequence, group, begin, end
     for stage in gl.static_range(STAGES):
         issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, stage % 2,
+            given, issued, c_place, c_sequence, c_group, c_start, c_end,
+            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, stage % 2,
         )  # fmt: skip
     count = 0
     while sequence < sequences:
@@ -211,77 +392,28 @@ def visit_parts(
         base = gl.expand_dims(base + at.to(gl.int64) * query_step, 1)
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, QUERIES)), 0)
         q = gl.load(base + lane, mask=gl.expand_dims(at < own_queries, 1), other=0.0)
-        positions = (tile * M + gl.arange(0, M, ROWS)) // GROUP + own_first
+        positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
         plain = own_keys
         if CAUSAL:
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
         if WINDOW:
             plain = 0
-        top = gl.full([M], NOTHING, gl.float32, ROWS)
-        total = gl.zeros([M], gl.float32, ROWS)
-        out = gl.zeros([M, D], gl.float32, OUT)
-        state_top = gl.full([M], NOTHING, gl.float32, OUT_ROWS)
-        state_total, state_out = gl.zeros([M], gl.float32, OUT_ROWS), gl.zeros([M, D], gl.float32, OUT)
-        tile_of_ring = count % STAGES
-        mbarrier.wait(full.index(tile_of_ring), count // STAGES & 1)
-        s = gl.zeros([M, N], gl.float32, SCORES)
-        s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
-        s = warpgroup_mma_wait(0, deps=[s])
-        gl.thread_barrier()  # the tile has been read
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, STAGES % 2,
-        )  # fmt: skip
-        last = (end - 1) // N * N
-        for start in range(begin, last, N):
-            state_top, state_total, state_out, top, total, out = after_chunk(
-                start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
-            )
-            found, top, total, shrink = weights_of(
-                s, start, plain, positions, own_keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
-            )
-            out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
-            weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
-            tile_of_ring = (count + 1) % STAGES
-            mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
-            out = warpgroup_mma(weights, ring.index(tile_of_ring).reshape([N, D]), out, is_async=True)
-            tile_of_ring = (count + 2) % STAGES
-            mbarrier.wait(full.index(tile_of_ring), (count + 2) // STAGES & 1)
-            s = gl.zeros([M, N], gl.float32, SCORES)
-            s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
-            out, s = warpgroup_mma_wait(0, deps=[out, s])
-            gl.thread_barrier()
-            for kind in gl.static_range(2):
-                issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-                    key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages,
-                    page_batch, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                    sequences, M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES,
-                    (STAGES + 1 + kind) % 2,
-                )  # fmt: skip
-            count += 2
-        state_top, state_total, state_out, top, total, out = after_chunk(
-            last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
-        )
-        found, top, total, shrink = weights_of(
-            s, last, plain, positions, own_keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
-        )
-        out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
-        weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
-        tile_of_ring = (count + 1) % STAGES
-        mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
-        values = ring.index(tile_of_ring).reshape([N, D])
-        if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
-            clear_rows(values, own_keys - last, N, D)
-        out = warpgroup_mma(weights, values, out, is_async=True)
-        out = warpgroup_mma_wait(0, deps=[out])
-        gl.thread_barrier()
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, (STAGES + 1) % 2,
-        )  # fmt: skip
-        count += 2
+        if FEW:
+            found = few_rows(
+                given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
+                own_keys, window, scale, cap_factor,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT,
+            )  # fmt: skip
+        else:
+            found = many_rows(
+                given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
+                own_keys, window, scale, cap_factor,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT,
+            )  # fmt: skip
+        (
+            state_top, state_total, state_out, top, total, out, count, issued, c_place, c_sequence, c_group, c_start,
+            c_end,
+        ) = found  # fmt: skip
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, OUT)), 0)
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
@@ -318,5 +450,5 @@ def visit_parts(
                 gl.store(target + at * logarithm_step, logarithm, mask=inside)
         place, sequence, group, tile, begin, end = next_part(
             place + programs, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-            groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED,
+            groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip
