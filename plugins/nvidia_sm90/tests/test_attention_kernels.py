@@ -182,29 +182,31 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
-        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS, FEWS)
+        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, FEWS)
     ),
-    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN, FEW)),
-    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, TURN, FEW)),
-    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN, FEW)),
-    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, TURNS, FEWS)),
+    "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, FEW)),
+    "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
+    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, FEWS)),
     "variable lengths": (
-        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, TURN, FEW)
+        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, FEW)
     ),
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS, FEWS)
     ),
-    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, TURN, FEW)),
+    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
-        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURN, TURNS, FEWS)
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURN, FEWS)
     ),
-    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS, FEWS)),
-    "pages of 32 and heads of 128": (Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)),
-    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN, FEW)),
-    "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS, FEWS)),
-    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, TURN, FEW)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, TURNS, FEWS)),
-    "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN, FEW)),
+    "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
+    "pages of 32 and heads of 128": (
+        Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)
+    ),
+    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, FEW)),
+    "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
+    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, FEWS)),
+    "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
         Problem(form(depth=128, causal=False), ((5, 150),), heads=1, layout="visible"), (SERIAL,)
@@ -224,10 +226,10 @@ PROBLEMS = {
     "a mask that hides every key": (
         Problem(form(causal=False), ((2, 70),), layout="visible", seen="nothing"), (SERIAL, SPLIT)
     ),
-    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, TURN, FEW)),
+    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, FEW)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, TURN, FEW)),
+    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, FEW)),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
 }  # fmt: skip
