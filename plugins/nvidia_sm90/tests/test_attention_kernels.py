@@ -78,7 +78,10 @@ def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOp
     buffers: dict[str, Any] = {}
 
     def tensor(name: str, width: int, heads: int, *shape: int) -> Any:
-        buffers[name] = patterns(rng, form.dtype, (*shape, heads, width), problem.special)
+        stored = None if name == "query" else form.stored
+        buffers[name] = patterns(rng, stored or form.dtype, (*shape, heads, width), problem.special)
+        if stored is not None:
+            return replace(dense(name, {"e4m3": "fp8e4nv", "e5m2": "fp8e5"}[stored], *shape, heads, width), size=1)
         return dense(name, form.dtype, *shape, heads, width)
 
     def integers(name: str, values: Any) -> Any:
@@ -201,6 +204,9 @@ PROBLEMS = {
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
         Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)
+    ),
+    "pages of fp8": (
+        Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
     ),
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, FEW)),
     "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),

@@ -105,7 +105,7 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
     """Return the maps of the first components of keys, of the rest, and of values; None for each without."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    if operands.page_table is not None or 0 in operands.key.shape:
+    if operands.page_table is not None or 0 in operands.key.shape or desc.stored_dtype is not None:
         return None, None, None
     tensors = []
     for each in (operands.key, operands.value):
@@ -128,10 +128,14 @@ def specialised_schedule(widths: tuple[int, int]) -> Schedule:
 
 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: no mask, some widths of heads, and tensors with tensor maps."""
+    """Return whether a schedule may be specialised: no mask, some widths of heads, and tensors with tensor maps.
+
+    Keys and values have the type of the query.
+    """
     query, key, value = operands.query, operands.key, operands.value
     return (
         operands.visible is None
+        and desc.stored_dtype is None
         and (desc.scores.k, value.shape[-1]) in _SPECIALISED_STAGES
         and operands.longest_keys > 0
         and not any(0 in each.shape for each in (query, key))
@@ -140,9 +144,13 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64 or 128."""
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64 or 128.
+
+    Keys and values have the type of the query.
+    """
     return (
         operands.visible is None
+        and desc.stored_dtype is None
         and desc.scores.k in (64, 128)
         and operands.value.shape[-1] == desc.scores.k
         and operands.longest_keys > 0
@@ -323,14 +331,14 @@ def _merge_call(
         (
             *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
             operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
-            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles,
-            chunks, _stored_rows(operands, schedule),
+            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.output_scale or 1.0,
+            desc.window or 0, tiles, chunks, _stored_rows(operands, schedule),
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
+            "SCALED": desc.output_scale is not None, "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
         },
         warps,
         1,
@@ -425,7 +433,7 @@ def _tile_calls(
             query, key, value, out, logarithms, *states, *lengths, operands.page_table,
             operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
-            desc.window or 0, tiles, chunks, schedule.span, stored,
+            desc.output_scale or 1.0, desc.window or 0, tiles, chunks, schedule.span, stored,
         ),
         {
             "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "DV": width,
@@ -434,6 +442,7 @@ def _tile_calls(
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SPANS": schedule.span > 1,
             "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
+            "SCALED": desc.output_scale is not None,
         },
         schedule.warps,
         schedule.stages,
