@@ -200,8 +200,9 @@ def attention_paged(
     """
     optional = () if query_starts is None else (query_starts,), () if sinks is None else (sinks,)
     given = (query, key_pages, value_pages, *optional[0], key_lengths, page_table, *optional[1])
-    rest = query_starts is None, longest_queries, longest_keys, is_causal, scale, window, soft_cap
-    rest += key_scale, value_scale
+    rest = (
+        query_starts is None, longest_queries, longest_keys, is_causal, scale, window, soft_cap, key_scale, value_scale
+    )  # fmt: skip
     ready = None
     if not logarithms:
         repeated, ready = _repeated("attention_paged", given, rest)

@@ -124,10 +124,11 @@ def _sum_of_heads(
     desc: AttentionGradientDesc, gradients: AttentionGradientTensors, of_keys: Any, of_values: Any, share: int
 ) -> Call:
     """Return the launch that adds the gradients of each `share` heads."""
-    *batch, rows, groups, depth = (int(each) for each in gradients.key.shape)
+    rows, groups, depth = (int(each) for each in gradients.key.shape[-3:])
+    batch = int(gradients.key.shape[0]) if len(gradients.key.shape) == 4 else 1
     width = int(of_values.shape[-1])
     return Call(
-        "gradients", "sum_of_heads", (-(-rows // _SUMMED), groups, *(batch or [1])),
+        "gradients", "sum_of_heads", (-(-rows // _SUMMED), groups, batch),
         (
             of_keys, of_values, gradients.key, gradients.value, *_steps(gradients.key), *_steps(gradients.value), rows,
             desc.scale,

@@ -227,6 +227,14 @@ def many_rows(
     )  # fmt: skip
 
 
+@gluon.constexpr_function
+def product_layout(columns, few):
+    """Return the layout of a product: the warps share its columns, or its 64 rows."""
+    if few:
+        return gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, 4], instr_shape=[16, 8])
+    return gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, columns, 16])
+
+
 @gluon.jit
 def few_scores(q, keys):
     """Return the products of 16 rows of queries and a tile of keys, of which each warp has some."""
@@ -343,14 +351,8 @@ def visit_parts(
     arguments are those of `chunks.forward`.
     """
     FEW: gl.constexpr = M == 16
-    if FEW:
-        SCORES: gl.constexpr = gl.NVMMADistributedLayout(
-            version=[2, 0], warps_per_cta=[1, gl.num_warps()], instr_shape=[16, 8]
-        )
-        OUT: gl.constexpr = SCORES
-    else:
-        SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
-        OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
+    SCORES: gl.constexpr = product_layout(N, FEW)
+    OUT: gl.constexpr = product_layout(D, FEW)
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)

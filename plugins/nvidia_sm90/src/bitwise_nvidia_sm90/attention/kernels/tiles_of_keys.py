@@ -1,6 +1,6 @@
 """Parts of the Gluon kernels of attention: lengths of sequences, and tiles of keys or values in shared memory."""
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment"
 from __future__ import annotations
 
 from triton.experimental import gluon
