@@ -19,8 +19,9 @@ class Schedule:
     `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
     `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
-    operands of which `can_take_turns` says so, that number of programs take chunks in turn, and their copies fill
-    `stages` tiles of keys or of values.
+    operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
+    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; 16 rows have a `team` of warps, and
+    tiles of one or two `blocks`.
     """
 
     rows: int
@@ -31,20 +32,26 @@ class Schedule:
     specialised: bool = False
     span: int = 1
     programs: int = 0
+    team: int = 4
+    blocks: int = 1
 
     @property
     def warps(self) -> int:
         """One for 16 rows: more would divide a row's scores among warps, and add them in another order.
 
-        Programs that take turns have four, which share 16 rows and exchange their weights before these are added.
+        Warps of a team exchange their weights before these are added.
         """
-        return 4 if self.specialised or self.programs else self.rows // 16
+        if self.programs and self.rows == 16:
+            return self.team
+        return 4 if self.specialised else self.rows // 16
 
 
 _SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
 """The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
+_FEW_ROWS = 16
+"""The most packed rows that the warps of a program share."""
 
 
 def schedule_of(
@@ -58,6 +65,8 @@ def schedule_of(
     """
     assert desc.chunk is not None
     share = heads // groups
+    if turns and queries * share <= _FEW_ROWS and desc.scores.k >= 128:
+        return _few_rows(desc.chunk, sequences * groups, keys, ragged, processors)
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -83,6 +92,23 @@ def schedule_of(
     span = -(-parts // processors)
     # Several chunks need memory for a state beside that of the copies.
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
+
+
+def _few_rows(chunk: int, rows: int, keys: int, ragged: bool, processors: int) -> Schedule:
+    """Return the schedule of programs that take turns, with at most 16 rows, of which there are `rows` times.
+
+    Programs with all chunks of a row have nothing to merge; those with chunks share them evenly.
+    """
+    parts = rows * -(-keys // chunk)
+    whole = -(-rows // processors) * keys
+    divided = (2 * -(-parts // (2 * processors)) if parts > processors else 1) * chunk
+    # Each multiprocessor reads so many keys.  States take a twentieth of the time of their keys, and another launch
+    # that of 120 keys.
+    if parts > rows and (ragged or 1.05 * divided + 120 < whole):
+        return Schedule(_FEW_ROWS, True, True, 3, programs=2 * processors)
+    if parts > rows:
+        return Schedule(_FEW_ROWS, True, False, 6, programs=processors)
+    return Schedule(_FEW_ROWS, True, False, 3, programs=2 * processors)
 
 
 @cache
@@ -144,14 +170,15 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64 or 128.
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64, 128 or 256.
 
-    Keys and values have the type of the query.
+    Keys and values have the type of the query; wide heads have few rows.
     """
+    rows = operands.longest_queries * int(operands.query.shape[-2]) // int(operands.value.shape[-2])
     return (
         operands.visible is None
         and desc.stored_dtype is None
-        and desc.scores.k in (64, 128)
+        and desc.scores.k in ((64, 128, 256) if rows <= _FEW_ROWS else (64, 128))
         and operands.value.shape[-1] == desc.scores.k
         and operands.longest_keys > 0
         and 0 not in operands.key.shape
@@ -281,7 +308,8 @@ def _turns_calls(
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
+            "D": depth, "GROUP": share, "M": schedule.rows, "N": schedule.blocks * desc.key_block,
+            "BLOCK": desc.key_block, "CHUNK": desc.chunk,
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,

@@ -4,7 +4,7 @@ It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring
 of a program, whatever sequence and head they belong to, so that memory is never idle.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment"
 from __future__ import annotations
 
 from triton.experimental import gluon
@@ -37,11 +37,12 @@ def next_part(
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
-    """Return the first of a program's parts that has keys, from a place of a sequence on.
+    """Return the first of a program's parts that has keys, from a place on.
 
-    A part is one chunk of keys for one tile of packed rows; a sequence has a place for each of its parts.  The groups
-    of one chunk follow each other, since their keys share the pages of memory.  The result is the place and the
-    sequence, the group of heads, the tile of rows, and the keys from first to last.
+    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  A sequence of given lengths
+    has a place for each of its parts; those of equal lengths have one axis of places, on which the last chunks, which
+    may be short, come last.  The groups of one chunk follow each other, since their keys share the pages of memory.
+    The result is the place and the sequence, the group of heads, the tile of rows, and the keys from first to last.
     """
     programs = gl.num_programs(0)
     group, tile, begin, end = 0, 0, 0, 0
@@ -56,18 +57,19 @@ def next_part(
             chunks = (own_keys + CHUNK - 1) // CHUNK
             lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
             chunks -= lowest
-        count = (own_queries * GROUP + M - 1) // M * chunks * groups
-        if place >= count:
-            if (query_starts is not None) or (key_starts is not None) or (key_lengths is not None):
-                place -= count
-                sequence += 1
-            else:
-                sequence += place // count
-                place = place % count
-        else:
+        width = (own_queries * GROUP + M - 1) // M * groups
+        of_chunk = width
+        if (query_starts is None) and (key_starts is None) and (key_lengths is None):
+            of_chunk = width * sequences
+            sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
+        elif place >= width * chunks:
+            place -= width * chunks
+            sequence += 1
+            of_chunk = 0
+        if (of_chunk > 0) & (sequence < sequences):
             group = place % groups
-            chunk = lowest + place // groups % chunks
-            tile = place // groups // chunks
+            tile = place % width // groups
+            chunk = lowest + place // of_chunk
             begin, end = 0, own_keys
             if CAUSAL:
                 last = gl.minimum((tile * M + M - 1) // GROUP, own_queries - 1)
@@ -86,14 +88,14 @@ def next_part(
 
 @gluon.jit
 def copy_next(
-    given, issued, place, sequence, group, start, end,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, STAGES: gl.constexpr,
+    given, slot, place, sequence, group, start, end,
+    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr,
+    PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
     VALUES: gl.constexpr,
 ):  # fmt: skip
-    """Copy the tile of number `issued` of the ring, if there is one; return the number and the place of the next.
+    """Copy the next tile of keys, or with VALUES of their values, to a slot of the ring, if there is one.
 
-    Tiles of keys have even numbers, and those of their values follow them.
+    Return the place of the next; the values of a tile follow its keys.
     """
     (
         key_map, value_map, parts, _ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
@@ -101,7 +103,7 @@ def copy_next(
     ) = given  # fmt: skip
     source = value_map if VALUES else key_map
     if sequence < sequences:
-        bar = full.index(issued % STAGES)
+        bar = full.index(slot)
         mbarrier.expect(bar, N * D * 2)
         batch, first, own_pages, own_keys = sequence, 0, pages, keys
         if key_starts is not None:
@@ -109,7 +111,12 @@ def copy_next(
         if PAGE:
             own_pages = pages + sequence.to(gl.int64) * page_batch
             own_keys = gl.load(key_lengths + sequence)
-        copy_tile(source, parts, issued % STAGES, bar, own_pages, own_keys, batch, group, first, start, 0, N, D, PAGE)
+        for part in gl.static_range(N // BLOCK):
+            block = slot * (N // BLOCK) + part
+            copy_tile(
+                source, parts, block, bar, own_pages, own_keys, batch, group, first, start + part * BLOCK, 0, BLOCK, D,
+                PAGE,
+            )  # fmt: skip
         if VALUES:
             start += N
             if start >= end:
@@ -117,15 +124,25 @@ def copy_next(
                     place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
                     first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
                 )  # fmt: skip
-    return issued + 1, place, sequence, group, start, end
+    return place, sequence, group, start, end
 
 
 @gluon.jit
-def tile_of_ring(given, number, N: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr):
-    """Return the tile of a number once it has been copied, as a matrix of N rows."""
+def next_slot(slot, phase, STAGES: gl.constexpr):
+    """Return the slot of the ring after a slot, and the phase of its barrier."""
+    last = slot == STAGES - 1
+    return gl.where(last, 0, slot + 1), gl.where(last, phase ^ 1, phase)
+
+
+@gluon.jit
+def blocks_of_tile(given, slot, phase, COUNT: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr):
+    """Return the blocks of a tile once it has been copied, as matrices."""
     ring, full = given[3], given[4]
-    mbarrier.wait(full.index(number % STAGES), number // STAGES & 1)
-    return ring.index(number % STAGES).reshape([N, D])
+    mbarrier.wait(full.index(slot), phase)
+    found = ()
+    for part in gl.static_range(COUNT):
+        found += (ring.index(slot * COUNT + part).reshape([BLOCK, D]),)
+    return found
 
 
 @gluon.jit
@@ -156,13 +173,13 @@ def after_chunk(
 
 @gluon.jit
 def many_rows(
-    given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
+    given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
     window, scale, cap_factor,
     M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr,
+    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
-    """Visit the keys of a part with 64 rows, 16 in each warp: return its states, and what tiles were taken and copied.
+    """Visit the keys of a part with 64 rows, 16 in each warp: return its states, the slot of the next tile and the place of the next copy.
 
     The states are that of all chunks but the last, and that of the last.
     """
@@ -175,16 +192,18 @@ def many_rows(
     state_top, state_total = gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS)
     state_out = gl.zeros([M, D], gl.float32, OUT)
     s = gl.zeros([M, N], gl.float32, SCORES)
-    keys = tile_of_ring(given, count, N, D, STAGES).permute((1, 0))
+    keys = blocks_of_tile(given, slot, phase, 1, N, D)[0].permute((1, 0))
     s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
     s = warpgroup_mma_wait(0, deps=[s])
     gl.thread_barrier()  # the tile has been read
-    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, issued, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, STAGES % 2,
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES % 2,
     )  # fmt: skip
     last = (end - 1) // N * N
     for start in range(begin, last, N):
+        v_slot, v_phase = next_slot(slot, phase, STAGES)
+        n_slot, n_phase = next_slot(v_slot, v_phase, STAGES)
         state_top, state_total, state_out, top, total, out = after_chunk(
             start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
         )
@@ -192,18 +211,20 @@ def many_rows(
         found, top, total, shrink = softmax_step(s, top, total, scale)
         out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
         weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
-        out = warpgroup_mma(weights, tile_of_ring(given, count + 1, N, D, STAGES), out, is_async=True)
-        keys = tile_of_ring(given, count + 2, N, D, STAGES).permute((1, 0))
+        values = blocks_of_tile(given, v_slot, v_phase, 1, N, D)[0]
+        out = warpgroup_mma(weights, values, out, is_async=True)
+        keys = blocks_of_tile(given, n_slot, n_phase, 1, N, D)[0].permute((1, 0))
         s = gl.zeros([M, N], gl.float32, SCORES)
         s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
         out, s = warpgroup_mma_wait(0, deps=[out, s])
         gl.thread_barrier()
         for kind in gl.static_range(2):
-            issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-                given, issued, c_place, c_sequence, c_group, c_start, c_end,
-                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1 + kind) % 2,
+            c_place, c_sequence, c_group, c_start, c_end = copy_next(
+                given, n_slot if kind else v_slot, c_place, c_sequence, c_group, c_start, c_end,
+                M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1 + kind) % 2,
             )  # fmt: skip
-        count += 2
+        slot, phase = n_slot, n_phase
+    v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_out, top, total, out = after_chunk(
         last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
     )
@@ -211,73 +232,107 @@ def many_rows(
     found, top, total, shrink = softmax_step(s, top, total, scale)
     out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
     weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
-    values = tile_of_ring(given, count + 1, N, D, STAGES)
+    values = blocks_of_tile(given, v_slot, v_phase, 1, N, D)[0]
     if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
         clear_rows(values, own_keys - last, N, D)
     out = warpgroup_mma(weights, values, out, is_async=True)
     out = warpgroup_mma_wait(0, deps=[out])
     gl.thread_barrier()
-    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, issued, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1) % 2,
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, v_slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1) % 2,
     )  # fmt: skip
+    slot, phase = next_slot(v_slot, v_phase, STAGES)
     return (
-        state_top, state_total, state_out, top, total, out, count + 2, issued, c_place, c_sequence, c_group, c_start,
-        c_end,
+        state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start, c_end,
     )  # fmt: skip
 
 
 @gluon.constexpr_function
-def product_layout(columns, few):
+def product_layout(columns, few, warps):
     """Return the layout of a product: the warps share its columns, or its 64 rows."""
     if few:
-        return gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, 4], instr_shape=[16, 8])
+        return gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, warps], instr_shape=[16, 8])
     return gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, columns, 16])
 
 
 @gluon.jit
-def few_scores(q, keys):
-    """Return the products of 16 rows of queries and a tile of keys, of which each warp has some."""
+def few_scores(q, keys, BLOCK: gl.constexpr):
+    """Return the products of 16 rows of queries and each block of keys, of which each warp has some."""
     SCORES: gl.constexpr = q.type.layout.parent
-    N: gl.constexpr = keys.shape[0]
-    right = keys.permute((1, 0)).load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
-    return mma_v2(q, right, gl.zeros([16, N], gl.float32, SCORES))
+    COUNT: gl.constexpr = len(keys)
+    found = ()
+    for part in gl.static_range(COUNT):
+        right = keys[part].permute((1, 0)).load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
+        found += (mma_v2(q, right, gl.zeros([16, BLOCK], gl.float32, SCORES)),)
+    return found
 
 
 @gluon.jit
-def add_few(s, values, behind, top, total, out, scale, exchanged, RAGGED: gl.constexpr):
-    """Return the state of a chunk after a block with these scores and values, of which those from `behind` on are 0.
+def greatest_of_two(left, right, other_left, other_right):
+    """Return the greater of the first and of the second of two pairs."""
+    return gl.maximum(left, other_left), gl.maximum(right, other_right)
+
+
+@gluon.jit
+def add_few(
+    s, values, start, plain, positions, keys, window, cap_factor, behind, top, total, out, scale, exchanged,
+    BLOCK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """Return the state of a chunk after one or two blocks with these scores and values; those from `behind` on are 0.
 
     Each warp has some components of the output, and all weights, in the order in which a warp of 16 rows adds them.
     """
     OUT: gl.constexpr = out.type.layout
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
     ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
-    highest = gl.maximum(top, gl.max(s, axis=1) * scale)
-    shift = finite_shift(highest)
-    factor = gl.full(s.shape, scale, gl.float32, s.type.layout)
-    less, _ = gl.broadcast(gl.expand_dims(-shift, 1), s)
-    exchanged.store(gl.exp2(gl.fma(s, factor, less)))
-    weights = exchanged.load(ALL)
-    shrink = gl.exp2(top - shift)
-    total = gl.fma(total, gl.convert_layout(shrink, total.type.layout, assert_trivial=True), gl.sum(weights, axis=1))
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     VALUES: gl.constexpr = gl.DotOperandLayout(operand_index=1, parent=OUT, k_width=2)
-    right = values.load(VALUES)
-    if RAGGED:
-        N: gl.constexpr = values.shape[0]
-        row = gl.expand_dims(gl.arange(0, N, gl.SliceLayout(1, VALUES)), 1)
-        right = gl.where(row < behind, right, gl.full(right.shape, 0.0, right.dtype, VALUES))
-    left = gl.convert_layout(weights.to(values.dtype), gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2))
-    return highest, total, mma_v2(left, right, out * gl.expand_dims(shrink, 1))
+    COUNT: gl.constexpr = len(values)
+    scores, weights, shrinks = (), (), ()
+    for part in gl.static_range(COUNT):
+        scores += (
+            capped_and_masked(
+                s[part], start + part * BLOCK, plain, positions, keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
+            ),
+        )  # fmt: skip
+    if COUNT == 1:
+        greatest = (gl.max(scores[0], axis=1),)
+    else:
+        greatest = gl.reduce((scores[0], scores[1]), 1, greatest_of_two)
+    for part in gl.static_range(COUNT):
+        highest = gl.maximum(top, greatest[part] * scale)
+        shift = finite_shift(highest)
+        factor = gl.full(scores[part].shape, scale, gl.float32, OUT)
+        less, _ = gl.broadcast(gl.expand_dims(-shift, 1), scores[part])
+        own = gl.exp2(gl.fma(scores[part], factor, less))
+        if WARPS > 1:
+            exchanged.index(part).store(own)
+        weights += (own,)
+        shrinks += (gl.exp2(top - shift),)
+        top = highest
+    for part in gl.static_range(COUNT):
+        own = weights[part]
+        if WARPS > 1:
+            own = exchanged.index(part).load(ALL)
+        shrink = shrinks[part]
+        total = gl.fma(total, gl.convert_layout(shrink, total.type.layout, assert_trivial=True), gl.sum(own, axis=1))
+        right = values[part].load(VALUES)
+        if RAGGED:
+            row = gl.expand_dims(gl.arange(0, BLOCK, gl.SliceLayout(1, VALUES)), 1)
+            right = gl.where(row < behind - part * BLOCK, right, gl.full(right.shape, 0.0, right.dtype, VALUES))
+        left = gl.convert_layout(own.to(values[0].dtype), WEIGHTS)
+        out = mma_v2(left, right, out * gl.expand_dims(shrink, 1))
+    return top, total, out
 
 
 @gluon.jit
 def few_rows(
-    given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
+    given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
     window, scale, cap_factor,
     M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr,
+    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
@@ -287,45 +342,53 @@ def few_rows(
     out = gl.zeros([M, D], gl.float32, OUT)
     state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
     state_out = gl.zeros([M, D], gl.float32, OUT)
-    exchanged = gl.allocate_shared_memory(gl.float32, [M, N], gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0]))
-    s = few_scores(q, tile_of_ring(given, count, N, D, STAGES))
+    SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
+    exchanged = gl.allocate_shared_memory(gl.float32, [N // BLOCK, M, BLOCK], SWIZZLED)
+    s = few_scores(q, blocks_of_tile(given, slot, phase, N // BLOCK, BLOCK, D), BLOCK)
     gl.thread_barrier()  # the tile has been read
-    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, issued, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, STAGES % 2,
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES % 2,
     )  # fmt: skip
     last = (end - 1) // N * N
     for start in range(begin, last, N):
+        v_slot, v_phase = next_slot(slot, phase, STAGES)
+        n_slot, n_phase = next_slot(v_slot, v_phase, STAGES)
         state_top, state_total, state_out, top, total, out = after_chunk(
             start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
         )
-        s = capped_and_masked(s, start, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
-        next_s = few_scores(q, tile_of_ring(given, count + 2, N, D, STAGES))
-        values = tile_of_ring(given, count + 1, N, D, STAGES)
-        top, total, out = add_few(s, values, N, top, total, out, scale, exchanged, False)
+        next_s = few_scores(q, blocks_of_tile(given, n_slot, n_phase, N // BLOCK, BLOCK, D), BLOCK)
+        values = blocks_of_tile(given, v_slot, v_phase, N // BLOCK, BLOCK, D)
+        top, total, out = add_few(
+            s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, out, scale, exchanged,
+            BLOCK, CAUSAL, WINDOW, CAP, False,
+        )  # fmt: skip
         s = next_s
         gl.thread_barrier()
         for kind in gl.static_range(2):
-            issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-                given, issued, c_place, c_sequence, c_group, c_start, c_end,
-                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1 + kind) % 2,
+            c_place, c_sequence, c_group, c_start, c_end = copy_next(
+                given, n_slot if kind else v_slot, c_place, c_sequence, c_group, c_start, c_end,
+                M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1 + kind) % 2,
             )  # fmt: skip
-        count += 2
+        slot, phase = n_slot, n_phase
+    v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_out, top, total, out = after_chunk(
         last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
     )
-    s = capped_and_masked(s, last, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
-    values = tile_of_ring(given, count + 1, N, D, STAGES)
+    values = blocks_of_tile(given, v_slot, v_phase, N // BLOCK, BLOCK, D)
     # What is behind the last key of a sequence belongs to others.
-    top, total, out = add_few(s, values, own_keys - last, top, total, out, scale, exchanged, RAGGED)
-    gl.thread_barrier()
-    issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, issued, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, (STAGES + 1) % 2,
+    top, total, out = add_few(
+        s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, out, scale,
+        exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
     )  # fmt: skip
+    gl.thread_barrier()
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, v_slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1) % 2,
+    )  # fmt: skip
+    slot, phase = next_slot(v_slot, v_phase, STAGES)
     return (
-        state_top, state_total, state_out, top, total, out, count + 2, issued, c_place, c_sequence, c_group, c_start,
-        c_end,
+        state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start, c_end,
     )  # fmt: skip
 
 
@@ -341,23 +404,23 @@ def visit_parts(
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
-    D: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
+    D: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
     SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  The
-    arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles of
+    N keys have one or two blocks.  The arguments are those of `chunks.forward`.
     """
     FEW: gl.constexpr = M == 16
-    SCORES: gl.constexpr = product_layout(N, FEW)
-    OUT: gl.constexpr = product_layout(D, FEW)
+    SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
+    OUT: gl.constexpr = product_layout(D, FEW, gl.num_warps())
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    parts = parts_of_ring(key_map, STAGES, N, D)
-    ring = ring_of_parts(key_map, parts, STAGES, N, D)
+    parts = parts_of_ring(key_map, STAGES * (N // BLOCK), BLOCK, D)
+    ring = ring_of_parts(key_map, parts, STAGES * (N // BLOCK), BLOCK, D)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
@@ -373,13 +436,13 @@ def visit_parts(
         key_map, value_map, parts, ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
         first_position, window, groups, sequences,
     )  # fmt: skip
-    issued, c_place, c_sequence, c_group, c_start, c_end = 0, place, sequence, group, begin, end
+    c_place, c_sequence, c_group, c_start, c_end = place, sequence, group, begin, end
     for stage in gl.static_range(STAGES):
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            given, issued, c_place, c_sequence, c_group, c_start, c_end,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, stage % 2,
+        c_place, c_sequence, c_group, c_start, c_end = copy_next(
+            given, stage, c_place, c_sequence, c_group, c_start, c_end,
+            M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, stage % 2,
         )  # fmt: skip
-    count = 0
+    slot, phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
         own_queries, own_keys, own_first = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
@@ -402,32 +465,32 @@ def visit_parts(
             plain = 0
         if FEW:
             found = few_rows(
-                given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
+                given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
                 own_keys, window, scale, cap_factor,
-                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
         else:
             found = many_rows(
-                given, q, begin, end, count, issued, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
+                given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
                 own_keys, window, scale, cap_factor,
-                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
         (
-            state_top, state_total, state_out, top, total, out, count, issued, c_place, c_sequence, c_group, c_start,
+            state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start,
             c_end,
         ) = found  # fmt: skip
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, OUT)), 0)
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         if SPLIT:
-            slot = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-            slot = (slot + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
+            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+            row = (row + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
             top_row = gl.convert_layout(top, OUT_ROWS, assert_trivial=True)
             total_row = gl.convert_layout(total, OUT_ROWS, assert_trivial=True)
             # The states are read soon, and the keys that pass through the cache meanwhile are not.
-            gl.store(part_top + slot, top_row, mask=inside, eviction_policy="evict_last")
-            gl.store(part_total + slot, total_row, mask=inside, eviction_policy="evict_last")
-            target = part_out + gl.expand_dims(slot, 1) * D + lane
+            gl.store(part_top + row, top_row, mask=inside, eviction_policy="evict_last")
+            gl.store(part_total + row, total_row, mask=inside, eviction_policy="evict_last")
+            target = part_out + gl.expand_dims(row, 1) * D + lane
             gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
             all_top, all_total, all_out = merged(state_top, state_total, state_out, top, total, out)

@@ -1,6 +1,6 @@
 """Parts of the Gluon kernels of attention: lengths of sequences, and tiles of keys or values in shared memory."""
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
 
 from triton.experimental import gluon
@@ -65,15 +65,12 @@ def copy_tile(
     if PAGE:
         HEIGHT: gl.constexpr = source.block_type.shape[2]
         WIDTH: gl.constexpr = source.block_type.shape[3]
-        found = ()
         for part in gl.static_range(N // HEIGHT):
             row = start + part * HEIGHT
-            found += (gl.load(pages + row // PAGE, mask=row < keys, other=0),)
-        for part in gl.static_range(N // HEIGHT):
-            place = (start + part * HEIGHT) % PAGE
+            page = gl.load(pages + row // PAGE, mask=row < keys, other=0)
             for side in gl.static_range(D // WIDTH):
                 target = parts.index((stage * (D // WIDTH) + side) * (N // HEIGHT) + part)
-                tma.async_copy_global_to_shared(source, [found[part], group, place, column + side * WIDTH], bar, target)
+                tma.async_copy_global_to_shared(source, [page, group, row % PAGE, column + side * WIDTH], bar, target)
     else:
         tma.async_copy_global_to_shared(source, [batch, group, first + start, column], bar, parts.index(stage))
 
