@@ -234,10 +234,13 @@ PROBLEMS = {
     ),
     "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, FEW)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
-    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, replace(FEW, blocks=2))),
+    "heads of 64 and tiles of two blocks": (
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, team=2),)
+    ),
     "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, FEW)),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL, FEW)),
 }  # fmt: skip
 
 
@@ -337,7 +340,10 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
 
 PROVED = {
     "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW)),
-    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, specialised_schedule((96, 96)))),
+    "heads of 96": (
+        Problem(form(depth=96), ((4, 70),), heads=1),
+        (SERIAL, replace(FEW, blocks=2), specialised_schedule((96, 96))),
+    ),
     "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
     "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN, FEW)),
     "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN, FEW)),
@@ -434,16 +440,23 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
-    assert schedule_of(desc, 20, 1, 4096, 32, 8, False, 132, True).programs
-    for sequences, keys in ((16, 4096), (64, 2048), (20, 512)):
-        assert not schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True).programs
+    assert schedule_of(desc, 20, 8, 4096, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
     # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
-    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
-    assert schedule_of(desc, 1, 1, 3000, 24, 2, False, 132, True) == Schedule(64, True, True, 4, programs=132)
+    assert schedule_of(desc, 64, 8, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
     assert schedule_of(narrow, 1, 1, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
+
+
+def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu() -> None:
+    desc, narrower = (attention_descriptor(form(depth=depth)) for depth in (128, 96))
+    whole, divided = Schedule(16, True, False, 6, programs=132), Schedule(16, True, True, 3, programs=264)
+    for sequences, keys, expected in ((16, 4096, whole), (64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
+        assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
+    assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, blocks=2)
+    # Lengths that may differ share their chunks; one chunk has nothing to merge.
+    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
+    assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, split=False)
 
 
 def test_other_descriptors_are_refused() -> None:
@@ -472,6 +485,7 @@ SPECIALISED_GRADIENTS = {
     "specialised, heads of 64": Problem(form(), ((70, 90),), heads=4, groups=2),
     "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),)),
     "specialised, a window": Problem(form(window=30), ((140, 120),), heads=1),
+    "specialised, heads of 96": Problem(form(depth=96), ((70, 70),)),
     "specialised, a sequence among others": Problem(
         form(), ((3, 7), (130, 121), (5, 4)), heads=1, layout="varlen", only=1
     ),

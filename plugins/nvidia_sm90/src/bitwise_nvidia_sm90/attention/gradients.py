@@ -62,9 +62,10 @@ def gradient_calls(
     starts = operands.query_starts, operands.key_starts
     if specialised:
         copied = query, key, value, gradients.slope
-        maps = [tensor_map(each if dense else each[None], _BLOCK) for each in copied]
+        padded_width = power_above(depth)
+        maps = [tensor_map(each if dense else each[None], _BLOCK, padded_width) for each in copied]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
-        forms["STAGES"] = 3
+        forms |= {"D": padded_width, "W": padded_width, "REAL": depth, "STAGES": 3}
         narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
         parts = 3 if narrow else 2
         forms["WINDOW"] = desc.window is not None
@@ -143,11 +144,11 @@ def _sum_of_heads(
 def can_specialise(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
 ) -> bool:
-    """Return whether the launches may be specialised: heads of 64 or 128, and tensors with tensor maps."""
+    """Return whether the launches may be specialised: heads of 64, 96 or 128, and tensors with tensor maps."""
     tensors = operands.query, operands.key, operands.value, gradients.slope
     return (
         (operands.query_starts is None) == (operands.key_starts is None)
-        and desc.scores.k in (64, 128)
+        and desc.scores.k in (64, 96, 128)
         and desc.slopes.k == desc.scores.k
         and all(has_map(each) for each in tensors)
     )

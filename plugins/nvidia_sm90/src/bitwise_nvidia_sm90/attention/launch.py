@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,8 +20,8 @@ class Schedule:
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
     `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
-    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; 16 rows have a `team` of warps, and
-    tiles of one or two `blocks`.
+    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; 16 rows have a `team` of warps,
+    and tiles of one or two `blocks`.
     """
 
     rows: int
@@ -65,8 +65,9 @@ def schedule_of(
     """
     assert desc.chunk is not None
     share = heads // groups
-    if turns and queries * share <= _FEW_ROWS and desc.scores.k >= 128:
-        return _few_rows(desc.chunk, sequences * groups, keys, ragged, processors)
+    if turns and queries * share <= _FEW_ROWS and desc.scores.k > 64:
+        found = _few_rows(desc.chunk, sequences * groups, keys, ragged, processors)
+        return replace(found, blocks=2) if desc.scores.k == 96 else found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -102,9 +103,9 @@ def _few_rows(chunk: int, rows: int, keys: int, ragged: bool, processors: int) -
     parts = rows * -(-keys // chunk)
     whole = -(-rows // processors) * keys
     divided = (2 * -(-parts // (2 * processors)) if parts > processors else 1) * chunk
-    # Each multiprocessor reads so many keys.  States take a twentieth of the time of their keys, and another launch
+    # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch
     # that of 120 keys.
-    if parts > rows and (ragged or 1.05 * divided + 120 < whole):
+    if parts > rows and (ragged or 1.07 * divided + 120 < whole):
         return Schedule(_FEW_ROWS, True, True, 3, programs=2 * processors)
     if parts > rows:
         return Schedule(_FEW_ROWS, True, False, 6, programs=processors)
@@ -170,15 +171,15 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64, 128 or 256.
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64, 96, 128 or 256.
 
-    Keys and values have the type of the query; wide heads have few rows.
+    Keys and values have the type of the query; heads of 96 and of 256 have few rows.
     """
     rows = operands.longest_queries * int(operands.query.shape[-2]) // int(operands.value.shape[-2])
     return (
         operands.visible is None
         and desc.stored_dtype is None
-        and desc.scores.k in ((64, 128, 256) if rows <= _FEW_ROWS else (64, 128))
+        and desc.scores.k in ((64, 96, 128, 256) if rows <= _FEW_ROWS else (64, 128))
         and operands.value.shape[-1] == desc.scores.k
         and operands.longest_keys > 0
         and 0 not in operands.key.shape
@@ -296,7 +297,8 @@ def _turns_calls(
     stored = _stored_rows(operands, schedule)
     states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
-    maps = [_key_map(operands, each, desc.key_block, depth) for each in (operands.key, operands.value)]
+    padded = power_above(depth)
+    maps = [_key_map(operands, each, desc.key_block, padded) for each in (operands.key, operands.value)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
@@ -308,10 +310,10 @@ def _turns_calls(
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": depth, "GROUP": share, "M": schedule.rows, "N": schedule.blocks * desc.key_block,
-            "BLOCK": desc.key_block, "CHUNK": desc.chunk,
-            "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
-            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
+            "D": padded, "W": depth, "GROUP": share, "M": schedule.rows, "N": schedule.blocks * desc.key_block,
+            "BLOCK": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
+            "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
             "LOGARITHMS": logarithms is not None,
         },

@@ -179,9 +179,10 @@ def many_rows(
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
     SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
-    """Visit the keys of a part with 64 rows, 16 in each warp: return its states, the slot of the next tile and the place of the next copy.
+    """Visit the keys of a part with 64 rows, 16 in each warp.
 
-    The states are that of all chunks but the last, and that of the last.
+    Return the state of all chunks but the last and that of the last, the slot of the next tile, and the place of the
+    next copy.
     """
     SCORES: gl.constexpr = q.type.layout.parent
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
@@ -296,10 +297,7 @@ def add_few(
                 s[part], start + part * BLOCK, plain, positions, keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
             ),
         )  # fmt: skip
-    if COUNT == 1:
-        greatest = (gl.max(scores[0], axis=1),)
-    else:
-        greatest = gl.reduce((scores[0], scores[1]), 1, greatest_of_two)
+    greatest = (gl.max(scores[0], axis=1),) if COUNT == 1 else gl.reduce((scores[0], scores[1]), 1, greatest_of_two)
     for part in gl.static_range(COUNT):
         highest = gl.maximum(top, greatest[part] * scale)
         shift = finite_shift(highest)
@@ -404,14 +402,15 @@ def visit_parts(
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
-    D: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
-    SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles of
-    N keys have one or two blocks.  The arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
+    of N keys have one or two blocks.  Heads of W components have D in memory, of which the last are zeros.  The
+    arguments are those of `chunks.forward`.
     """
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
@@ -456,7 +455,10 @@ def visit_parts(
         base = query_row + head.to(gl.int64) * query_head
         base = gl.expand_dims(base + at.to(gl.int64) * query_step, 1)
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, QUERIES)), 0)
-        q = gl.load(base + lane, mask=gl.expand_dims(at < own_queries, 1), other=0.0)
+        real = gl.expand_dims(at < own_queries, 1)
+        if W < D:
+            real = real & (lane < W)
+        q = gl.load(base + lane, mask=real, other=0.0)
         positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
         plain = own_keys
         if CAUSAL:
@@ -509,7 +511,10 @@ def visit_parts(
                 own_batch = own_batch * 0
             target = output + own_batch * output_batch + heads.to(gl.int64) * output_head
             target = gl.expand_dims(target + at * output_step, 1)
-            gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=gl.expand_dims(inside, 1))
+            stored_lanes = gl.expand_dims(inside, 1)
+            if W < D:
+                stored_lanes = stored_lanes & (lane < W)
+            gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=stored_lanes)
             if LOGARITHMS:
                 target = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
                 gl.store(target + at * logarithm_step, logarithm, mask=inside)

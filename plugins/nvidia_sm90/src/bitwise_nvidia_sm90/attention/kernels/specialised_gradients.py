@@ -1,7 +1,8 @@
 """The Gluon kernels of the gradients of attention: one warp copies, warpgroups compute.
 
 They compute the chains of `gradients`: each of the two warpgroups of a program has 64 keys, or each of two or three has
-64 queries, and visits the others in blocks of 64 in order.
+64 queries, and visits the others in blocks of 64 in order.  Heads of REAL components have D in memory, of which the
+last are zeros.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -176,8 +177,14 @@ def add_queries(
 
 
 @gluon.jit
-def store_rows(target, found, low, rows, batch, head, target_batch, target_step, target_head, WIDTH: gl.constexpr):
-    """Store 64 rows of a gradient from row `low` on, of which `rows` exist; those in fp32 from where they are."""
+def store_rows(
+    target, found, low, rows, batch, head, target_batch, target_step, target_head,
+    WIDTH: gl.constexpr, REAL: gl.constexpr,
+):  # fmt: skip
+    """Store 64 rows of a gradient from row `low` on, of which `rows` exist, and REAL of their WIDTH components.
+
+    Those in fp32 are stored from where they are.
+    """
     STORED: gl.constexpr = (
         found.type.layout
         if target.dtype.element_ty == gl.float32
@@ -188,14 +195,17 @@ def store_rows(target, found, low, rows, batch, head, target_batch, target_step,
     place = target + batch.to(gl.int64) * target_batch + head.to(gl.int64) * target_head
     place = gl.expand_dims(place + at.to(gl.int64) * target_step, 1)
     lane = gl.expand_dims(gl.arange(0, WIDTH, gl.SliceLayout(0, STORED)), 0)
-    gl.store(place + lane, rounded, mask=gl.expand_dims(at < rows, 1))
+    inside = gl.expand_dims(at < rows, 1)
+    if REAL < WIDTH:
+        inside = inside & (lane < REAL)
+    gl.store(place + lane, rounded, mask=inside)
 
 
 @gluon.jit
 def compute_keys(
     part: gl.constexpr, given,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 64 keys and values."""
     (
@@ -252,11 +262,12 @@ def compute_keys(
     if GROUP == 1:
         of_keys, of_values = (of_keys + 0.0) * scale, of_values + 0.0
     store_rows(
-        key_gradient, of_keys, low, keys, k_batch, head, key_gradient_batch, key_gradient_step, key_gradient_head, D
-    )
+        key_gradient, of_keys, low, keys, k_batch, head, key_gradient_batch, key_gradient_step, key_gradient_head, D,
+        REAL,
+    )  # fmt: skip
     store_rows(
         value_gradient, of_values, low, keys, k_batch, head, value_gradient_batch, value_gradient_step,
-        value_gradient_head, W,
+        value_gradient_head, W, REAL,
     )  # fmt: skip
 
 
@@ -265,8 +276,8 @@ def key_gradients_specialised(
     query_map, key_map, value_map, slope_map, number_map, key_gradient, value_gradient, query_starts, key_starts,
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
     value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 128 keys and values over the queries of a head; see `gradients.key_gradients`."""
     kind: gl.constexpr = query_map.dtype
@@ -287,8 +298,8 @@ def key_gradients_specialised(
     )  # fmt: skip
     gl.warp_specialize(
         [
-            (compute_keys, (0, given, D, W, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
-            (compute_keys, (1, given, D, W, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (compute_keys, (0, given, D, W, REAL, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (compute_keys, (1, given, D, W, REAL, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
             (copy_queries, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
         ],
         [4, 1],
@@ -400,8 +411,8 @@ def add_keys(
 @gluon.jit
 def compute_queries(
     part: gl.constexpr, given,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    PARTS: gl.constexpr,
+    D: gl.constexpr, REAL: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries."""
     (
@@ -446,7 +457,7 @@ def compute_queries(
     )  # fmt: skip
     store_rows(
         query_gradient, (found + 0.0) * scale, low, queries, q_batch, head, query_gradient_batch, query_gradient_step,
-        query_gradient_head, D,
+        query_gradient_head, D, REAL,
     )  # fmt: skip
 
 
@@ -455,8 +466,8 @@ def query_gradients_specialised(
     query_map, key_map, value_map, slope_map, numbers, query_gradient, query_starts, key_starts,
     query_gradient_batch, query_gradient_step, query_gradient_head,
     queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries of one head for each of PARTS; see `gradients.query_gradients`."""
     kind: gl.constexpr = query_map.dtype
@@ -477,9 +488,9 @@ def query_gradients_specialised(
     if PARTS == 3:
         gl.warp_specialize(
             [
-                (compute_queries, (0, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (1, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (2, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (0, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (1, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (2, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
                 (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
             ],
             [4, 4, 1],
@@ -488,8 +499,8 @@ def query_gradients_specialised(
     else:
         gl.warp_specialize(
             [
-                (compute_queries, (0, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (1, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (0, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (1, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
                 (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
             ],
             [4, 1],
