@@ -86,7 +86,7 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
         elif isinstance(value, TensorShape):
             signature[name] = f"*{value.dtype}"
             divisible[(place,)] = [["tt.divisibility", 16]]
-            element = {"u8": "u8", "i32": "i32"}.get(value.dtype, value.dtype)
+            element = {"fp8e4nv": "e4m3", "fp8e5": "e5m2"}.get(value.dtype, value.dtype)
             arguments.append({"buffer": value.name, "dtype": element})
         else:
             kind = "fp32" if isinstance(value, float) else "i32" if abs(value) < 1 << 31 else "i64"

@@ -305,6 +305,8 @@ def test_attention_checks_its_parts() -> None:
         ({"scores": single_pass(64, "fp16", UNIT)}, "scores returns fp32"),
         ({"values": split_k(32, "fp16", UNIT, slices=2, output_dtype="fp32")}, "needs values in fp32, without k_cuts"),
         ({"probabilities_dtype": "bf16"}, "make left_dtype of values and probabilities_dtype one type"),
+        ({"stored_dtype": "fp32"}, "scores takes fp16, which has not all numbers of fp32"),
+        ({"output_scale": math.inf}, "output_scale is inf: give a finite number"),
     ):
         with pytest.raises(DescriptorError, match=message):
             AttentionDesc(**{**fields, **change})

@@ -136,6 +136,8 @@ def chunked_attentions(draw: st.DrawFn) -> AttentionDesc:
         division=draw(st.sampled_from(["quotient", "reciprocal"])),
         exponential=draw(st.sampled_from(["neg.fp32", "two_to"])),
         output_dtype=draw(st.sampled_from(["fp32", "bf16"])),
+        stored_dtype=draw(st.sampled_from([None, None, "e4m3", "e5m2"])),
+        output_scale=draw(st.none() | st.just(0.75)),
     )
 
 
@@ -145,8 +147,9 @@ def test_attention_in_chunks_and_its_tree_have_the_same_bits(data: st.DataObject
     desc = data.draw(chunked_attentions().filter(lambda each: each.exponential == "neg.fp32"))
     queries, keys = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
     first = data.draw(st.none() | st.integers(0, 9))
-    depth, width = desc.scores.k, 2
-    q, k, v = (array(data.draw, "fp16", *shape) for shape in ((queries, depth), (keys, depth), (keys, width)))
+    depth, width, stored = desc.scores.k, 2, desc.stored_dtype or "fp16"
+    q, k = array(data.draw, "fp16", queries, depth), array(data.draw, stored, keys, depth)
+    v = array(data.draw, stored, keys, width)
     sink = data.draw(st.floats(-4, 4, width=32)) if desc.sink else None
     found = evaluate(desc, q, k, v, first_position=first, sink=sink, hardware=HARDWARE)
     row, column = data.draw(st.integers(0, queries - 1)), data.draw(st.integers(0, 1))
@@ -164,9 +167,9 @@ def test_a_row_of_attention_in_chunks_depends_on_the_keys_that_it_sees_alone(dat
     hardware = Hardware(UNITS, {"two_to": two_to})
     keys = data.draw(st.integers(1, 12))
     queries = data.draw(st.integers(1, keys))
-    q, k, v = (
-        array(data.draw, "fp16", *shape) for shape in ((queries, desc.scores.k), (keys, desc.scores.k), (keys, 2))
-    )
+    stored = desc.stored_dtype or "fp16"
+    q = array(data.draw, "fp16", queries, desc.scores.k)
+    k, v = (array(data.draw, stored, keys, width) for width in (desc.scores.k, 2))
     sink = 0.5 if desc.sink else None
     whole = attention_result(desc, q, k, v, sink=sink, hardware=hardware)
     row = data.draw(st.integers(0, queries - 1))

@@ -63,7 +63,8 @@ class Toy:
             key_block=4, masking="causal" if form.causal else "none", mask_value=-math.inf, window=form.window, chunk=8,
             sink=form.sink, scores=product(form.depth), score_scale=float(torch.tensor(form.scale * LOG2_E)),
             row_sum=index_bits(4), probabilities_dtype="fp16", values=product(4), exponential="toy_power",
-            output_dtype="fp16",
+            output_dtype="fp16", stored_dtype=form.stored,
+            output_scale=None if form.stored is None else float(torch.tensor(form.output_scale)),
         )  # fmt: skip
 
     def attention_gradient_descriptor(self, form: AttentionForm) -> AttentionGradientDesc:
@@ -159,6 +160,26 @@ def test_causal_forms_agree() -> None:
     assert attention_paged(q.transpose(1, 2), *pages, table, lengths).transpose(1, 2).equal(expected)
     ragged = attention_paged(rows[0], *pages, table, lengths, query_starts=starts[0], longest_queries=3)
     assert ragged.equal(packed)
+
+
+def test_pages_of_fp8_have_the_bytes_of_their_numbers() -> None:
+    """The scale of keys is part of that of scores, and that of values multiplies the output before it is rounded."""
+    q = normal(2, 3, 4, 8)
+    keys, values = (normal(4, 16, 2, width, seed=width).to(torch.float8_e4m3fn) for width in (8, 6))
+    table = torch.tensor([[2, 0], [3, 1]], dtype=torch.int32)
+    lengths = torch.tensor([19, 0], dtype=torch.int32)
+    half = attention_paged(q, keys.half(), values.half(), table, lengths, scale=0.125)
+    found = attention_paged(q, keys, values, table, lengths, scale=0.25, key_scale=0.5)
+    assert found.equal(half)
+    double, logarithms = attention_paged(q, keys, values, table, lengths, scale=0.125, value_scale=2.0, logarithms=True)
+    assert double.equal(2 * half)
+    assert (logarithms[1] == -math.inf).all()
+    with pytest.raises(AttentionError, match=r"and torch\.float16: give one type, or pages of float8_e4m3"):
+        attention_paged(q, keys, values.half(), table, lengths)
+    with pytest.raises(AttentionError, match="key_scale is 'x': give a number"):
+        attention_paged(q, keys, values, table, lengths, key_scale="x")  # type: ignore[arg-type]
+    with pytest.raises(AttentionError, match=r"float8_e4m3fn: give one type$"):
+        attention(q[0], keys[0], values[0], enable_gqa=True)
 
 
 def test_sums_begin_after_the_first_keys() -> None:

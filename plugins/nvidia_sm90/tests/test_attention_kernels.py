@@ -33,6 +33,7 @@ SERIAL, WIDE = Schedule(64, False, False, 2, False), Schedule(128, False, False,
 PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3, False)
 SPANS = Schedule(64, True, True, 2, False, span=2)
 TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
+FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,10 @@ def operands_of(problem: Problem, rng: np.random.Generator) -> tuple[AttentionOp
     buffers: dict[str, Any] = {}
 
     def tensor(name: str, width: int, heads: int, *shape: int) -> Any:
-        buffers[name] = patterns(rng, form.dtype, (*shape, heads, width), problem.special)
+        stored = None if name == "query" else form.stored
+        buffers[name] = patterns(rng, stored or form.dtype, (*shape, heads, width), problem.special)
+        if stored is not None:
+            return replace(dense(name, {"e4m3": "fp8e4nv", "e5m2": "fp8e5"}[stored], *shape, heads, width), size=1)
         return dense(name, form.dtype, *shape, heads, width)
 
     def integers(name: str, values: Any) -> Any:
@@ -181,26 +185,33 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
-        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, TURNS)
+        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, FEWS)
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
-    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, TURN)),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, FEW)),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
-    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, TURNS)),
+    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, FEWS)),
     "variable lengths": (
-        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, TURN)
+        Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, FEW)
     ),
     "variable lengths over two chunks": (
-        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS,)
+        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS, FEWS)
     ),
-    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, TURN)),
-    "pages of 64 over two chunks": (Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURNS,)),
+    "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
+    "pages of 64 over two chunks": (
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURN, FEWS)
+    ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
-    "pages of 32 and heads of 128": (Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN,)),
-    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, TURN)),
+    "pages of 32 and heads of 128": (
+        Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)
+    ),
+    "pages of fp8": (
+        Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
+    ),
+    "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, FEW)),
     "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
-    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, TURN)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURNS)),
+    "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, FEWS)),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
@@ -221,12 +232,15 @@ PROBLEMS = {
     "a mask that hides every key": (
         Problem(form(causal=False), ((2, 70),), layout="visible", seen="nothing"), (SERIAL, SPLIT)
     ),
-    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, TURN)),
+    "special values": (Problem(form(causal=False), ((20, 130),), special=True), (SERIAL, SPLIT, FEW)),
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
-    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, TURN)),
+    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, replace(FEW, blocks=2))),
+    "heads of 64 and tiles of two blocks": (
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, team=2),)
+    ),
+    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, FEW)),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
-    "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL, FEW)),
 }  # fmt: skip
 
 
@@ -325,11 +339,14 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
 
 
 PROVED = {
-    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN)),
-    "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, specialised_schedule((96, 96)))),
+    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW)),
+    "heads of 96": (
+        Problem(form(depth=96), ((4, 70),), heads=1),
+        (SERIAL, replace(FEW, blocks=2), specialised_schedule((96, 96))),
+    ),
     "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
-    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN)),
-    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN)),
+    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN, FEW)),
+    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN, FEW)),
     "variable lengths of heads of 128": (
         Problem(form(depth=128), ((3, 70), (1, 1)), heads=1, layout="varlen"),
         (SERIAL, specialised_schedule((128, 128))),
@@ -423,16 +440,23 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    assert schedule_of(desc, 1, 1, 65536, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
-    assert schedule_of(desc, 20, 1, 4096, 32, 8, False, 132, True).programs
-    for sequences, keys in ((16, 4096), (64, 2048), (20, 512)):
-        assert not schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True).programs
+    assert schedule_of(desc, 20, 8, 4096, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
     # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
-    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
-    assert schedule_of(desc, 1, 1, 3000, 24, 2, False, 132, True) == Schedule(64, True, True, 4, programs=132)
+    assert schedule_of(desc, 64, 8, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
     assert schedule_of(narrow, 1, 1, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
+
+
+def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu() -> None:
+    desc, narrower = (attention_descriptor(form(depth=depth)) for depth in (128, 96))
+    whole, divided = Schedule(16, True, False, 6, programs=132), Schedule(16, True, True, 3, programs=264)
+    for sequences, keys, expected in ((16, 4096, whole), (64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
+        assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
+    assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, blocks=2)
+    # Lengths that may differ share their chunks; one chunk has nothing to merge.
+    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
+    assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, split=False)
 
 
 def test_other_descriptors_are_refused() -> None:
@@ -461,6 +485,7 @@ SPECIALISED_GRADIENTS = {
     "specialised, heads of 64": Problem(form(), ((70, 90),), heads=4, groups=2),
     "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),)),
     "specialised, a window": Problem(form(window=30), ((140, 120),), heads=1),
+    "specialised, heads of 96": Problem(form(depth=96), ((70, 70),)),
     "specialised, a sequence among others": Problem(
         form(), ((3, 7), (130, 121), (5, 4)), heads=1, layout="varlen", only=1
     ),
@@ -501,8 +526,9 @@ def test_gradients_have_the_bytes_of_their_descriptor(name: str) -> None:
     state = dict(buffers)
 
     def workspace(shape: tuple[int, ...]) -> Any:
-        state["numbers"] = np.full(shape, 0x7FC00000, np.uint32)
-        return dense("numbers", "fp32", *shape)
+        name = f"workspace{len(state)}"
+        state[name] = np.full(shape, 0x7FC00000, np.uint32)  # NaNs, of which none may be read
+        return dense(name, "fp32", *shape)
 
     for call in gradient_calls(desc, operands, tensors, workspace, specialised=specialised):
         source = source_of(call)
@@ -544,10 +570,14 @@ def test_the_checker_proves_both_kernels_of_gradients_equal() -> None:
         *(dense(f"of_{each}", "bf16", *buffers[each].shape) for each in ("query", "key", "value")),
     )
     desc = attention_gradient_descriptor(problem.form)
-    plain, specialised = (
-        gradient_calls(desc, operands, tensors, lambda shape: dense("numbers", "fp32", *shape), specialised=each)
-        for each in (False, True)
-    )
+
+    def calls(specialised: bool) -> Any:
+        names = iter(("numbers", "keys_of_heads", "values_of_heads"))
+        return gradient_calls(
+            desc, operands, tensors, lambda shape: dense(next(names), "fp32", *shape), specialised=specialised
+        )
+
+    plain, specialised = calls(False), calls(True)
     for first, second in zip(plain[1:], specialised[1:], strict=True):
         assert api.compare(source_of(first), source_of(second), target="sm_90", cache=False).outcome == "equal"
 

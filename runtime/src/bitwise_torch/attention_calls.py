@@ -185,7 +185,8 @@ def attention_paged(
     query: torch.Tensor, key_pages: torch.Tensor, value_pages: torch.Tensor, page_table: torch.Tensor,
     key_lengths: torch.Tensor, *, query_starts: torch.Tensor | None = None, longest_queries: int | None = None,
     longest_keys: int | None = None, is_causal: bool = True, scale: float | None = None, window: int | None = None,
-    soft_cap: float | None = None, sinks: torch.Tensor | None = None, logarithms: bool = False,
+    soft_cap: float | None = None, sinks: torch.Tensor | None = None, logarithms: bool = False, key_scale: float = 1.0,
+    value_scale: float = 1.0,
 ) -> Any:  # fmt: skip
     """Return attention to keys in pages: `key_pages` and `value_pages` are (pages, page size, groups, ...).
 
@@ -193,12 +194,15 @@ def attention_paged(
     number of keys, both in int32.  `query` is (sequences, queries, heads, depth), or with `query_starts` (tokens,
     heads, depth) as in `attention_varlen`, with `longest_queries`.  `longest_keys` is a bound of `key_lengths`, by
     default all that `page_table` can hold.  `is_causal` aligns the last query of a sequence with its last key.  The
-    result has the axes of `query`, and with `logarithms` also those without the last.  The other arguments are those of
-    `attention`.  Raises AttentionError.
+    result has the axes of `query`, and with `logarithms` also those without the last.  Pages may be of float8_e4m3fn or
+    float8_e5m2: a key is then its pattern's number times `key_scale`, which multiplies the scores with `scale`, and the
+    output is multiplied by `value_scale`.  The other arguments are those of `attention`.  Raises AttentionError.
     """
     optional = () if query_starts is None else (query_starts,), () if sinks is None else (sinks,)
     given = (query, key_pages, value_pages, *optional[0], key_lengths, page_table, *optional[1])
-    rest = query_starts is None, longest_queries, longest_keys, is_causal, scale, window, soft_cap
+    rest = (
+        query_starts is None, longest_queries, longest_keys, is_causal, scale, window, soft_cap, key_scale, value_scale
+    )  # fmt: skip
     ready = None
     if not logarithms:
         repeated, ready = _repeated("attention_paged", given, rest)
@@ -237,7 +241,7 @@ def attention_paged(
         longest_queries=longest_queries, longest_keys=most if longest_keys is None else min(most, longest_keys),
         sinks=sinks,
     )  # fmt: skip
-    out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms)
+    out, found, launch = _computed(call, is_causal, scale, window, soft_cap, logarithms, key_scale, value_scale)
     _keep(ready, given, rest, out, launch)
     return (out, found) if logarithms else out
 
@@ -332,10 +336,20 @@ def _check_lengths(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise AttentionError(f"there are {k.shape[1]} keys and {v.shape[1]} values: give as many")
 
 
-def _check_heads(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-    """Raise AttentionError unless operands (..., heads, width) have one type, and widths and heads that fit."""
-    if not query.dtype == key.dtype == value.dtype:
-        raise AttentionError(f"query, key and value are of {query.dtype}, {key.dtype} and {value.dtype}: give one type")
+def _check_heads(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, paged: bool) -> None:
+    """Raise AttentionError unless operands (..., heads, width) have one type, and widths and heads that fit.
+
+    Keys and values in pages may be of fp8.
+    """
+    import torch
+
+    if key.dtype != value.dtype or not (
+        key.dtype == query.dtype or (paged and key.dtype in (torch.float8_e4m3fn, torch.float8_e5m2))
+    ):
+        wanted = ", or pages of float8_e4m3fn or float8_e5m2" if paged else ""
+        raise AttentionError(
+            f"query, key and value are of {query.dtype}, {key.dtype} and {value.dtype}: give one type{wanted}"
+        )
     if query.shape[-1] != key.shape[-1]:
         raise AttentionError(f"query has {query.shape[-1]} components and key {key.shape[-1]}: give as many")
     heads, groups = int(query.shape[-2]), int(key.shape[-2])
@@ -366,8 +380,9 @@ def _visible(mask: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _computed(
-    call: AttentionCall, causal: bool, scale: float | None, window: int | None, soft_cap: float | None, logarithms: bool
-) -> tuple[torch.Tensor, Any, RepeatedAttention | None]:
+    call: AttentionCall, causal: bool, scale: float | None, window: int | None, soft_cap: float | None,
+    logarithms: bool, key_scale: float = 1.0, value_scale: float = 1.0,
+) -> tuple[torch.Tensor, Any, RepeatedAttention | None]:  # fmt: skip
     """Return the output and the logarithms of a call, and what repeats its launch by addresses.
 
     Without `logarithms` they may be None.  Raises AttentionError.
@@ -375,7 +390,7 @@ def _computed(
     import torch
 
     query, key, value = call.query, call.key, call.value
-    _check_heads(query, key, value)
+    _check_heads(query, key, value, call.page_table is not None)
     if call.sinks is not None:
         _check_tensors(query=query, sinks=call.sinks)
         heads = int(query.shape[-2])
@@ -383,7 +398,7 @@ def _computed(
             raise AttentionError(f"sinks is of {call.sinks.dtype} {tuple(call.sinks.shape)}: give float32 ({heads},)")
     if call.visible is not None:
         _check_tensors(query=query, attn_mask=call.visible)
-    form = form_of(query, value, causal, scale, window, soft_cap, call.sinks is not None)
+    form = form_of(query, value, causal, scale, window, soft_cap, call.sinks is not None, key_scale, value_scale)
     recorded = _is_recorded(query, key, value)
     if recorded:
         _check_gradients(call, form)

@@ -53,9 +53,12 @@ class AttentionCall:
 
 def form_of(
     query: torch.Tensor, value: torch.Tensor, causal: bool, scale: float | None, window: int | None,
-    soft_cap: float | None, sink: bool,
+    soft_cap: float | None, sink: bool, key_scale: float = 1.0, value_scale: float = 1.0,
 ) -> AttentionForm:  # fmt: skip
-    """Return what decides the descriptor of a call.  Raises AttentionError for options of other types."""
+    """Return what decides the descriptor of a call, whose stored keys and values have scales.
+
+    Raises AttentionError for options of other types.
+    """
     depth = int(query.shape[-1])
     if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
         raise AttentionError(f"window is {window!r}: give a number of keys, an integer")
@@ -65,11 +68,14 @@ def form_of(
         dtype=NAMES.get(str(query.dtype), str(query.dtype)),
         depth=depth,
         width=int(value.shape[-1]),
-        scale=1 / math.sqrt(max(1, depth)) if scale is None else _number("scale", scale),
+        scale=(1 / math.sqrt(max(1, depth)) if scale is None else _number("scale", scale))
+        * _number("key_scale", key_scale),
         causal=causal,
         window=window,
         soft_cap=None if soft_cap is None else _number("soft_cap", soft_cap),
         sink=sink,
+        stored=None if value.dtype == query.dtype else NAMES.get(str(value.dtype), str(value.dtype)),
+        output_scale=_number("value_scale", value_scale),
     )
 
 
@@ -187,7 +193,7 @@ def _evaluate(desc: AttentionDesc, operands: AttentionOperands) -> None:
                 continue
             k, v = (_patterns(each[:, head // share]) for each in (key, value))
             if not len(key):  # one key that no query sees
-                k, v = (np.zeros((1, each.shape[1]), np.uint16) for each in (k, v))
+                k, v = (np.zeros((1, each.shape[1]), each.dtype) for each in (k, v))
             seen = None
             if not len(key):
                 seen = np.zeros((len(query), 1), dtype=np.bool_)
@@ -218,7 +224,8 @@ def _keys_of(operands: AttentionOperands, place: int) -> tuple[torch.Tensor, tor
 def _patterns(matrix: torch.Tensor) -> Any:
     import torch
 
-    return matrix.contiguous().view(torch.int16).numpy().view(np.uint16)
+    kind, pattern = (torch.uint8, np.uint8) if matrix.element_size() == 1 else (torch.int16, np.uint16)
+    return matrix.contiguous().view(kind).numpy().view(pattern)
 
 
 _known_gradients: dict[tuple[torch.device, AttentionForm], tuple[Any, AttentionGradientDesc]] = {}

@@ -53,7 +53,7 @@ def traced_call(call: AttentionCall, form: AttentionForm) -> tuple[torch.Tensor,
     out, found = torch.ops.bitwise.attention(
         call.query, call.key, call.value, call.query_starts, call.key_starts, call.key_lengths, call.page_table,
         call.sinks, call.visible, call.first_keys, call.longest_queries, call.longest_keys, call.first_position,
-        form.scale, form.causal, form.window, form.soft_cap,
+        form.scale, form.causal, form.window, form.soft_cap, form.output_scale,
     )  # fmt: skip
     return out, found
 
@@ -72,13 +72,16 @@ def attention_operator() -> Any:
         key_starts: torch.Tensor | None, key_lengths: torch.Tensor | None, page_table: torch.Tensor | None,
         sinks: torch.Tensor | None, visible: torch.Tensor | None, first_keys: torch.Tensor | None,
         longest_queries: int | None, longest_keys: int | None, first_position: int | None, scale: float, causal: bool,
-        window: int | None, soft_cap: float | None,
+        window: int | None, soft_cap: float | None, output_scale: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         call = AttentionCall(
             query, key, value, query_starts, key_starts, key_lengths, page_table, sinks, visible, first_keys,
             longest_queries, longest_keys, first_position,
         )  # fmt: skip
-        return run(call, form_of(query, value, causal, scale, window, soft_cap, sinks is not None))[:2]
+        form = form_of(
+            query, value, causal, scale, window, soft_cap, sinks is not None, value_scale=output_scale
+        )  # fmt: skip
+        return run(call, form)[:2]
 
     def fake(*operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
         query, _, value = operands[:3]
@@ -91,8 +94,8 @@ def attention_operator() -> Any:
         "bitwise::attention", compute, mutates_args=(),
         schema="(Tensor query, Tensor key, Tensor value, Tensor? query_starts, Tensor? key_starts, Tensor? "
         "key_lengths, Tensor? page_table, Tensor? sinks, Tensor? visible, Tensor? first_keys, int? longest_queries, "
-        "int? longest_keys, int? first_position, float scale, bool causal, int? window, float? soft_cap) "
-        "-> (Tensor, Tensor)",
+        "int? longest_keys, int? first_position, float scale, bool causal, int? window, float? soft_cap, "
+        "float output_scale) -> (Tensor, Tensor)",
     )  # fmt: skip
     made.register_fake(fake)
 
@@ -106,7 +109,7 @@ def attention_operator() -> Any:
         gradients = torch.ops.bitwise.attention_gradients(
             slope, query, key, value, out, found, query_starts, key_starts, *ctx.numbers
         )
-        return *gradients, *[None] * 14
+        return *gradients, *[None] * 15
 
     made.register_autograd(backward, setup_context=setup)
     return made

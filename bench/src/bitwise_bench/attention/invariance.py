@@ -150,7 +150,12 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     if rows == 128 and can_specialise(desc, operands):
         schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (1, 2)]
     if rows == 64 and can_take_turns(desc, operands):
-        schedules += [Schedule(64, True, True, stages, programs=programs) for stages, programs in ((3, 5), (4, 132))]
+        schedules += [
+            Schedule(each, True, split, stages, programs=programs)
+            for each, split, stages, programs in (
+                (64, True, 3, 5), (64, False, 4, 132), (16, True, 4, 132), (16, False, 3, 5)
+            )
+        ]  # fmt: skip
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

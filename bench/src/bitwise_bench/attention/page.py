@@ -74,8 +74,8 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
             ("lengths", "heads / groups", "width"),
         ),
         (
-            "gradients", "Gradients of a causal prefill, bf16, without the forward pass", teraflops,
-            ("batch x queries", "heads / groups", "width"),
+            "gradients", "Gradients of a prefill, bf16, without the forward pass", teraflops,
+            ("batch x queries", "heads / groups", "width", "mask"),
         ),
     ):  # fmt: skip
         if step in record:

@@ -18,6 +18,8 @@ FORMS: tuple[dict[str, Any], ...] = (
     {"widths": (64, 64), "dtype": "float16", "window": (1, 64, 300)},
     {"widths": (128, 128), "dtype": "bfloat16", "soft_cap": 30.0},
     {"widths": (64, 64), "dtype": "bfloat16", "sinks": True},
+    {"widths": (128, 128), "dtype": "bfloat16", "stored": "float8_e4m3fn"},
+    {"widths": (64, 64), "dtype": "float16", "stored": "float8_e5m2"},
 )  # fmt: skip
 """Forms of attention: the widths of a head, the type, and at most one option."""
 
@@ -44,6 +46,8 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
     layout = LAYOUTS[(number + number // len(FORMS)) % len(LAYOUTS)]
     if layout.startswith("gradients") and "soft_cap" in form:
         layout = "dense"
+    if "stored" in form:
+        layout = "paged"
     if layout in IN_TURN and form["widths"] not in ((64, 64), (128, 128)):
         form = {**form, "widths": (64, 64) if number % 2 else (128, 128)}
     draw = random.Random(number)
@@ -77,7 +81,8 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     in_turn = layout in IN_TURN
     if in_turn:
         lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300))) for _ in range(count)]
-    turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000))}
+    turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000)), "split": draw.random() < 0.6}
+    turns["rows"] = draw.choice((16, 64))
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
@@ -116,7 +121,10 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         size = fixed["page"]
         pages = max(-(-one[1] // size) for one in lengths)
         pool = pages * count + 2
-        pools = [tensor(pool, size, groups, each) for each in (depth, width)]
+        stored = getattr(torch, form.get("stored", form["dtype"]))
+        pools = [tensor(pool, size, groups, each).to(stored) for each in (depth, width)]
+        if "stored" in form:
+            options |= {"key_scale": draw.choice((1.0, 0.37)), "value_scale": draw.choice((1.0, 1.7))}
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
         counts = torch.tensor([one[1] for one in lengths]).int()
         return _differences(
@@ -164,7 +172,8 @@ def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: A
         query, key, value, out, queries, keys, logarithms=found if logarithms else None, sinks=sinks, **extra
     )
     assert desc.chunk is not None
-    attend(desc, operands, Schedule(64, True, keys > desc.chunk, turns["stages"], programs=turns["programs"]))
+    split = bool(turns["split"]) and keys > desc.chunk
+    attend(desc, operands, Schedule(turns["rows"], True, split, turns["stages"], programs=turns["programs"]))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

@@ -32,6 +32,7 @@ DECODE = (
     {**HEADS, "keys": 65536, "flexible": True},
     {**HEADS, "keys": 8192},
     {**HEADS, "keys": 512},
+    {**HEADS, "keys": 1024},
     {**HEADS, "batch": 8, "keys": 8192},
     {**HEADS, "batch": 16, "keys": 4096},
     {**HEADS, "batch": 64, "keys": 2048, "flexible": True},
@@ -40,6 +41,8 @@ DECODE = (
     {"batch": 3, "keys": 20000, "heads": 40, "groups": 8, "depth": 128},
     {"batch": 1, "keys": 131072, "heads": 64, "groups": 8, "depth": 128},
     {"batch": 100, "keys": 3000, "heads": 32, "groups": 8, "depth": 64},
+    {"batch": 16, "keys": 4096, "heads": 16, "groups": 8, "depth": 256},
+    {"batch": 16, "keys": 4096, "heads": 32, "groups": 8, "depth": 96},
     {"batch": 5, "keys": 37000, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
     {"batch": 1, "keys": 50000, "heads": 48, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 21, "keys": 6500, "heads": 32, "groups": 8, "depth": 128, "held_out": True},
@@ -52,8 +55,13 @@ GRADIENTS = (
     {"batch": 2, "queries": 4096, "heads": 32, "groups": 32, "depth": 64},
     {**HEADS, "queries": 8192},
     {"batch": 1, "queries": 16384, "heads": 8, "groups": 8, "depth": 128},
+    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128, "causal": False},
+    {"batch": 1, "queries": 2048, "heads": 16, "groups": 2, "depth": 128},
+    {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 96},
     {"batch": 1, "queries": 6000, "heads": 24, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 4, "queries": 2048, "heads": 12, "groups": 12, "depth": 64, "held_out": True},
+    {"batch": 1, "queries": 5500, "heads": 20, "groups": 4, "depth": 64, "causal": False, "held_out": True},
+    {"batch": 3, "queries": 2500, "heads": 12, "groups": 4, "depth": 96, "held_out": True},
 )
 PAGES = (
     {**HEADS, "batch": 64, "keys": 2048, "page": 16},
@@ -306,16 +314,17 @@ def lengths(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def gradients(case: dict[str, Any]) -> dict[str, Any]:
-    """Return seconds by implementation of the gradients of a causal prefill, without the forward pass, and errors."""
+    """Return seconds by implementation of the gradients of a prefill, without the forward pass, and errors."""
     import torch
 
+    causal = case.get("causal", True)
     stream = torch.cuda.Stream()  # the gradients are computed on the stream of the outputs
     with torch.cuda.stream(stream):
         tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
         generator = torch.Generator(device="cuda").manual_seed(1)
         slope = torch.randn(tensors[0].shape, generator=generator, device="cuda").bfloat16()
         functions: dict[str, Callable[[], Any]] = {}
-        for name, function in _functions(tensors, True).items():
+        for name, function in _functions(tensors, causal).items():
             try:
                 out = function()
             except RuntimeError:  # a backend that does not serve these tensors
@@ -330,12 +339,12 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
             each[:1, :count].detach().double().requires_grad_()
             for each, count in zip(tensors, (share, 1, 1), strict=True)
         ]
-        out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True, enable_gqa=True)
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal, enable_gqa=True)
         exact = torch.autograd.grad(out, leaves, slope[:1, :share].double())
         for name, call in functions.items():
             pairs = zip(call(), exact, (share, 1, 1), strict=True)
             errors[name] = [_error(one[:1, :count], whole) for one, whole, count in pairs]
-    operations = 5 * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
+    operations = (5 if causal else 10) * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
     return {"case": case, "graphs": True, "seconds": seconds, "operations": operations, "errors": errors}
 
 

@@ -12,6 +12,7 @@ from bitwise_core.descriptors.gemm import GEMMDesc
 from bitwise_core.descriptors.record import single
 from bitwise_core.descriptors.reduction import ReductionDesc
 from bitwise_core.descriptors.text import Descriptor
+from bitwise_core.numerics import FLOAT_FORMATS
 
 
 class AttentionDesc(Descriptor, word="attention"):
@@ -45,6 +46,9 @@ class AttentionDesc(Descriptor, word="attention"):
     as at least 2^-126, so that a row without keys has O = +0.  The V of a masked key counts as zeros.  So a chunk, or a
     block, of masked keys changes no bits where 2^0 is 1 and 2^-inf is +0: any part of the masked blocks may be skipped,
     and any division of the chunks among programs has the same bits.
+
+    With `stored_dtype` K and V are given in that type, and converted to those of the products, which have all its
+    numbers.  With `output_scale` the quotient O / l is multiplied by it before it is rounded to `output_dtype`.
     Raises DescriptorError.
     """
 
@@ -71,8 +75,10 @@ class AttentionDesc(Descriptor, word="attention"):
     exponential: str
     quotient: str = "div.rn.fp32"
     output_dtype: FloatName = "fp32"
+    stored_dtype: FloatName | None = None
+    output_scale: float | None = None
 
-    @field_validator("score_scale", "mask_value", "cap_factor")
+    @field_validator("score_scale", "mask_value", "cap_factor", "output_scale")
     @classmethod
     def _single(cls, value: float | None) -> float | None:
         return None if value is None else single(value)
@@ -81,6 +87,7 @@ class AttentionDesc(Descriptor, word="attention"):
     def _consistent(self) -> AttentionDesc:
         self._check_mask()
         self._check_chunk()
+        self._check_stored()
         if self.row_sum.length != self.key_block:
             raise ValueError(
                 f"row_sum adds {self.row_sum.length} values and a block has {self.key_block} keys: give that length"
@@ -106,6 +113,17 @@ class AttentionDesc(Descriptor, word="attention"):
         if self.carry == "accumulator" and not carried:
             raise ValueError("an output carried in the accumulator needs values in fp32, without k_cuts and alpha")
         return self
+
+    def _check_stored(self) -> None:
+        if self.output_scale is not None and not math.isfinite(self.output_scale):
+            raise ValueError(f"output_scale is {self.output_scale}: give a finite number")
+        for name, product in (("scores", self.scores), ("values", self.values)):
+            held = FLOAT_FORMATS[product.right_dtype].holds
+            if self.stored_dtype is not None and not held(FLOAT_FORMATS[self.stored_dtype]):
+                raise ValueError(
+                    f"{name} takes {product.right_dtype}, which has not all numbers of {self.stored_dtype}: give a "
+                    "stored_dtype whose numbers it has"
+                )
 
     def _check_chunk(self) -> None:
         if self.cap_factor is not None and not (math.isfinite(self.cap_factor) and self.cap_factor):

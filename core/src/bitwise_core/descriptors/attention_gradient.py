@@ -19,11 +19,12 @@ class AttentionGradientDesc(Descriptor, word="attention_gradient"):
 
     s = Q K^T by `scores`; P = 2^(s score_scale - L log2(e)) in one multiply-add after one product, and 0 where the mask
     hides a key; D is the sum of the products of a row of O and of G, by `row_products`; S = P (G V^T - D), with G V^T
-    by `slopes`.  P and S are rounded to `dtype`.  dV = P^T G, dK = S^T Q and dQ = S K are each one chain of steps of
-    `unit` from +0: over the queries of the first head of the group, filled with zeros to whole steps, then those of the
-    next head; and over the keys.  +0 is added to each, dK and dQ are multiplied by `scale`, and all are rounded to
-    `dtype`.  Steps of masked elements change no bits, so that the order of the blocks of a kernel does not matter where
-    it is ascending, nor which masked blocks it skips.  The operands are finite.
+    by `slopes`.  P and S are rounded to `dtype`.  dV = P^T G, dK = S^T Q and dQ = S K are chains of steps of `unit`
+    from +0: over the queries of a head of the group, filled with zeros to whole steps, and over the keys.  With `heads`
+    of `chained` the chain of a head goes on with the queries of the next one; with `added` each head has its own, and
+    their results are added in fp32 from the first head to the last.  +0 is added to each, dK and dQ are multiplied by
+    `scale`, and all are rounded to `dtype`.  Steps of masked elements change no bits, so that the order of the blocks
+    of a kernel does not matter where it is ascending, nor which masked blocks it skips.  The operands are finite.
 
     `masking`, `window`, `exponential` and `score_scale` are those of AttentionDesc.  Raises DescriptorError.
     """
@@ -37,6 +38,7 @@ class AttentionGradientDesc(Descriptor, word="attention_gradient"):
     slopes: GEMMDesc
     row_products: ReductionDesc
     unit: Instruction
+    heads: Literal["chained", "added"] = "chained"
     scale: float
 
     @field_validator("score_scale", "scale")

@@ -14,8 +14,10 @@ from bitwise_core.plugins.launchers import Launcher
 class AttentionForm:
     """What decides the descriptor of a call: types and widths of a head, the scale, and the mask.
 
-    `dtype` is that of query, key and value and of the output.  Scores are Q K^T `scale`, or with `soft_cap` c the value
-    c tanh(Q K^T scale / c).  `window` is the number of keys that a query sees, itself included.
+    `dtype` is that of query, key and value and of the output; `stored` is the type of key and value where it is
+    another one, whose numbers `dtype` has.  The output is multiplied by `output_scale`.  Scores are Q K^T `scale`, or
+    with `soft_cap` c the value c tanh(Q K^T scale / c).  `window` is the number of keys that a query sees, itself
+    included.
     """
 
     dtype: str
@@ -26,6 +28,8 @@ class AttentionForm:
     window: int | None = None
     soft_cap: float | None = None
     sink: bool = False
+    stored: str | None = None
+    output_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

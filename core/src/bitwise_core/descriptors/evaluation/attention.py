@@ -113,8 +113,8 @@ def attention_result(
     The logarithm is m ln(2) + log(l) in one multiply-add, or -inf for a row without keys, with the sink included.
     """
     queries = patterns("q", q, desc.scores.left_dtype, (None, desc.scores.k))
-    keys = patterns("k", k, desc.scores.right_dtype, (None, desc.scores.k))
-    values = patterns("v", v, desc.values.right_dtype, (len(keys), None))
+    keys = _stored(desc, "k", k, desc.scores.right_dtype, (None, desc.scores.k))
+    values = _stored(desc, "v", v, desc.values.right_dtype, (len(keys), None))
     if desc.sink != (sink is not None):
         raise DescriptorError("a sink is given for a descriptor with sink, and only for such a one")
     if visible is not None and (desc.chunk is None or visible.shape != (len(queries), len(keys))):
@@ -138,6 +138,13 @@ def attention_result(
         if logarithms:
             found[rows] = softmax.logarithm(state)
     return AttentionResult(result, found)
+
+
+def _stored(desc: AttentionDesc, name: str, operand: npt.ArrayLike, dtype: str, shape: tuple[int | None, ...]) -> Bits:
+    """Return an operand as patterns of `dtype`, from those of the type in which it is given."""
+    if desc.stored_dtype is None:
+        return patterns(name, operand, dtype, shape)
+    return convert(patterns(name, operand, desc.stored_dtype, shape), desc.stored_dtype, dtype)
 
 
 def _padded(operand: Bits, low: int, count: int) -> Bits:
@@ -300,6 +307,8 @@ class _OnlineSoftmax:
             found = _on("mul.rn.fp32", output, self.quotient(one, total))
         else:
             found = self.quotient(output, np.broadcast_to(total, output.shape))
+        if self.desc.output_scale is not None:
+            found = _on("mul.rn.fp32", found, fp32("output_scale", self.desc.output_scale))
         return convert(found, "fp32", self.desc.output_dtype)
 
     def logarithm(self, state: _State) -> Bits:
@@ -365,6 +374,8 @@ def attention_tree(
         output = Operation("mul.rn.fp32", (output, called(desc.quotient, Constant(32, ONE), total)))
     else:
         output = called(desc.quotient, output, total)
+    if desc.output_scale is not None:
+        output = Operation("mul.rn.fp32", (output, Constant(32, int(fp32("output_scale", desc.output_scale)))))
     return converted(output, "fp32", desc.output_dtype)
 
 
@@ -421,7 +432,7 @@ def _tree_with_block(
     carried = Operation("mul.rn.fp32", (state.output, shrink))
     left = [converted(each, "fp32", desc.probabilities_dtype) for each in weights]
     seen = [key if desc.chunk is None or not away else keys for key, away in zip(places, hidden, strict=True)]
-    right = [_element("V", desc.values.right_dtype, key, column, width, keys) for key in seen]
+    right = [_stored_element(desc, "V", desc.values.right_dtype, key, column, width, keys) for key in seen]
     if desc.carry == "accumulator":
         output = product_node(desc.values, left, right, start=carried)
     else:
@@ -445,10 +456,18 @@ def _element(name: str, dtype: str, row: int, column: int, width: int, rows: int
     return Load(name, (row * width + column) * bits // 8, bits)
 
 
+def _stored_element(desc: AttentionDesc, name: str, dtype: str, row: int, column: int, width: int, rows: int) -> Node:
+    if desc.stored_dtype is None or row >= rows:
+        return _element(name, dtype, row, column, width, rows)
+    return converted(_element(name, desc.stored_dtype, row, column, width, rows), desc.stored_dtype, dtype)
+
+
 def _score(desc: AttentionDesc, row: int, key: int, keys: int) -> Node:
     depth = desc.scores.k
     left = [_element("Q", desc.scores.left_dtype, row, place, depth, row + 1) for place in range(depth)]
-    right = [_element("K", desc.scores.right_dtype, key, place, depth, keys) for place in range(depth)]
+    right = [
+        _stored_element(desc, "K", desc.scores.right_dtype, key, place, depth, keys) for place in range(depth)
+    ]  # fmt: skip
     return product_node(desc.scores, left, right)
 
 

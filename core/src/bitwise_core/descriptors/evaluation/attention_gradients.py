@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -67,8 +68,14 @@ def evaluate_attention_gradients(
     step = desc.unit.k
 
     def over_queries(left: list[Bits], right: Bits) -> Bits:
-        rows, columns = (np.concatenate([_padded(each, step) for each in side]) for side in (left, right))
-        return _chain(desc, np.ascontiguousarray(rows.T), columns, hardware)
+        rows, columns = ([_padded(each, step) for each in side] for side in (left, right))
+        if desc.heads == "chained":
+            rows, columns = [np.concatenate(rows)], [np.concatenate(columns)]
+        found = [
+            _chain(desc, np.ascontiguousarray(row.T), column, hardware)
+            for row, column in zip(rows, columns, strict=True)
+        ]
+        return reduce(operation("add.rn.fp32").evaluate, found)
 
     return AttentionGradients(
         np.stack([_finished(desc, each, desc.scale) for each in of_queries]),

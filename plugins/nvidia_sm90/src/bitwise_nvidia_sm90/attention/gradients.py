@@ -13,6 +13,8 @@ _ROWS = 16
 """The rows of a program of `row_numbers`."""
 _BLOCK = 64
 """The queries or keys of a step of a program."""
+_SUMMED = 8
+"""The rows of a program of `sum_of_heads`."""
 
 
 def gradient_calls(
@@ -37,31 +39,33 @@ def gradient_calls(
     sequences = batch if dense else int(operands.query_starts.shape[0]) - 1
     padded = -(-rows // _BLOCK) * _BLOCK if dense else (-(-rows // 4) + sequences) * 4
     numbers = workspace((2, batch, heads, padded))
-
-    def steps(tensor: Any) -> tuple[int, ...]:
-        strides = tuple(tensor.stride()[:-1])
-        return strides if len(strides) == 3 else (0, *strides)
+    share = heads // groups
+    of_keys, of_values = gradients.key, gradients.value
+    if share > 1:  # the gradients of each head
+        of_keys, of_values = (workspace((*key.shape[:-2], heads, each)) for each in (depth, width))
 
     first = Call(
         "gradients", "row_numbers", (-(-(padded if dense else operands.longest_queries) // _ROWS), heads, sequences),
         (
-            out, gradients.slope, operands.logarithms, numbers, operands.query_starts, *steps(out),
-            *steps(gradients.slope), rows, heads, padded,
+            out, gradients.slope, operands.logarithms, numbers, operands.query_starts, *_steps(out),
+            *_steps(gradients.slope), rows, heads, padded,
         ),
         {"W": width, "WP": power_above(width), "M": _ROWS}, 4, 1,
     )  # fmt: skip
     forms = {
-        "D": depth, "W": width, "GROUP": heads // groups, "CAUSAL": desc.masking == "causal",
+        "D": depth, "W": width, "GROUP": share, "CAUSAL": desc.masking == "causal",
         "ALIGNED": operands.first_position is None,
     }  # fmt: skip
     lengths = operands.longest_queries, operands.longest_keys, operands.first_position or 0
     scales = desc.score_scale, desc.scale
+    sums = [_sum_of_heads(desc, gradients, of_keys, of_values, share)] if share > 1 else []
     starts = operands.query_starts, operands.key_starts
     if specialised:
         copied = query, key, value, gradients.slope
-        maps = [tensor_map(each if dense else each[None], _BLOCK) for each in copied]
+        padded_width = power_above(depth)
+        maps = [tensor_map(each if dense else each[None], _BLOCK, padded_width) for each in copied]
         number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
-        forms["STAGES"] = 3
+        forms |= {"D": padded_width, "W": padded_width, "REAL": depth, "STAGES": 3}
         narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
         parts = 3 if narrow else 2
         forms["WINDOW"] = desc.window is not None
@@ -70,17 +74,18 @@ def gradient_calls(
         return [
             first,
             Call(
-                "specialised_gradients", "key_gradients_specialised", (key_tiles * groups * sequences, 1, 1),
+                "specialised_gradients", "key_gradients_specialised", (key_tiles * heads * sequences, 1, 1),
                 (
-                    *maps, number_map, gradients.key, gradients.value, *starts, *steps(gradients.key),
-                    *steps(gradients.value), *lengths, window, *scales, heads, groups, sequences,
+                    *maps, number_map, of_keys, of_values, *starts, *_steps(of_keys), *_steps(of_values), *lengths,
+                    window, *scales, heads, sequences,
                 ),
                 {**forms, "KEPT": narrow}, 4, 3,
             ),
+            *sums,
             Call(
                 "specialised_gradients", "query_gradients_specialised", (tiles * heads * sequences, 1, 1),
                 (
-                    *maps, numbers, gradients.query, *starts, *steps(gradients.query), *lengths, window, *scales,
+                    *maps, numbers, gradients.query, *starts, *_steps(gradients.query), *lengths, window, *scales,
                     padded, tiles, heads, sequences,
                 ),
                 {**forms, "PARTS": parts}, 4, 3,
@@ -91,35 +96,59 @@ def gradient_calls(
         "WINDOW": desc.window is not None,
     }  # fmt: skip
     inputs = query, key, value, gradients.slope, numbers
-    input_steps = steps(query) + steps(key) + steps(value) + steps(gradients.slope)
+    input_steps = _steps(query) + _steps(key) + _steps(value) + _steps(gradients.slope)
     given = *lengths, *scales, desc.window or 0, batch * heads * padded, heads * padded if dense else 0, padded
     warps, stages = (4, 2) if max(depth, width) <= 128 else (8, 1)
     return [
         first,
         Call(
-            "gradients", "key_gradients", (-(-operands.longest_keys // _BLOCK), groups, sequences),
-            (
-                *inputs, gradients.key, gradients.value, *starts, *input_steps, *steps(gradients.key),
-                *steps(gradients.value), *given,
-            ),
+            "gradients", "key_gradients", (-(-operands.longest_keys // _BLOCK), heads, sequences),
+            (*inputs, of_keys, of_values, *starts, *input_steps, *_steps(of_keys), *_steps(of_values), *given),
             constants, warps, stages,
         ),
+        *sums,
         Call(
             "gradients", "query_gradients", (-(-operands.longest_queries // _BLOCK), heads, sequences),
-            (*inputs, gradients.query, *starts, *input_steps, *steps(gradients.query), *given),
+            (*inputs, gradients.query, *starts, *input_steps, *_steps(gradients.query), *given),
             constants, warps, stages,
         ),
     ]  # fmt: skip
 
 
+def _steps(tensor: Any) -> tuple[int, ...]:
+    """Return the strides of a batch, a row and a head."""
+    strides = tuple(tensor.stride()[:-1])
+    return strides if len(strides) == 3 else (0, *strides)
+
+
+def _sum_of_heads(
+    desc: AttentionGradientDesc, gradients: AttentionGradientTensors, of_keys: Any, of_values: Any, share: int
+) -> Call:
+    """Return the launch that adds the gradients of each `share` heads."""
+    rows, groups, depth = (int(each) for each in gradients.key.shape[-3:])
+    batch = int(gradients.key.shape[0]) if len(gradients.key.shape) == 4 else 1
+    width = int(of_values.shape[-1])
+    return Call(
+        "gradients", "sum_of_heads", (-(-rows // _SUMMED), groups, batch),
+        (
+            of_keys, of_values, gradients.key, gradients.value, *_steps(gradients.key), *_steps(gradients.value), rows,
+            desc.scale,
+        ),
+        {
+            "D": depth, "DP": power_above(depth), "W": width, "WP": power_above(width), "GROUP": share, "M": _SUMMED,
+        },
+        4, 1,
+    )  # fmt: skip
+
+
 def can_specialise(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
 ) -> bool:
-    """Return whether the launches may be specialised: heads of 64 or 128, and tensors with tensor maps."""
+    """Return whether the launches may be specialised: heads of 64, 96 or 128, and tensors with tensor maps."""
     tensors = operands.query, operands.key, operands.value, gradients.slope
     return (
         (operands.query_starts is None) == (operands.key_starts is None)
-        and desc.scores.k in (64, 128)
+        and desc.scores.k in (64, 96, 128)
         and desc.slopes.k == desc.scores.k
         and all(has_map(each) for each in tensors)
     )

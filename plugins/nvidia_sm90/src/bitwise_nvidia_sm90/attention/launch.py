@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,8 +19,9 @@ class Schedule:
     `split` a program visits `span` chunks of keys, and another kernel merges the chunks.  With `maps` keys and values
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
     `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
-    operands of which `can_take_turns` says so, that number of programs take chunks in turn, and their copies fill
-    `stages` tiles of keys or of values.
+    operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
+    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; 16 rows have a `team` of warps,
+    and tiles of one or two `blocks`.
     """
 
     rows: int
@@ -31,10 +32,17 @@ class Schedule:
     specialised: bool = False
     span: int = 1
     programs: int = 0
+    team: int = 4
+    blocks: int = 1
 
     @property
     def warps(self) -> int:
-        """One for 16 rows: more would divide a row's scores among warps, and add them in another order."""
+        """One for 16 rows: more would divide a row's scores among warps, and add them in another order.
+
+        Warps of a team exchange their weights before these are added.
+        """
+        if self.programs and self.rows == 16:
+            return self.team
         return 4 if self.specialised else self.rows // 16
 
 
@@ -42,6 +50,8 @@ _SPECIALISED_STAGES = {(96, 96): 3, (128, 128): 2, (192, 128): 3, (256, 256): 2}
 """The blocks of keys in memory, by the widths of heads that may be specialised; narrower ones are slower so."""
 _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
+_FEW_ROWS = 16
+"""The most packed rows that the warps of a program share."""
 
 
 def schedule_of(
@@ -55,6 +65,9 @@ def schedule_of(
     """
     assert desc.chunk is not None
     share = heads // groups
+    if turns and queries * share <= _FEW_ROWS and desc.scores.k > 64:
+        found = _few_rows(desc.chunk, sequences * groups, keys, ragged, processors)
+        return replace(found, blocks=2) if desc.scores.k == 96 else found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -82,6 +95,23 @@ def schedule_of(
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
 
 
+def _few_rows(chunk: int, rows: int, keys: int, ragged: bool, processors: int) -> Schedule:
+    """Return the schedule of programs that take turns, with at most 16 rows, of which there are `rows` times.
+
+    Programs with all chunks of a row have nothing to merge; those with chunks share them evenly.
+    """
+    parts = rows * -(-keys // chunk)
+    whole = -(-rows // processors) * keys
+    divided = (2 * -(-parts // (2 * processors)) if parts > processors else 1) * chunk
+    # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch
+    # that of 120 keys.
+    if parts > rows and (ragged or 1.07 * divided + 120 < whole):
+        return Schedule(_FEW_ROWS, True, True, 3, programs=2 * processors)
+    if parts > rows:
+        return Schedule(_FEW_ROWS, True, False, 6, programs=processors)
+    return Schedule(_FEW_ROWS, True, False, 3, programs=2 * processors)
+
+
 @cache
 def _processors(device: int) -> int:
     import torch
@@ -102,7 +132,7 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
     """Return the maps of the first components of keys, of the rest, and of values; None for each without."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    if operands.page_table is not None or 0 in operands.key.shape:
+    if operands.page_table is not None or 0 in operands.key.shape or desc.stored_dtype is not None:
         return None, None, None
     tensors = []
     for each in (operands.key, operands.value):
@@ -125,10 +155,14 @@ def specialised_schedule(widths: tuple[int, int]) -> Schedule:
 
 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether a schedule may be specialised: no mask, some widths of heads, and tensors with tensor maps."""
+    """Return whether a schedule may be specialised: no mask, some widths of heads, and tensors with tensor maps.
+
+    Keys and values have the type of the query.
+    """
     query, key, value = operands.query, operands.key, operands.value
     return (
         operands.visible is None
+        and desc.stored_dtype is None
         and (desc.scores.k, value.shape[-1]) in _SPECIALISED_STAGES
         and operands.longest_keys > 0
         and not any(0 in each.shape for each in (query, key))
@@ -137,10 +171,15 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64 or 128."""
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64, 96, 128 or 256.
+
+    Keys and values have the type of the query; heads of 96 and of 256 have few rows.
+    """
+    rows = operands.longest_queries * int(operands.query.shape[-2]) // int(operands.value.shape[-2])
     return (
         operands.visible is None
-        and desc.scores.k in (64, 128)
+        and desc.stored_dtype is None
+        and desc.scores.k in ((64, 96, 128, 256) if rows <= _FEW_ROWS else (64, 128))
         and operands.value.shape[-1] == desc.scores.k
         and operands.longest_keys > 0
         and 0 not in operands.key.shape
@@ -254,11 +293,12 @@ def _turns_calls(
     )  # fmt: skip
     share = heads // groups
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
-    parts = sequences * groups * tiles * chunks
+    parts = sequences * groups * tiles * (chunks if schedule.split else 1)
     stored = _stored_rows(operands, schedule)
     states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
-    maps = [_key_map(operands, each, desc.key_block, depth) for each in (operands.key, operands.value)]
+    padded = power_above(depth)
+    maps = [_key_map(operands, each, desc.key_block, padded) for each in (operands.key, operands.value)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
@@ -270,10 +310,12 @@ def _turns_calls(
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": depth, "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk,
-            "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
-            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "LOGARITHMS": logarithms is not None,
+            "D": padded, "W": depth, "GROUP": share, "M": schedule.rows, "N": schedule.blocks * desc.key_block,
+            "BLOCK": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
+            "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None,
+            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
+            "LOGARITHMS": logarithms is not None,
         },
         schedule.warps,
         1,
@@ -319,14 +361,14 @@ def _merge_call(
         (
             *states, out, logarithms, operands.query_starts, operands.key_starts, operands.key_lengths,
             operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
-            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0, tiles,
-            chunks, _stored_rows(operands, schedule),
+            operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.output_scale or 1.0,
+            desc.window or 0, tiles, chunks, _stored_rows(operands, schedule),
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
+            "SCALED": desc.output_scale is not None, "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
         },
         warps,
         1,
@@ -421,7 +463,7 @@ def _tile_calls(
             query, key, value, out, logarithms, *states, *lengths, operands.page_table,
             operands.sinks, words, *maps, *query_steps, *key_steps, *value_steps, *out_steps,
             *logarithm_steps, *page_steps, *visible_steps, *numbers, desc.score_scale, desc.cap_factor or 0.0,
-            desc.window or 0, tiles, chunks, schedule.span, stored,
+            desc.output_scale or 1.0, desc.window or 0, tiles, chunks, schedule.span, stored,
         ),
         {
             "D": depth, "D1": _power_below(depth), "D2": depth - _power_below(depth), "DV": width,
@@ -430,6 +472,7 @@ def _tile_calls(
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SPANS": schedule.span > 1,
             "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
+            "SCALED": desc.output_scale is not None,
         },
         schedule.warps,
         schedule.stages,

@@ -17,7 +17,7 @@ from bitwise_core.plugins.attention_calls import (
 from bitwise_nvidia_sm90 import requirements
 from bitwise_nvidia_sm90.attention.tree import attention_descriptor, attention_gradient_descriptor, is_served
 
-_TORCH_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
+_TORCH_NAMES = {"fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
 class AttentionKernels:
@@ -70,12 +70,13 @@ class AttentionKernels:
         _check(desc)
         import torch
 
-        dtype = getattr(torch, _TORCH_NAMES[desc.output_dtype])
-        query, key, value = (
-            torch.from_numpy(np.ascontiguousarray(each).view(np.int16)).cuda().view(dtype)[None, :, None]
-            for each in operands
-        )
-        out = torch.empty((*query.shape[:3], value.shape[3]), dtype=dtype, device=query.device)
+        def tensor(patterns: Bits, name: str) -> Any:
+            signed = np.ascontiguousarray(patterns).view(f"int{8 * patterns.itemsize}")
+            return torch.from_numpy(signed).cuda().view(getattr(torch, _TORCH_NAMES[name]))[None, :, None]
+
+        stored = desc.stored_dtype or desc.output_dtype
+        query, key, value = map(tensor, operands, (desc.output_dtype, stored, stored))
+        out = torch.empty((*query.shape[:3], value.shape[3]), dtype=query.dtype, device=query.device)
         self.attend(desc, AttentionOperands(query, key, value, out, int(query.shape[1]), int(key.shape[1])))
         return np.asarray(out[0, :, 0].view(torch.int16).cpu().numpy()).view(np.uint16)
 

@@ -28,6 +28,8 @@ CHUNK = 512
 WIDTHS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
 """The widths of a head that the kernels have: of query and key, and of value."""
 DTYPES = ("bf16", "fp16")
+STORED = ("e4m3", "e5m2")
+"""The other types in which keys and values may be stored."""
 EXPONENTIAL, CAP_QUOTIENT = "ex2.approx.ftz.fp32@sm_90", "div.full.fp32@sm_90"
 LOG2_E = 1.4426950408889634
 UNIT = Instruction(architecture="sm_90", family="fused", k=16)
@@ -78,6 +80,17 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         raise DescriptorError(f"a soft cap of {cap} has no kernel: give a positive one between 2**-20 and 2**40")
     if form.window is not None and (form.window < 1 or not form.causal):
         raise DescriptorError("a window is the positive number of keys that a causal query sees, itself included")
+    if form.stored is not None and form.stored not in STORED:
+        raise DescriptorError(
+            f"keys and values of {form.stored} have no kernel for queries of {form.dtype}: convert them to "
+            f"{form.dtype}, e4m3 or e5m2"
+        )
+    if not (math.isfinite(form.output_scale) and 2.0**-100 < form.output_scale < 2.0**100):
+        raise DescriptorError(
+            f"an output scale of {form.output_scale} has no kernel: give a positive one between 2**-100 and 2**100"
+        )
+    if form.stored is None and form.output_scale != 1.0:
+        raise DescriptorError("an output scale has a kernel for keys and values of fp8 alone: leave it out")
     block = key_block(form.depth)
     return AttentionDesc(
         key_block=block,
@@ -99,6 +112,8 @@ def attention_descriptor(form: AttentionForm) -> AttentionDesc:
         division="reciprocal",
         exponential=EXPONENTIAL,
         output_dtype=form.dtype,
+        stored_dtype=form.stored,
+        output_scale=None if form.stored is None else _single(form.output_scale),
     )
 
 
@@ -110,9 +125,12 @@ def is_served(desc: AttentionDesc) -> bool:
         return False
     plain = attention_descriptor(AttentionForm(desc.output_dtype, desc.scores.k, widths[0], 1.0))
     capped = desc.cap_factor is not None
+    if (desc.output_scale is None) != (desc.stored_dtype is None) or desc.stored_dtype not in (None, *STORED):
+        return False
     free = {
         "masking": desc.masking, "window": desc.window, "sink": desc.sink, "score_scale": desc.score_scale,
         "cap_factor": desc.cap_factor, "cap_quotient": CAP_QUOTIENT if capped else "div.rn.fp32",
+        "stored_dtype": desc.stored_dtype, "output_scale": desc.output_scale,
     }  # fmt: skip
     return desc == AttentionDesc(**{**dict(plain), **free})
 
@@ -133,6 +151,8 @@ def row_products(width: int) -> ReductionDesc:
 def attention_gradient_descriptor(form: AttentionForm) -> AttentionGradientDesc:
     """Return the descriptor of the kernels of gradients.  Raises DescriptorError, with what they have instead."""
     forward = attention_descriptor(form)
+    if form.stored is not None:
+        raise DescriptorError("the gradients of attention with keys of fp8 have no kernel: convert them")
     if form.soft_cap is not None:
         raise DescriptorError("the gradients of attention with a soft cap have no kernel: leave it out")
     return AttentionGradientDesc(
@@ -145,5 +165,6 @@ def attention_gradient_descriptor(form: AttentionForm) -> AttentionGradientDesc:
         slopes=single_pass(form.width, form.dtype, UNIT, output_dtype="fp32"),
         row_products=row_products(form.width),
         unit=UNIT,
+        heads="added",  # the heads of a group are computed at once
         scale=_single(form.scale),
     )

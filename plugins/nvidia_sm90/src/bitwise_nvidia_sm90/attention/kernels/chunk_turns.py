@@ -4,11 +4,12 @@ It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring
 of a program, whatever sequence and head they belong to, so that memory is never idle.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment"
 from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
@@ -17,6 +18,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
@@ -33,13 +35,14 @@ NOTHING = gl.constexpr(float("-inf"))
 def next_part(
     place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, RAGGED: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
-    """Return the first of a program's parts that has keys, from a place of a sequence on.
+    """Return the first of a program's parts that has keys, from a place on.
 
-    A part is one chunk of keys for one tile of packed rows; a sequence has a place for each of its parts.  The groups
-    of one chunk follow each other, since their keys share the pages of memory.  The result is the place and the
-    sequence, the group of heads, the tile of rows, and the keys from first to last.
+    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  A sequence of given lengths
+    has a place for each of its parts; those of equal lengths have one axis of places, on which the last chunks, which
+    may be short, come last.  The groups of one chunk follow each other, since their keys share the pages of memory.
+    The result is the place and the sequence, the group of heads, the tile of rows, and the keys from first to last.
     """
     programs = gl.num_programs(0)
     group, tile, begin, end = 0, 0, 0, 0
@@ -54,18 +57,19 @@ def next_part(
             chunks = (own_keys + CHUNK - 1) // CHUNK
             lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
             chunks -= lowest
-        count = (own_queries * GROUP + M - 1) // M * chunks * groups
-        if place >= count:
-            if RAGGED:
-                place -= count
-                sequence += 1
-            else:
-                sequence += place // count
-                place = place % count
-        else:
+        width = (own_queries * GROUP + M - 1) // M * groups
+        of_chunk = width
+        if (query_starts is None) and (key_starts is None) and (key_lengths is None):
+            of_chunk = width * sequences
+            sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
+        elif place >= width * chunks:
+            place -= width * chunks
+            sequence += 1
+            of_chunk = 0
+        if (of_chunk > 0) & (sequence < sequences):
             group = place % groups
-            chunk = lowest + place // groups % chunks
-            tile = place // groups // chunks
+            tile = place % width // groups
+            chunk = lowest + place // of_chunk
             begin, end = 0, own_keys
             if CAUSAL:
                 last = gl.minimum((tile * M + M - 1) // GROUP, own_queries - 1)
@@ -84,19 +88,22 @@ def next_part(
 
 @gluon.jit
 def copy_next(
-    key_map, value_map, parts, full, count, place, sequence, group, start, end, pages, page_batch,
-    query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, RAGGED: gl.constexpr,
-    STAGES: gl.constexpr, VALUES: gl.constexpr,
+    given, slot, place, sequence, group, start, end,
+    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr,
+    PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+    VALUES: gl.constexpr,
 ):  # fmt: skip
-    """Copy the tile of number `count` of the ring, if there is one, and return the number and the place of the next.
+    """Copy the next tile of keys, or with VALUES of their values, to a slot of the ring, if there is one.
 
-    Tiles of keys have even numbers, and those of their values follow them.
+    Return the place of the next; the values of a tile follow its keys.
     """
+    (
+        key_map, value_map, parts, _ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
+        first_position, window, groups, sequences,
+    ) = given  # fmt: skip
     source = value_map if VALUES else key_map
     if sequence < sequences:
-        bar = full.index(count % STAGES)
+        bar = full.index(slot)
         mbarrier.expect(bar, N * D * 2)
         batch, first, own_pages, own_keys = sequence, 0, pages, keys
         if key_starts is not None:
@@ -104,35 +111,283 @@ def copy_next(
         if PAGE:
             own_pages = pages + sequence.to(gl.int64) * page_batch
             own_keys = gl.load(key_lengths + sequence)
-        copy_tile(source, parts, count % STAGES, bar, own_pages, own_keys, batch, group, first, start, 0, N, D, PAGE)
+        for part in gl.static_range(N // BLOCK):
+            block = slot * (N // BLOCK) + part
+            copy_tile(
+                source, parts, block, bar, own_pages, own_keys, batch, group, first, start + part * BLOCK, 0, BLOCK, D,
+                PAGE,
+            )  # fmt: skip
         if VALUES:
             start += N
             if start >= end:
                 place, sequence, group, _, start, end = next_part(
                     place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
                     first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                    RAGGED,
                 )  # fmt: skip
-    return count + 1, place, sequence, group, start, end
+    return place, sequence, group, start, end
 
 
 @gluon.jit
-def of_keys(ring, stage, N: gl.constexpr, D: gl.constexpr):
-    """Return a tile of keys of the ring as the right operand of scores."""
-    return ring.index(stage).reshape([N, D]).permute((1, 0))
+def next_slot(slot, phase, STAGES: gl.constexpr):
+    """Return the slot of the ring after a slot, and the phase of its barrier."""
+    last = slot == STAGES - 1
+    return gl.where(last, 0, slot + 1), gl.where(last, phase ^ 1, phase)
 
 
 @gluon.jit
-def weights_of(
-    s, start, plain, positions, keys, window, top, total, scale, cap_factor,
+def blocks_of_tile(given, slot, phase, COUNT: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr):
+    """Return the blocks of a tile once it has been copied, as matrices."""
+    ring, full = given[3], given[4]
+    mbarrier.wait(full.index(slot), phase)
+    found = ()
+    for part in gl.static_range(COUNT):
+        found += (ring.index(slot * COUNT + part).reshape([BLOCK, D]),)
+    return found
+
+
+@gluon.jit
+def capped_and_masked(
+    s, start, plain, positions, keys, window, cap_factor,
     N: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
 ):  # fmt: skip
-    """Return what `softmax_step` returns of the scores of a block, of which those before `plain` need no mask."""
+    """Return the scores of a block that its keys may have, of which those before `plain` need no mask."""
     if CAP:
         s = 1.0 - 2.0 / (gl.exp2(s * cap_factor) + 1.0)
     if start + N > plain:
         s = visible_scores(s, start, positions, keys, window, N, CAUSAL, WINDOW)
-    return softmax_step(s, top, total, scale)
+    return s
+
+
+@gluon.jit
+def after_chunk(
+    start, begin, state_top, state_total, state_out, top, total, out, CHUNK: gl.constexpr, SEVERAL: gl.constexpr
+):
+    """Return the states of the chunks so far and of the chunk of block `start`, which may end the one before it."""
+    if SEVERAL and (start % CHUNK == 0) & (start > begin):
+        state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
+        top = gl.full(top.shape, NOTHING, gl.float32, top.type.layout)
+        total = gl.full(total.shape, 0.0, gl.float32, total.type.layout)
+        out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
+    return state_top, state_total, state_out, top, total, out
+
+
+@gluon.jit
+def many_rows(
+    given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
+    window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
+    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+):  # fmt: skip
+    """Visit the keys of a part with 64 rows, 16 in each warp.
+
+    Return the state of all chunks but the last and that of the last, the slot of the next tile, and the place of the
+    next copy.
+    """
+    SCORES: gl.constexpr = q.type.layout.parent
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
+    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
+    OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    out = gl.zeros([M, D], gl.float32, OUT)
+    state_top, state_total = gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS)
+    state_out = gl.zeros([M, D], gl.float32, OUT)
+    s = gl.zeros([M, N], gl.float32, SCORES)
+    keys = blocks_of_tile(given, slot, phase, 1, N, D)[0].permute((1, 0))
+    s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+    s = warpgroup_mma_wait(0, deps=[s])
+    gl.thread_barrier()  # the tile has been read
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES % 2,
+    )  # fmt: skip
+    last = (end - 1) // N * N
+    for start in range(begin, last, N):
+        v_slot, v_phase = next_slot(slot, phase, STAGES)
+        n_slot, n_phase = next_slot(v_slot, v_phase, STAGES)
+        state_top, state_total, state_out, top, total, out = after_chunk(
+            start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        )
+        s = capped_and_masked(s, start, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
+        found, top, total, shrink = softmax_step(s, top, total, scale)
+        out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+        weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
+        values = blocks_of_tile(given, v_slot, v_phase, 1, N, D)[0]
+        out = warpgroup_mma(weights, values, out, is_async=True)
+        keys = blocks_of_tile(given, n_slot, n_phase, 1, N, D)[0].permute((1, 0))
+        s = gl.zeros([M, N], gl.float32, SCORES)
+        s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+        out, s = warpgroup_mma_wait(0, deps=[out, s])
+        gl.thread_barrier()
+        for kind in gl.static_range(2):
+            c_place, c_sequence, c_group, c_start, c_end = copy_next(
+                given, n_slot if kind else v_slot, c_place, c_sequence, c_group, c_start, c_end,
+                M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1 + kind) % 2,
+            )  # fmt: skip
+        slot, phase = n_slot, n_phase
+    v_slot, v_phase = next_slot(slot, phase, STAGES)
+    state_top, state_total, state_out, top, total, out = after_chunk(
+        last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+    )
+    s = capped_and_masked(s, last, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
+    found, top, total, shrink = softmax_step(s, top, total, scale)
+    out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+    weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
+    values = blocks_of_tile(given, v_slot, v_phase, 1, N, D)[0]
+    if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
+        clear_rows(values, own_keys - last, N, D)
+    out = warpgroup_mma(weights, values, out, is_async=True)
+    out = warpgroup_mma_wait(0, deps=[out])
+    gl.thread_barrier()
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, v_slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1) % 2,
+    )  # fmt: skip
+    slot, phase = next_slot(v_slot, v_phase, STAGES)
+    return (
+        state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start, c_end,
+    )  # fmt: skip
+
+
+@gluon.constexpr_function
+def product_layout(columns, few, warps):
+    """Return the layout of a product: the warps share its columns, or its 64 rows."""
+    if few:
+        return gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, warps], instr_shape=[16, 8])
+    return gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, columns, 16])
+
+
+@gluon.jit
+def few_scores(q, keys, BLOCK: gl.constexpr):
+    """Return the products of 16 rows of queries and each block of keys, of which each warp has some."""
+    SCORES: gl.constexpr = q.type.layout.parent
+    COUNT: gl.constexpr = len(keys)
+    found = ()
+    for part in gl.static_range(COUNT):
+        right = keys[part].permute((1, 0)).load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
+        found += (mma_v2(q, right, gl.zeros([16, BLOCK], gl.float32, SCORES)),)
+    return found
+
+
+@gluon.jit
+def greatest_of_two(left, right, other_left, other_right):
+    """Return the greater of the first and of the second of two pairs."""
+    return gl.maximum(left, other_left), gl.maximum(right, other_right)
+
+
+@gluon.jit
+def add_few(
+    s, values, start, plain, positions, keys, window, cap_factor, behind, top, total, out, scale, exchanged,
+    BLOCK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """Return the state of a chunk after one or two blocks with these scores and values; those from `behind` on are 0.
+
+    Each warp has some components of the output, and all weights, in the order in which a warp of 16 rows adds them.
+    """
+    OUT: gl.constexpr = out.type.layout
+    WARPS: gl.constexpr = OUT.warps_per_cta[1]
+    ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
+    VALUES: gl.constexpr = gl.DotOperandLayout(operand_index=1, parent=OUT, k_width=2)
+    COUNT: gl.constexpr = len(values)
+    scores, weights, shrinks = (), (), ()
+    for part in gl.static_range(COUNT):
+        scores += (
+            capped_and_masked(
+                s[part], start + part * BLOCK, plain, positions, keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
+            ),
+        )  # fmt: skip
+    greatest = (gl.max(scores[0], axis=1),) if COUNT == 1 else gl.reduce((scores[0], scores[1]), 1, greatest_of_two)
+    for part in gl.static_range(COUNT):
+        highest = gl.maximum(top, greatest[part] * scale)
+        shift = finite_shift(highest)
+        factor = gl.full(scores[part].shape, scale, gl.float32, OUT)
+        less, _ = gl.broadcast(gl.expand_dims(-shift, 1), scores[part])
+        own = gl.exp2(gl.fma(scores[part], factor, less))
+        if WARPS > 1:
+            exchanged.index(part).store(own)
+        weights += (own,)
+        shrinks += (gl.exp2(top - shift),)
+        top = highest
+    for part in gl.static_range(COUNT):
+        own = weights[part]
+        if WARPS > 1:
+            own = exchanged.index(part).load(ALL)
+        shrink = shrinks[part]
+        total = gl.fma(total, gl.convert_layout(shrink, total.type.layout, assert_trivial=True), gl.sum(own, axis=1))
+        right = values[part].load(VALUES)
+        if RAGGED:
+            row = gl.expand_dims(gl.arange(0, BLOCK, gl.SliceLayout(1, VALUES)), 1)
+            right = gl.where(row < behind - part * BLOCK, right, gl.full(right.shape, 0.0, right.dtype, VALUES))
+        left = gl.convert_layout(own.to(values[0].dtype), WEIGHTS)
+        out = mma_v2(left, right, out * gl.expand_dims(shrink, 1))
+    return top, total, out
+
+
+@gluon.jit
+def few_rows(
+    given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
+    window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
+    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+):  # fmt: skip
+    """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
+    WARPS: gl.constexpr = OUT.warps_per_cta[1]
+    ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
+    out = gl.zeros([M, D], gl.float32, OUT)
+    state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    state_out = gl.zeros([M, D], gl.float32, OUT)
+    SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
+    exchanged = gl.allocate_shared_memory(gl.float32, [N // BLOCK, M, BLOCK], SWIZZLED)
+    s = few_scores(q, blocks_of_tile(given, slot, phase, N // BLOCK, BLOCK, D), BLOCK)
+    gl.thread_barrier()  # the tile has been read
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES % 2,
+    )  # fmt: skip
+    last = (end - 1) // N * N
+    for start in range(begin, last, N):
+        v_slot, v_phase = next_slot(slot, phase, STAGES)
+        n_slot, n_phase = next_slot(v_slot, v_phase, STAGES)
+        state_top, state_total, state_out, top, total, out = after_chunk(
+            start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        )
+        next_s = few_scores(q, blocks_of_tile(given, n_slot, n_phase, N // BLOCK, BLOCK, D), BLOCK)
+        values = blocks_of_tile(given, v_slot, v_phase, N // BLOCK, BLOCK, D)
+        top, total, out = add_few(
+            s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, out, scale, exchanged,
+            BLOCK, CAUSAL, WINDOW, CAP, False,
+        )  # fmt: skip
+        s = next_s
+        gl.thread_barrier()
+        for kind in gl.static_range(2):
+            c_place, c_sequence, c_group, c_start, c_end = copy_next(
+                given, n_slot if kind else v_slot, c_place, c_sequence, c_group, c_start, c_end,
+                M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1 + kind) % 2,
+            )  # fmt: skip
+        slot, phase = n_slot, n_phase
+    v_slot, v_phase = next_slot(slot, phase, STAGES)
+    state_top, state_total, state_out, top, total, out = after_chunk(
+        last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+    )
+    values = blocks_of_tile(given, v_slot, v_phase, N // BLOCK, BLOCK, D)
+    # What is behind the last key of a sequence belongs to others.
+    top, total, out = add_few(
+        s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, out, scale,
+        exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
+    )  # fmt: skip
+    gl.thread_barrier()
+    c_place, c_sequence, c_group, c_start, c_end = copy_next(
+        given, v_slot, c_place, c_sequence, c_group, c_start, c_end,
+        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1) % 2,
+    )  # fmt: skip
+    slot, phase = next_slot(v_slot, v_phase, STAGES)
+    return (
+        state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start, c_end,
+    )  # fmt: skip
 
 
 @gluon.jit(
@@ -147,23 +402,24 @@ def visit_parts(
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
-    D: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr,
-    SPLIT: gl.constexpr, LOGARITHMS: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    Without SPLIT there is one chunk.  The arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
+    of N keys have one or two blocks.  Heads of W components have D in memory, of which the last are zeros.  The
+    arguments are those of `chunks.forward`.
     """
-    SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
-    OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
+    FEW: gl.constexpr = M == 16
+    SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
+    OUT: gl.constexpr = product_layout(D, FEW, gl.num_warps())
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
-    WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
-    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    parts = parts_of_ring(key_map, STAGES, N, D)
-    ring = ring_of_parts(key_map, parts, STAGES, N, D)
+    parts = parts_of_ring(key_map, STAGES * (N // BLOCK), BLOCK, D)
+    ring = ring_of_parts(key_map, parts, STAGES * (N // BLOCK), BLOCK, D)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
@@ -173,16 +429,19 @@ def visit_parts(
     programs = gl.num_programs(0)
     place, sequence, group, tile, begin, end = next_part(
         gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
-        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED,
+        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
     )  # fmt: skip
-    issued, c_place, c_sequence, c_group, c_start, c_end = 0, place, sequence, group, begin, end
+    given = (
+        key_map, value_map, parts, ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
+        first_position, window, groups, sequences,
+    )  # fmt: skip
+    c_place, c_sequence, c_group, c_start, c_end = place, sequence, group, begin, end
     for stage in gl.static_range(STAGES):
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, stage % 2,
+        c_place, c_sequence, c_group, c_start, c_end = copy_next(
+            given, stage, c_place, c_sequence, c_group, c_start, c_end,
+            M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, stage % 2,
         )  # fmt: skip
-    count = 0
+    slot, phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
         own_queries, own_keys, own_first = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
@@ -196,88 +455,47 @@ def visit_parts(
         base = query_row + head.to(gl.int64) * query_head
         base = gl.expand_dims(base + at.to(gl.int64) * query_step, 1)
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, QUERIES)), 0)
-        q = gl.load(base + lane, mask=gl.expand_dims(at < own_queries, 1), other=0.0)
-        positions = (tile * M + gl.arange(0, M, ROWS)) // GROUP + own_first
+        real = gl.expand_dims(at < own_queries, 1)
+        if W < D:
+            real = real & (lane < W)
+        q = gl.load(base + lane, mask=real, other=0.0)
+        positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
         plain = own_keys
         if CAUSAL:
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
         if WINDOW:
             plain = 0
-        top = gl.full([M], NOTHING, gl.float32, ROWS)
-        total = gl.zeros([M], gl.float32, ROWS)
-        out = gl.zeros([M, D], gl.float32, OUT)
-        tile_of_ring = count % STAGES
-        mbarrier.wait(full.index(tile_of_ring), count // STAGES & 1)
-        s = gl.zeros([M, N], gl.float32, SCORES)
-        s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
-        s = warpgroup_mma_wait(0, deps=[s])
-        gl.thread_barrier()  # the tile has been read
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, STAGES % 2,
-        )  # fmt: skip
-        last = (end - 1) // N * N
-        for start in range(begin, last, N):
-            found, top, total, shrink = weights_of(
-                s, start, plain, positions, own_keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
-            )
-            out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
-            weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
-            tile_of_ring = (count + 1) % STAGES
-            mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
-            out = warpgroup_mma(weights, ring.index(tile_of_ring).reshape([N, D]), out, is_async=True)
-            tile_of_ring = (count + 2) % STAGES
-            mbarrier.wait(full.index(tile_of_ring), (count + 2) // STAGES & 1)
-            s = gl.zeros([M, N], gl.float32, SCORES)
-            s = warpgroup_mma(q, of_keys(ring, tile_of_ring, N, D), s, use_acc=False, is_async=True)
-            out, s = warpgroup_mma_wait(0, deps=[out, s])
-            gl.thread_barrier()
-            for kind in gl.static_range(2):
-                issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-                    key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages,
-                    page_batch, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                    sequences, M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES,
-                    (STAGES + 1 + kind) % 2,
-                )  # fmt: skip
-            count += 2
-        found, top, total, shrink = weights_of(
-            s, last, plain, positions, own_keys, window, top, total, scale, cap_factor, N, CAUSAL, WINDOW, CAP
-        )
-        out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
-        weights = gl.convert_layout(found.to(key_map.dtype), WEIGHTS)
-        tile_of_ring = (count + 1) % STAGES
-        mbarrier.wait(full.index(tile_of_ring), (count + 1) // STAGES & 1)
-        values = ring.index(tile_of_ring).reshape([N, D])
-        if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
-            clear_rows(values, own_keys - last, N, D)
-        out = warpgroup_mma(weights, values, out, is_async=True)
-        out = warpgroup_mma_wait(0, deps=[out])
-        gl.thread_barrier()
-        issued, c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            key_map, value_map, parts, full, issued, c_place, c_sequence, c_group, c_start, c_end, pages, page_batch,
-            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED, STAGES, (STAGES + 1) % 2,
-        )  # fmt: skip
-        count += 2
+        if FEW:
+            found = few_rows(
+                given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
+                own_keys, window, scale, cap_factor,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+            )  # fmt: skip
+        else:
+            found = many_rows(
+                given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
+                own_keys, window, scale, cap_factor,
+                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+            )  # fmt: skip
+        (
+            state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start,
+            c_end,
+        ) = found  # fmt: skip
         lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, OUT)), 0)
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         if SPLIT:
-            slot = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-            slot = (slot + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
+            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+            row = (row + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
             top_row = gl.convert_layout(top, OUT_ROWS, assert_trivial=True)
             total_row = gl.convert_layout(total, OUT_ROWS, assert_trivial=True)
             # The states are read soon, and the keys that pass through the cache meanwhile are not.
-            gl.store(part_top + slot, top_row, mask=inside, eviction_policy="evict_last")
-            gl.store(part_total + slot, total_row, mask=inside, eviction_policy="evict_last")
-            target = part_out + gl.expand_dims(slot, 1) * D + lane
+            gl.store(part_top + row, top_row, mask=inside, eviction_policy="evict_last")
+            gl.store(part_total + row, total_row, mask=inside, eviction_policy="evict_last")
+            target = part_out + gl.expand_dims(row, 1) * D + lane
             gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
-            all_top, all_total, all_out = merged(
-                gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS),
-                gl.zeros([M, D], gl.float32, OUT), top, total, out,
-            )  # fmt: skip
+            all_top, all_total, all_out = merged(state_top, state_total, state_out, top, total, out)
             heads = group * GROUP + packed % GROUP
             if sinks is not None:
                 sink = gl.load(sinks + heads).to(gl.float32) * 1.4426950408889634
@@ -293,11 +511,14 @@ def visit_parts(
                 own_batch = own_batch * 0
             target = output + own_batch * output_batch + heads.to(gl.int64) * output_head
             target = gl.expand_dims(target + at * output_step, 1)
-            gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=gl.expand_dims(inside, 1))
+            stored_lanes = gl.expand_dims(inside, 1)
+            if W < D:
+                stored_lanes = stored_lanes & (lane < W)
+            gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=stored_lanes)
             if LOGARITHMS:
                 target = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
                 gl.store(target + at * logarithm_step, logarithm, mask=inside)
         place, sequence, group, tile, begin, end = next_part(
             place + programs, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-            groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, RAGGED,
+            groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip

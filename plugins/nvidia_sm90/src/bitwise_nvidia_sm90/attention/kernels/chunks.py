@@ -155,6 +155,7 @@ def visit(
                 key, value, pages, start, length, key_step, value_step, key_page, value_page, N, D1, D2, DV, DVP, PAGE,
                 MASK,
             )  # fmt: skip
+        k1, k2, v = k1.to(q1.dtype), k2.to(q1.dtype), v.to(q1.dtype)  # exact, where they are stored in another type
         scores = tl.dot(q1, tl.trans(k1))
         if D2:
             scores = tl.dot(q2, tl.trans(k2), scores)
@@ -208,11 +209,11 @@ def forward(
     query_batch, query_step, query_head, key_batch, key_step, key_head, value_batch, value_step, value_head,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
     key_page, value_page, page_batch, visible_batch, visible_head, visible_step,
-    queries, keys, first_position, scale, cap_factor, window, tiles, chunks, span, stored,
+    queries, keys, first_position, scale, cap_factor, output_scale, window, tiles, chunks, span, stored,
     D: tl.constexpr, D1: tl.constexpr, D2: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr, GROUP: tl.constexpr,
     PACK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SPLIT: tl.constexpr,
-    SPANS: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr,
+    SPANS: tl.constexpr, LOGARITHMS: tl.constexpr, SINKS: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
     """Compute M rows of the output of one sequence: rows of one query head, or with PACK of a group's heads in turn.
 
@@ -356,6 +357,8 @@ def forward(
                     one, none = tl.full((M,), 1.0, tl.float32), tl.zeros((M, DVP), tl.float32)
                     top, total, out = merged(top, total, out, sink, one, none)
                 out, logarithm = finished(top, total, out)
+                if SCALED:
+                    out = out * output_scale
                 lane = tl.arange(0, DVP)[None, :]
                 place = output + at.to(tl.int64) * output_step + head.to(tl.int64) * output_head
                 tl.store(place[:, None] + lane, out.to(output.dtype.element_ty), mask=rows & (lane < DV))

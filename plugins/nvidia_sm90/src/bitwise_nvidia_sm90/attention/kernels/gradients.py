@@ -1,8 +1,9 @@
 """The Triton kernels of the gradients of attention, without atomic additions.
 
-One program has a tile of keys, or of queries, and visits the others in order.  Every gradient is one chain of steps of
-the matrix unit: over the heads of a group and their queries, or over the keys.  A step of masked elements changes no
-bit, so neither the tiles nor the blocks that are visited matter.
+One program has a tile of keys, or of queries, of one query head, and visits the others in order.  Every gradient is one
+chain of steps of the matrix unit: over the queries of a head, or over the keys.  A step of masked elements changes no
+bit, so neither the tiles nor the blocks that are visited matter.  Where several heads share keys, `sum_of_heads` adds
+their gradients from the first to the last.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -103,11 +104,12 @@ def key_gradients(
     D: tl.constexpr, DP: tl.constexpr, W: tl.constexpr, WP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr,
     N: tl.constexpr, CAUSAL: tl.constexpr, ALIGNED: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of N keys and values of one head, over the queries of all heads of its group.
+    """Compute the gradients of N keys and values over the queries of one head; for GROUP heads they are not scaled.
 
     `numbers` are those of `row_numbers`; the second ones start at `number_part`, those of head h at h `padded`.
     """
-    batch, kv_head = tl.program_id(2), tl.program_id(1)
+    batch, head = tl.program_id(2), tl.program_id(1).to(tl.int64)
+    kv_head = head // GROUP
     wide = batch.to(tl.int64)
     query_row, key_row, number_row, queries, keys, first_position = bounds(
         query_starts, key_starts, batch, queries, keys, first_position, ALIGNED
@@ -119,11 +121,11 @@ def key_gradients(
         inside = (place < keys)[:, None]
         at = (key_row + place)[:, None]
         k = tl.load(
-            key + wide * key_batch + kv_head.to(tl.int64) * key_head + at * key_step + depth,
+            key + wide * key_batch + kv_head * key_head + at * key_step + depth,
             mask=inside & (depth < D), other=0.0,
         )  # fmt: skip
         v = tl.load(
-            value + wide * value_batch + kv_head.to(tl.int64) * value_head + at * value_step + lane,
+            value + wide * value_batch + kv_head * value_head + at * value_step + lane,
             mask=inside & (lane < W), other=0.0,
         )  # fmt: skip
         of_keys, of_values = tl.zeros((N, DP), tl.float32), tl.zeros((N, WP), tl.float32)
@@ -132,36 +134,67 @@ def key_gradients(
             first = tl.where(low > first_position, (low - first_position) // M * M, 0)
         if WINDOW:
             last = tl.minimum(last, low + N + window - 1 - first_position)
-        for share in range(GROUP):
-            head = (kv_head * GROUP + share).to(tl.int64)
-            queries_of = query + wide * query_batch + head * query_head + depth
-            slopes_of = slope + wide * slope_batch + head * slope_head + lane
-            numbers_of = numbers + wide * number_batch + head * padded + number_row
-            for start in range(first, last, M):
-                row = start + tl.arange(0, M)
-                real = (row < queries)[:, None]
-                at = (query_row + row)[:, None]
-                q = tl.load(queries_of + at * query_step, mask=real & (depth < D), other=0.0)
-                d = tl.load(slopes_of + at * slope_step, mask=real & (lane < W), other=0.0)
-                shift = tl.load(numbers_of + number_part + row, mask=row < queries, other=0.0)
-                less = tl.load(numbers_of + row, mask=row < queries, other=0.0)
-                seen = visible(row[None, :], place[:, None], queries, keys, first_position, window, CAUSAL, WINDOW)
-                p = probabilities(tl.dot(k, tl.trans(q)), shift[None, :], score_scale, seen)
-                of_values = tl.dot(p.to(d.dtype), d, of_values)
-                slopes = p * (tl.dot(v, tl.trans(d)) - less[None, :])
-                slopes = tl.where(seen, slopes, 0.0)
-                of_keys = tl.dot(slopes.to(q.dtype), q, of_keys)
+        queries_of = query + wide * query_batch + head * query_head + depth
+        slopes_of = slope + wide * slope_batch + head * slope_head + lane
+        numbers_of = numbers + wide * number_batch + head * padded + number_row
+        for start in range(first, last, M):
+            row = start + tl.arange(0, M)
+            real = (row < queries)[:, None]
+            at = (query_row + row)[:, None]
+            q = tl.load(queries_of + at * query_step, mask=real & (depth < D), other=0.0)
+            d = tl.load(slopes_of + at * slope_step, mask=real & (lane < W), other=0.0)
+            shift = tl.load(numbers_of + number_part + row, mask=row < queries, other=0.0)
+            less = tl.load(numbers_of + row, mask=row < queries, other=0.0)
+            seen = visible(row[None, :], place[:, None], queries, keys, first_position, window, CAUSAL, WINDOW)
+            p = probabilities(tl.dot(k, tl.trans(q)), shift[None, :], score_scale, seen)
+            of_values = tl.dot(p.to(d.dtype), d, of_values)
+            slopes = p * (tl.dot(v, tl.trans(d)) - less[None, :])
+            slopes = tl.where(seen, slopes, 0.0)
+            of_keys = tl.dot(slopes.to(q.dtype), q, of_keys)
         at = (key_row + place)[:, None]
-        target = key_gradient + wide * key_gradient_batch + kv_head.to(tl.int64) * key_gradient_head
+        if GROUP == 1:
+            of_keys, of_values = (of_keys + 0.0) * scale, of_values + 0.0
+        target = key_gradient + wide * key_gradient_batch + head * key_gradient_head
         tl.store(
-            target + at * key_gradient_step + depth, ((of_keys + 0.0) * scale).to(key_gradient.dtype.element_ty),
+            target + at * key_gradient_step + depth, of_keys.to(key_gradient.dtype.element_ty),
             mask=inside & (depth < D),
         )  # fmt: skip
-        target = value_gradient + wide * value_gradient_batch + kv_head.to(tl.int64) * value_gradient_head
+        target = value_gradient + wide * value_gradient_batch + head * value_gradient_head
         tl.store(
-            target + at * value_gradient_step + lane, (of_values + 0.0).to(value_gradient.dtype.element_ty),
+            target + at * value_gradient_step + lane, of_values.to(value_gradient.dtype.element_ty),
             mask=inside & (lane < W),
         )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["rows"])
+def sum_of_heads(
+    key_parts, value_parts, key_gradient, value_gradient, key_batch, key_step, key_head, value_batch, value_step,
+    value_head, rows, scale,
+    D: tl.constexpr, DP: tl.constexpr, W: tl.constexpr, WP: tl.constexpr, GROUP: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """Add the gradients (batch, rows, heads, width) of the heads of a group, and store M rows of keys and of values."""
+    batch, group = tl.program_id(2).to(tl.int64), tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * M + tl.arange(0, M)
+    real = (row < rows)[:, None]
+    at = row.to(tl.int64)[:, None]
+    first = ((batch * rows + at) * tl.num_programs(1) + group) * GROUP
+    lane = tl.arange(0, DP)[None, :]
+    found = added_heads(key_parts + first * D + lane, real & (lane < D), D, GROUP)
+    target = key_gradient + batch * key_batch + group * key_head + at * key_step + lane
+    tl.store(target, ((found + 0.0) * scale).to(key_gradient.dtype.element_ty), mask=real & (lane < D))
+    lane = tl.arange(0, WP)[None, :]
+    found = added_heads(value_parts + first * W + lane, real & (lane < W), W, GROUP)
+    target = value_gradient + batch * value_batch + group * value_head + at * value_step + lane
+    tl.store(target, (found + 0.0).to(value_gradient.dtype.element_ty), mask=real & (lane < W))
+
+
+@triton.jit
+def added_heads(source, inside, WIDTH: tl.constexpr, GROUP: tl.constexpr):
+    """Return the sum of the rows of WIDTH components of the heads of a group, from the first to the last."""
+    found = tl.load(source, mask=inside, other=0.0)
+    for share in range(1, GROUP):
+        found += tl.load(source + share * WIDTH, mask=inside, other=0.0)
+    return found
 
 
 @triton.jit(do_not_specialize=["queries", "keys", "first_position", "window", "number_part", "number_batch", "padded"])

@@ -81,10 +81,10 @@ def in_each_thread(numbers, group, outs, FACTORS: gl.constexpr, GROUPED: gl.cons
 def merge_parts(
     part_top, part_total, part_out, output, logarithms, query_starts, key_starts, key_lengths, first_keys, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head,
-    queries, keys, first_position, window, tiles, chunks, stored,
+    queries, keys, first_position, output_scale, window, tiles, chunks, stored,
     DV: gl.constexpr, DVP: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, CHUNK: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, LOGARITHMS: gl.constexpr, SINKS: gl.constexpr,
-    GROUPED: gl.constexpr, FACTORS: gl.constexpr, WARPS: gl.constexpr,
+    SCALED: gl.constexpr, GROUPED: gl.constexpr, FACTORS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """Merge the chunks of one packed row that were stored, for 32 components in each warp, from left to right.
 
@@ -176,6 +176,8 @@ def merge_parts(
             top = highest
         inverse = gl.div_rn(one, gl.maximum(total, 1.1754943508222875e-38))
         out = (out + 0.0) * inverse
+        if SCALED:
+            out = out * output_scale
         target = output + at.to(gl.int64) * output_step + head.to(gl.int64) * output_head
         gl.store(target + lane, out.to(output.dtype.element_ty), mask=lane < DV)
         if LOGARITHMS:

@@ -1,7 +1,8 @@
 """The Gluon kernels of the gradients of attention: one warp copies, warpgroups compute.
 
 They compute the chains of `gradients`: each of the two warpgroups of a program has 64 keys, or each of two or three has
-64 queries, and visits the others in blocks of 64 in order.
+64 queries, and visits the others in blocks of 64 in order.  Heads of REAL components have D in memory, of which the
+last are zeros.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -71,13 +72,13 @@ def first_number(query_row, sequence):
 
 
 @gluon.jit
-def clear_once(tile, count, cleared, turn, D: gl.constexpr, part: gl.constexpr):
-    """Let the first warpgroup clear the rows of a tile from `count` on; the others wait for the turn of that number."""
+def clear_once(tile, count, cleared, D: gl.constexpr, part: gl.constexpr):
+    """Let the first warpgroup clear the rows of a tile from `count` on; the others wait for it."""
     if part == 0:
         clear_rows(tile, count, BLOCK, D)
         mbarrier.arrive(cleared)
     else:
-        mbarrier.wait(cleared, turn & 1)
+        mbarrier.wait(cleared, 0)
 
 
 @gluon.jit
@@ -96,11 +97,11 @@ def copy_queries(
     """Copy the keys and values of a program, and the queries, gradients and numbers of rows that it visits."""
     (
         query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
-        query_starts, key_starts, queries, keys, first_position, window, heads, groups, sequences,
+        query_starts, key_starts, queries, keys, first_position, window, heads, sequences,
     ) = given  # fmt: skip
-    unit = gl.program_id(0) % (groups * sequences)
-    low = gl.program_id(0) // (groups * sequences) * 128
-    group, sequence = unit % groups, unit // groups
+    unit = gl.program_id(0) % (heads * sequences)
+    low = gl.program_id(0) // (heads * sequences) * 128
+    head, sequence = unit % heads, unit // heads
     q_batch, q_row, n_row, k_batch, k_row, queries, keys, first_position = bounds(
         sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
     )
@@ -108,31 +109,28 @@ def copy_queries(
     mbarrier.expect(kept, 2 * (key_map.block_type.nbytes + value_map.block_type.nbytes))
     for part in gl.static_range(2):
         row = k_row + low + part * 64
-        tma.async_copy_global_to_shared(key_map, [k_batch, group, row, 0], kept, k.index(part))
-        tma.async_copy_global_to_shared(value_map, [k_batch, group, row, 0], kept, v.index(part))
-    count = 0
-    for share in range(GROUP):
-        head = group * GROUP + share
-        for start in range(first, last, BLOCK):
-            stage = count % STAGES
-            mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
-            bar = full.index(stage)
-            mbarrier.expect(
-                bar, query_map.block_type.nbytes + slope_map.block_type.nbytes + 2 * number_map.block_type.nbytes
+        tma.async_copy_global_to_shared(key_map, [k_batch, head // GROUP, row, 0], kept, k.index(part))
+        tma.async_copy_global_to_shared(value_map, [k_batch, head // GROUP, row, 0], kept, v.index(part))
+    for start in range(first, last, BLOCK):
+        count = (start - first) // BLOCK
+        stage = count % STAGES
+        mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
+        bar = full.index(stage)
+        mbarrier.expect(
+            bar, query_map.block_type.nbytes + slope_map.block_type.nbytes + 2 * number_map.block_type.nbytes
+        )
+        row = q_row + start
+        tma.async_copy_global_to_shared(query_map, [q_batch, head, row, 0], bar, q.index(stage))
+        tma.async_copy_global_to_shared(slope_map, [q_batch, head, row, 0], bar, d.index(stage))
+        for part in gl.static_range(2):
+            tma.async_copy_global_to_shared(
+                number_map, [part, q_batch * heads + head, n_row + start], bar, numbers.index(2 * stage + part)
             )
-            row = q_row + start
-            tma.async_copy_global_to_shared(query_map, [q_batch, head, row, 0], bar, q.index(stage))
-            tma.async_copy_global_to_shared(slope_map, [q_batch, head, row, 0], bar, d.index(stage))
-            for part in gl.static_range(2):
-                tma.async_copy_global_to_shared(
-                    number_map, [part, q_batch * heads + head, n_row + start], bar, numbers.index(2 * stage + part)
-                )
-            count += 1
 
 
 @gluon.jit
 def add_queries(
-    first, last, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places, queries,
+    first, last, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places, queries,
     first_position, window, score_scale, part: gl.constexpr,
     D: gl.constexpr, W: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr, RAGGED: gl.constexpr, SCORES: gl.constexpr, DK: gl.constexpr, DV: gl.constexpr,
@@ -145,7 +143,7 @@ def add_queries(
         if RAGGED and MASK and start + BLOCK > queries:  # what is behind the last query belongs to others
             if part == 0:
                 clear_rows(rows, queries - start, BLOCK, D)
-            clear_once(slopes, queries - start, cleared, turn, W, part)
+            clear_once(slopes, queries - start, cleared, W, part)
         s = gl.zeros([64, BLOCK], gl.float32, SCORES)
         s = warpgroup_mma(k, rows.permute((1, 0)), s, use_acc=False, is_async=True)
         p = gl.zeros([64, BLOCK], gl.float32, SCORES)
@@ -179,35 +177,48 @@ def add_queries(
 
 
 @gluon.jit
-def store_rows(target, found, low, rows, batch, head, target_batch, target_step, target_head, WIDTH: gl.constexpr):
-    """Store 64 rows of a gradient from row `low` on, of which `rows` exist."""
-    STORED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // WIDTH, WIDTH // 8], [4, 1], [1, 0])
+def store_rows(
+    target, found, low, rows, batch, head, target_batch, target_step, target_head,
+    WIDTH: gl.constexpr, REAL: gl.constexpr,
+):  # fmt: skip
+    """Store 64 rows of a gradient from row `low` on, of which `rows` exist, and REAL of their WIDTH components.
+
+    Those in fp32 are stored from where they are.
+    """
+    STORED: gl.constexpr = (
+        found.type.layout
+        if target.dtype.element_ty == gl.float32
+        else gl.BlockedLayout([1, 8], [256 // WIDTH, WIDTH // 8], [4, 1], [1, 0])
+    )
     rounded = gl.convert_layout(found.to(target.dtype.element_ty), STORED)
     at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
     place = target + batch.to(gl.int64) * target_batch + head.to(gl.int64) * target_head
     place = gl.expand_dims(place + at.to(gl.int64) * target_step, 1)
     lane = gl.expand_dims(gl.arange(0, WIDTH, gl.SliceLayout(0, STORED)), 0)
-    gl.store(place + lane, rounded, mask=gl.expand_dims(at < rows, 1))
+    inside = gl.expand_dims(at < rows, 1)
+    if REAL < WIDTH:
+        inside = inside & (lane < REAL)
+    gl.store(place + lane, rounded, mask=inside)
 
 
 @gluon.jit
 def compute_keys(
     part: gl.constexpr, given,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of 64 keys and values."""
     (
         q, k, v, d, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
         key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-        value_gradient_head, queries, keys, first_position, window, score_scale, scale, groups, sequences,
+        value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
     ) = given  # fmt: skip
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
     DK: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
     DV: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, W, 16])
-    unit = gl.program_id(0) % (groups * sequences)
-    tile = gl.program_id(0) // (groups * sequences) * 128
-    group, sequence = unit % groups, unit // groups
+    unit = gl.program_id(0) % (heads * sequences)
+    tile = gl.program_id(0) // (heads * sequences) * 128
+    head, sequence = unit % heads, unit // heads
     _, _, _, k_batch, k_row, queries, keys, first_position = bounds(
         sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
     )
@@ -223,51 +234,52 @@ def compute_keys(
     if WINDOW:
         border, behind = first, first
     of_keys, of_values = gl.zeros([64, D], gl.float32, DK), gl.zeros([64, W], gl.float32, DV)
-    count = 0
+    count = gl.to_tensor(0)
     mbarrier.wait(kept, 0)
     k, v = left_operand(k.index(part), KEPT, SCORES), left_operand(v.index(part), KEPT, SCORES)
-    for turn in range(GROUP):
-        if CAUSAL:
-            count, of_keys, of_values = add_queries(
-                first, border, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
-                queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
-                SCORES, DK, DV,
-            )  # fmt: skip
-        start = (border + BLOCK - 1) // BLOCK * BLOCK
+    if CAUSAL:
         count, of_keys, of_values = add_queries(
-            start, behind, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
-            queries, first_position, window, score_scale, part, D, W, STAGES, False, CAUSAL, WINDOW, RAGGED,
+            first, border, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
+            queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
             SCORES, DK, DV,
         )  # fmt: skip
-        if RAGGED or WINDOW:
-            start = gl.maximum(start, (behind + BLOCK - 1) // BLOCK * BLOCK)
-            count, of_keys, of_values = add_queries(
-                start, last, count, turn, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
-                queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
-                SCORES, DK, DV,
-            )  # fmt: skip
+    start = (border + BLOCK - 1) // BLOCK * BLOCK
+    count, of_keys, of_values = add_queries(
+        start, behind, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
+        queries, first_position, window, score_scale, part, D, W, STAGES, False, CAUSAL, WINDOW, RAGGED,
+        SCORES, DK, DV,
+    )  # fmt: skip
+    if RAGGED or WINDOW:
+        start = gl.maximum(start, (behind + BLOCK - 1) // BLOCK * BLOCK)
+        count, of_keys, of_values = add_queries(
+            start, last, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
+            queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
+            SCORES, DK, DV,
+        )  # fmt: skip
     if RAGGED:
         key_gradient += k_row.to(gl.int64) * key_gradient_step
         value_gradient += k_row.to(gl.int64) * value_gradient_step
+    if GROUP == 1:
+        of_keys, of_values = (of_keys + 0.0) * scale, of_values + 0.0
     store_rows(
-        key_gradient, (of_keys + 0.0) * scale, low, keys, k_batch, group, key_gradient_batch, key_gradient_step,
-        key_gradient_head, D,
+        key_gradient, of_keys, low, keys, k_batch, head, key_gradient_batch, key_gradient_step, key_gradient_head, D,
+        REAL,
     )  # fmt: skip
     store_rows(
-        value_gradient, of_values + 0.0, low, keys, k_batch, group, value_gradient_batch, value_gradient_step,
-        value_gradient_head, W,
+        value_gradient, of_values, low, keys, k_batch, head, value_gradient_batch, value_gradient_step,
+        value_gradient_head, W, REAL,
     )  # fmt: skip
 
 
-@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "window", "heads", "groups", "sequences"])
+@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "window", "heads", "sequences"])
 def key_gradients_specialised(
     query_map, key_map, value_map, slope_map, number_map, key_gradient, value_gradient, query_starts, key_starts,
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-    value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, groups, sequences,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
+    value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of 128 keys and values of one head; see `gradients.key_gradients`."""
+    """Compute the gradients of 128 keys and values over the queries of a head; see `gradients.key_gradients`."""
     kind: gl.constexpr = query_map.dtype
     q = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], query_map.layout)
     d = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], slope_map.layout)
@@ -278,16 +290,16 @@ def key_gradients_specialised(
     given = (
         q, k, v, d, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
         key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
-        value_gradient_head, queries, keys, first_position, window, score_scale, scale, groups, sequences,
+        value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
     )  # fmt: skip
     copied = (
         query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
-        query_starts, key_starts, queries, keys, first_position, window, heads, groups, sequences,
+        query_starts, key_starts, queries, keys, first_position, window, heads, sequences,
     )  # fmt: skip
     gl.warp_specialize(
         [
-            (compute_keys, (0, given, D, W, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
-            (compute_keys, (1, given, D, W, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (compute_keys, (0, given, D, W, REAL, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (compute_keys, (1, given, D, W, REAL, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
             (copy_queries, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
         ],
         [4, 1],
@@ -371,7 +383,7 @@ def add_keys(
         mbarrier.wait(full.index(stage), count // STAGES & 1)
         keys_of, values_of = matrix(k.index(stage)), matrix(v.index(stage))
         if RAGGED and MASK and start + BLOCK > keys:  # what is behind the last key belongs to others
-            clear_once(keys_of, keys - start, cleared, 0, D, part)
+            clear_once(keys_of, keys - start, cleared, D, part)
         s = gl.zeros([64, BLOCK], gl.float32, SCORES)
         s = warpgroup_mma(q, keys_of.permute((1, 0)), s, use_acc=False, is_async=True)
         p = gl.zeros([64, BLOCK], gl.float32, SCORES)
@@ -399,8 +411,8 @@ def add_keys(
 @gluon.jit
 def compute_queries(
     part: gl.constexpr, given,
-    D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    PARTS: gl.constexpr,
+    D: gl.constexpr, REAL: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries."""
     (
@@ -445,7 +457,7 @@ def compute_queries(
     )  # fmt: skip
     store_rows(
         query_gradient, (found + 0.0) * scale, low, queries, q_batch, head, query_gradient_batch, query_gradient_step,
-        query_gradient_head, D,
+        query_gradient_head, D, REAL,
     )  # fmt: skip
 
 
@@ -454,8 +466,8 @@ def query_gradients_specialised(
     query_map, key_map, value_map, slope_map, numbers, query_gradient, query_starts, key_starts,
     query_gradient_batch, query_gradient_step, query_gradient_head,
     queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries of one head for each of PARTS; see `gradients.query_gradients`."""
     kind: gl.constexpr = query_map.dtype
@@ -476,9 +488,9 @@ def query_gradients_specialised(
     if PARTS == 3:
         gl.warp_specialize(
             [
-                (compute_queries, (0, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (1, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (2, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (0, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (1, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (2, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
                 (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
             ],
             [4, 4, 1],
@@ -487,8 +499,8 @@ def query_gradients_specialised(
     else:
         gl.warp_specialize(
             [
-                (compute_queries, (0, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (1, given, D, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (0, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (1, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
                 (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
             ],
             [4, 1],
