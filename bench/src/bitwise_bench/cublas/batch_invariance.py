@@ -16,9 +16,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache
+from multiprocessing import TimeoutError as NoResult
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,9 @@ the first and third for determinism and sets the sixth for batch invariance."""
 
 FUSED = (False, True)
 
+_WRITING_INTERVAL = 10
+"""The seconds between two writes of a file of answers while a library is asked."""
+
 
 @cache
 def _library() -> Library:
@@ -71,16 +75,16 @@ def _provenance() -> dict[str, str]:
     }  # fmt: skip
 
 
-def ask_all(queries: Sequence[GemmQuery], processes: int, seconds: float) -> dict[Key, tuple[Run, ...]]:
-    """The runs of distinct queries, asked by several processes in order; those not asked in time are left out."""
+def ask_all(queries: Sequence[GemmQuery], processes: int, deadline: float) -> Iterator[tuple[Key, tuple[Run, ...]]]:
+    """The runs of distinct queries, asked by several processes in order, until a time of the clock `time.time`."""
     distinct = {Key.of(each): each for each in queries}
-    deadline = time.time() + seconds
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        asked = {key: pool.submit(_ask, query) for key, query in distinct.items()}
-        wait(asked.values(), timeout=deadline - time.time())
-        found = {key: each.result() for key, each in asked.items() if each.done()}
-        pool.shutdown(wait=False, cancel_futures=True)
-    return found
+    with get_context("spawn").Pool(processes) as pool:  # leaving the block ends the processes
+        asked = pool.imap(_ask, distinct.values())
+        for key in distinct:
+            try:
+                yield key, asked.next(timeout=max(0.0, deadline - time.time()))
+            except NoResult:
+                return
 
 
 def public_products(fused: bool = False) -> dict[str, list[ModelProduct]]:
@@ -108,9 +112,13 @@ def record(given: argparse.Namespace) -> int:
     products = [
         each.product for model in CONFIGS for fused in FUSED for each in public_products(fused)[model]
     ]  # fmt: skip
-    queries = _queries(products)
-    asked = ask_all([each for each in queries if Key.of(each) not in known], given.processes, given.seconds)
-    series = {**known, **asked}
+    queries, series, written = _queries(products), dict(known), started
+    unknown = [each for each in queries if Key.of(each) not in known]
+    for key, found in ask_all(unknown, given.processes, started + given.seconds):
+        series[key] = found
+        if time.time() - written > _WRITING_INTERVAL:
+            write(Answers(origin, series), given.answers)
+            written = time.time()
     write(Answers(origin, series), given.answers)
     runs = sum(map(len, series.values()))
     of = len({*known, *(Key.of(each) for each in queries)})
