@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from bitwise_torch import calls_in_c
 from bitwise_torch.kernel_replacement import (
     InterceptionError,
     Kernel,
@@ -94,6 +95,10 @@ class Scope(Protocol):
     @property
     def other_threads(self) -> OtherThreads:
         """What operators do in threads without a scope."""
+
+    @property
+    def calls_in_c(self) -> Any:
+        """A table of calls in C that serves calls before `handle`, where it is the only scope of a thread, or None."""
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return the result of an operator, of which `name` is the name without overload.
@@ -235,7 +240,8 @@ class Operators:
                 return kernel.run(*arguments, **options)
             return _handle(operation, scopes, arguments, options)
 
-        return replacement
+        module = calls_in_c.module()
+        return replacement if module is None else module.Kernel(replacement, kernel.full_name, key, is_there, read)
 
     def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:
         """Return the scope that covers a call in a thread without a scope.  Raises InterceptionError."""

@@ -191,6 +191,8 @@ class Recording:
     other_threads: OtherThreads = "cover"
     _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    calls_in_c: None = None
+    """See `interception.Scope`."""
 
     def lock(self) -> Lock:
         """Return the lock of all products so far, and of the operators that PyTorch computes.
@@ -303,6 +305,12 @@ class Replay:
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _entries: dict[Hashable, Entry] = field(default_factory=dict)
 
+    calls_in_c: Any = field(init=False)
+    """See `interception.Scope`."""
+
+    def __post_init__(self) -> None:
+        self.calls_in_c = self._ready.calls_in_c
+
     @property
     def replayed(self) -> Counter[GEMMProblem]:
         """How often the product of each problem ran from the lock."""
@@ -351,7 +359,7 @@ class Replay:
         self._ready.add(count)
         call = dispatch_cache.known_call(key)
         if ready is not None and call is not None and call.launch is not None:
-            self._ready.keep(ready, arguments, found, call.launch, count)
+            self._ready.keep(ready, arguments, found, call.launch, count, (operation.full_name, arguments))
         return found
 
     def _result(
@@ -400,7 +408,8 @@ class Replay:
             launch = None if ready is None else fused_launch(finished, form, result)
             same = product.a is arguments[1] and product.b is arguments[2] if product.bias is not None else False
             if launch is not None and same:
-                self._ready.keep(ready, arguments, result, with_bias_first(launch), count)
+                call_in_c = (operation.full_name, arguments)
+                self._ready.keep(ready, arguments, result, with_bias_first(launch), count, call_in_c)
         else:
             result = locked_product(product, entry.desc)
         if name in _VECTORS:

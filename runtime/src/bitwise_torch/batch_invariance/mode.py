@@ -104,6 +104,8 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
+    calls_in_c: Any = field(init=False)
+    """See `interception.Scope`."""
     _masks: Masks = field(init=False)
     _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
     _stack: ExitStack | None = None
@@ -111,6 +113,7 @@ class BatchInvariance:
 
     def __post_init__(self) -> None:
         self._masks = Masks(self.strict)
+        self.calls_in_c = self._ready.calls_in_c
 
     def __enter__(self) -> BatchInvariance:
         with self._entering:
@@ -182,7 +185,9 @@ class BatchInvariance:
                 found = _run(function, arguments, options)
                 launch = None if key is None else _launch_of(name, arguments, found)
                 if launch is not None:
-                    self._ready.keep(key, arguments[:operands], found, launch)
+                    alone = name not in PRODUCT_OPERATORS or not setting_of_product(arguments[0])
+                    call = (operation.full_name, arguments) if alone else None
+                    self._ready.keep(key, arguments[:operands], found, launch, call=call)
                 return found
         except AddsNothing:
             return operation(*arguments, **options)

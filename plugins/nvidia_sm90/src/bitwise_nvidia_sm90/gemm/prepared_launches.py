@@ -108,14 +108,11 @@ def product_launch(
             stream = current_stream(device)
             space = allocate(size, stream)
             try:
-                if others:
-                    launch_kernels(stream, (*given, space, *[space + each for each in others]))
-                else:
-                    launch_kernels(stream, (*given, space))
+                launch_kernels(stream, *given, space, *[space + each for each in others])
             finally:
                 release(space)  # later allocations on this stream may use it, which follow these kernels
         else:
-            launch_kernels(current_stream(device), given)
+            launch_kernels(current_stream(device), *given)
 
     return launch
 
