@@ -182,7 +182,6 @@ def test_a_full_table_is_emptied_and_nothing_is_left(setting: Setting) -> None:
     assert sys.getrefcount(launch) - before == 5000 - 4096
 
     def empty(*addresses: int) -> None:
-        setting.table.__init__()
         for number in range(5000):
             setting.keep(x, number, launch=launch)
 
@@ -192,6 +191,31 @@ def test_a_full_table_is_emptied_and_nothing_is_left(setting: Setting) -> None:
     setting.scopes.set(None)
     gc.collect()
     assert sys.getrefcount(launch) <= before + 5000  # the scope of the fixture may hold the table
+
+
+def test_calls_are_passed_on_with_their_arguments(setting: Setting) -> None:
+    given: list[Any] = []
+
+    def function(*arguments: Any, **options: Any) -> str:
+        given.append((arguments, options))
+        return "passed on"
+
+    kernel, x, counter = setting.kernel(), torch.zeros(4), array("q", [0])
+    setting.device.index = 5  # the function decides about devices
+    scale, causal = "".join(["sca", "le"]), "".join(["cau", "sal"])  # other objects than those of a later call
+    assert setting.table.pass_on(function, "aten::f", counter, x, 2, **{scale: 0.5, causal: True})
+    assert kernel(x, 2, scale=0.5, causal=True) == "passed on"
+    assert (counter[0], len(given), given[0][1]) == (1, 1, {"scale": 0.5, "causal": True})
+    assert given[0][0][0] is x
+    others: list[dict[str, Any]] = [
+        {"scale": 0.5}, {"scale": 0.25, "causal": True}, {"causal": True, "scale": 0.5},
+        {"scale": 0.5, "cause": True}, {"scale": True, "causal": 0.5}, {},
+    ]  # fmt: skip
+    assert [kernel(x, 2, **each) for each in others] == ["Python"] * len(others)
+    assert kernel(x, 2, 0.5, True) == "Python"
+    with pytest.raises(TypeError, match="give a function"):
+        setting.table.pass_on(function, "aten::f")
+    assert not setting.table.pass_on(function, "aten::f", None, "text")
 
 
 def test_large_arguments_have_no_key(setting: Setting) -> None:

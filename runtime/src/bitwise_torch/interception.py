@@ -85,6 +85,10 @@ class Intercepted(Protocol):
     def full_name(self) -> str:
         """Its name with namespace and overload."""
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether a call runs the kernel of PyTorch, and no other scope receives it."""
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel of PyTorch, or pass the call to the next outer scope."""
 
@@ -122,6 +126,10 @@ class _Innermost:
     def full_name(self) -> str:
         return self.kernel.full_name
 
+    @property
+    def is_kernel(self) -> bool:
+        return True
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel; operators of the group that run inside of it are not intercepted."""
         return self.operators.without_scopes(self.kernel, arguments, options)
@@ -141,6 +149,10 @@ class _Outer:
     @property
     def full_name(self) -> str:
         return self.operation.full_name
+
+    @property
+    def is_kernel(self) -> bool:
+        return False
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return _handle(self.operation, self.scopes, arguments, options)

@@ -17,7 +17,7 @@
 #define SLOTS 16384     /* a power of 2 */
 
 /* The tags of the words of a key. */
-enum { OPERATOR = 1, TENSOR, OBJECT, INTEGER, NUMBER, SEQUENCE };
+enum { OPERATOR = 1, TENSOR, OBJECT, INTEGER, NUMBER, SEQUENCE, NAME };
 
 /* A function of a tensor and of where its answer goes; it returns 0 where it succeeded. */
 typedef int32_t (*Getter)(void *tensor, void *answer);
@@ -130,21 +130,30 @@ static uint64_t hash_of(const Key *key)
     return hash;
 }
 
-/* Make the key of a call, and write the addresses of its tensors.
+/* Make the key of a call, whose last arguments have names, and write the addresses of its tensors.
  * Return their number, -1 for a call that has no key, and -2 with an error. */
-static int key_of(Key *key, PyObject *operator, PyObject *const *arguments, Py_ssize_t count, void **addresses)
+static int key_of(Key *key, PyObject *operator, PyObject *const *arguments, Py_ssize_t count, PyObject *names,
+                  void **addresses)
 {
     int tensors = 0;
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     key->words[0] = OPERATOR;
     key->words[1] = (int64_t)operator; /* an interned text, which entries keep */
     key->count = 2;
-    for (Py_ssize_t place = 0; place < count; place++) {
+    for (Py_ssize_t place = 0; place < count + named; place++) {
         void *address;
         int added = add_argument(key, arguments[place], &address);
         if (added <= 0)
             return added - 1;
-        if (key->count > MOST_WORDS)
-            return -1;
+        if (place >= count) {
+            if (key->count + 2 > MOST_WORDS)
+                return -1;
+            PyObject *name = Py_NewRef(PyTuple_GET_ITEM(names, place - count));
+            PyUnicode_InternInPlace(&name); /* entries keep their names, so that no other text has their addresses */
+            key->words[key->count++] = NAME;
+            key->words[key->count++] = (int64_t)name;
+            Py_DECREF(name);
+        }
         if (Py_TYPE(arguments[place]) == torch_of.tensor || Py_TYPE(arguments[place]) == torch_of.parameter)
             addresses[tensors++] = address;
     }
@@ -157,7 +166,8 @@ typedef struct {
     int users; /* the table, and each call that runs */
     Key key;
     uint64_t hash;
-    PyObject *operator, *launch, *empty, *shape, *strides, *dtype, *counter;
+    PyObject *operator, *names, *launch, *counter;
+    PyObject *empty, *shape, *strides, *dtype; /* NULL where `launch` is a function of the arguments */
     int64_t alignment;
     long device;
 } Entry;
@@ -176,6 +186,7 @@ static void release(Entry *entry)
     if (--entry->users)
         return;
     Py_XDECREF(entry->operator);
+    Py_XDECREF(entry->names);
     Py_XDECREF(entry->launch);
     Py_XDECREF(entry->empty);
     Py_XDECREF(entry->shape);
@@ -219,6 +230,8 @@ static int still_holds(const Table *table, const Entry *entry)
     Py_DECREF(registry);
     if (registry != table->registry)
         return 0;
+    if (entry->empty == NULL)
+        return 1;
     PyObject *device = PyObject_CallNoArgs(torch_of.current_device);
     if (device == NULL)
         return -1;
@@ -267,53 +280,59 @@ end:
 }
 
 /* Run a call that the table keeps.  Return its result, or NULL, without an error where it is not kept. */
-static PyObject *run(Table *table, PyObject *operator, PyObject *const *arguments, Py_ssize_t count)
+static PyObject *run(Table *table, PyObject *operator, PyObject *const *arguments, Py_ssize_t count, PyObject *names)
 {
     Key key;
     void *addresses[MOST_WORDS];
-    int tensors = table->count ? key_of(&key, operator, arguments, count, addresses) : -1;
+    int tensors = table->count ? key_of(&key, operator, arguments, count, names, addresses) : -1;
     Entry *entry = tensors < 0 ? NULL : *slot_of(table, &key, hash_of(&key));
     if (entry == NULL)
         return NULL;
     entry->users++; /* what is called may empty the table */
-    PyObject *found = still_holds(table, entry) == 1 ? launched(entry, addresses, tensors) : NULL;
+    PyObject *found = NULL;
+    if (still_holds(table, entry) == 1) {
+        if (entry->empty != NULL)
+            found = launched(entry, addresses, tensors);
+        else if (entry->counter == NULL || count_call(entry->counter) == 0)
+            found = PyObject_Vectorcall(entry->launch, arguments, (size_t)count, names);
+    }
     release(entry);
     return found;
 }
 
-static PyObject *table_keep(Table *table, PyObject *arguments)
+/* Return a new entry of a call for the current plugins, whose registry is written.  Return NULL, without an error for
+ * arguments that no key holds. */
+static Entry *entry_of(PyObject *operator, PyObject *const *arguments, Py_ssize_t count, PyObject *names,
+                       PyObject **registry)
 {
-    PyObject *operator, *operands, *launch, *empty, *shape, *strides, *dtype, *counter;
-    long long alignment;
-    long device;
-    if (!PyArg_ParseTuple(arguments, "UO!OOO!O!OLlO", &operator, &PyTuple_Type, &operands, &launch, &empty,
-                          &PyTuple_Type, &shape, &PyTuple_Type, &strides, &dtype, &alignment, &device, &counter))
-        return NULL;
-    Entry *entry = PyMem_Calloc(1, sizeof *entry);
-    if (entry == NULL)
-        return PyErr_NoMemory();
     void *addresses[MOST_WORDS];
+    Entry *entry = PyMem_Calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
     entry->users = 1;
     entry->operator = Py_NewRef(operator);
     PyUnicode_InternInPlace(&entry->operator);
-    int tensors = key_of(&entry->key, entry->operator, ((PyTupleObject *)operands)->ob_item, PyTuple_GET_SIZE(operands),
-                         addresses);
-    PyObject *registry = tensors < 0 ? NULL : PyObject_CallMethodNoArgs(torch_of.registry, name_of_default);
-    if (registry == NULL) {
-        release(entry);
-        if (PyErr_Occurred())
-            return NULL;
-        Py_RETURN_FALSE;
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    entry->names = PyTuple_New(named);
+    for (Py_ssize_t place = 0; entry->names != NULL && place < named; place++) {
+        PyObject *name = Py_NewRef(PyTuple_GET_ITEM(names, place));
+        PyUnicode_InternInPlace(&name);
+        PyTuple_SET_ITEM(entry->names, place, name);
     }
-    entry->launch = Py_NewRef(launch);
-    entry->empty = Py_NewRef(empty);
-    entry->shape = Py_NewRef(shape);
-    entry->strides = Py_NewRef(strides);
-    entry->dtype = Py_NewRef(dtype);
-    entry->counter = counter == Py_None ? NULL : Py_NewRef(counter);
-    entry->alignment = alignment;
-    entry->device = device;
+    if (entry->names == NULL || key_of(&entry->key, entry->operator, arguments, count, names, addresses) < 0
+        || (*registry = PyObject_CallMethodNoArgs(torch_of.registry, name_of_default)) == NULL) {
+        release(entry);
+        return NULL;
+    }
     entry->hash = hash_of(&entry->key);
+    return entry;
+}
+
+/* Add an entry to a table, which takes it and the registry. */
+static void add_entry(Table *table, Entry *entry, PyObject *registry)
+{
     if (table->registry != registry || table->count >= CAPACITY)
         clear_table(table);
     Py_XSETREF(table->registry, registry);
@@ -323,6 +342,44 @@ static PyObject *table_keep(Table *table, PyObject *arguments)
         table->count++;
     else
         release(former);
+}
+
+static PyObject *table_keep(Table *table, PyObject *arguments)
+{
+    PyObject *operator, *operands, *launch, *empty, *shape, *strides, *dtype, *counter, *registry;
+    long long alignment;
+    long device;
+    if (!PyArg_ParseTuple(arguments, "UO!OOO!O!OLlO", &operator, &PyTuple_Type, &operands, &launch, &empty,
+                          &PyTuple_Type, &shape, &PyTuple_Type, &strides, &dtype, &alignment, &device, &counter))
+        return NULL;
+    Entry *entry = entry_of(operator, ((PyTupleObject *)operands)->ob_item, PyTuple_GET_SIZE(operands), NULL, &registry);
+    if (entry == NULL)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    entry->launch = Py_NewRef(launch);
+    entry->empty = Py_NewRef(empty);
+    entry->shape = Py_NewRef(shape);
+    entry->strides = Py_NewRef(strides);
+    entry->dtype = Py_NewRef(dtype);
+    entry->counter = counter == Py_None ? NULL : Py_NewRef(counter);
+    entry->alignment = alignment;
+    entry->device = device;
+    add_entry(table, entry, registry);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *table_pass_on(Table *table, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    PyObject *registry;
+    if (count < 3 || !PyUnicode_CheckExact(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "give a function, an operator, a counter, and the arguments of a call");
+        return NULL;
+    }
+    Entry *entry = entry_of(given[1], given + 3, count - 3, names, &registry);
+    if (entry == NULL)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    entry->launch = Py_NewRef(given[0]);
+    entry->counter = given[2] == Py_None ? NULL : Py_NewRef(given[2]);
+    add_entry(table, entry, registry);
     Py_RETURN_TRUE;
 }
 
@@ -356,6 +413,9 @@ static PyMethodDef table_methods[] = {
      "Keep the launch of a call, a function of the addresses of its tensors and of its result, which is\n"
      "empty(shape, strides, dtype) on a device, at an address of an alignment.  Each repetition is added to `counter`,\n"
      "an object with a buffer of one integer of 64 bits, or None.  Return False for arguments that no key holds."},
+    {"pass_on", (PyCFunction)(void (*)(void))table_pass_on, METH_FASTCALL | METH_KEYWORDS,
+     "pass_on(function, operator, counter, *arguments, **options)\n\n"
+     "Let a function of the arguments compute all repetitions of a call; see `keep`."},
     {NULL},
 };
 
@@ -400,18 +460,14 @@ static PyObject *table_of_thread(const Kernel *kernel)
 
 static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t count, PyObject *names)
 {
-    if (names == NULL || PyTuple_GET_SIZE(names) == 0) {
-        PyObject *table = table_of_thread(kernel);
-        if (table != NULL) {
-            PyObject *found = run((Table *)table, kernel->operator, arguments, PyVectorcall_NARGS(count));
-            Py_DECREF(table);
-            if (found != NULL)
-                return found;
-        }
-        if (PyErr_Occurred())
-            return NULL;
+    PyObject *table = table_of_thread(kernel);
+    if (table != NULL) {
+        PyObject *found = run((Table *)table, kernel->operator, arguments, PyVectorcall_NARGS(count), names);
+        Py_DECREF(table);
+        if (found != NULL)
+            return found;
     }
-    return PyObject_Vectorcall(kernel->function, arguments, count, names);
+    return PyErr_Occurred() ? NULL : PyObject_Vectorcall(kernel->function, arguments, count, names);
 }
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *options)
@@ -502,7 +558,14 @@ static PyObject *add(PyObject *module, PyObject *counter)
     Py_RETURN_NONE;
 }
 
+static PyObject *hold(PyObject *module, PyObject *object)
+{
+    Py_INCREF(object);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"hold", hold, METH_O, "Count a reference to an object that nobody will release, or PyTorch."},
     {"add", add, METH_O, "Add 1 to the number of a counter."},
     {"configure", configure, METH_VARARGS,
      "configure(addresses, tensor, parameter, dtype, registry, current_device)\n\n"
