@@ -5,6 +5,7 @@ Such a module decides nothing: the same is written in Python, which runs where t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -48,10 +49,8 @@ def _code(source: Path) -> bytes:
     if found is None:
         found = _compiled(source)
         if kept is not None:
-            try:
+            with contextlib.suppress(OSError):  # the next process compiles it again
                 kept.write(key, found)
-            except OSError:  # the next process compiles it again
-                pass
     return found
 
 
@@ -70,15 +69,12 @@ def _compiled(source: Path) -> bytes:
 
 def _loaded(name: str, code: bytes) -> ModuleType:
     """Return the module of an object file, which nobody can change in between.  Raises ImportError and OSError."""
-    handle = os.memfd_create(name)
-    try:
-        with os.fdopen(os.dup(handle), "wb") as file:
-            file.write(code)
-        loader = ExtensionFileLoader(name, f"/proc/self/fd/{handle}")
-        spec = spec_from_loader(name, loader)
-        assert spec is not None
-        module = module_from_spec(spec)
-        loader.exec_module(module)
-        return module
-    finally:
-        os.close(handle)
+    handle = os.memfd_create(name)  # stays open: libraries are known by their paths, and its number is in the path
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(code)
+    loader = ExtensionFileLoader(name, f"/proc/self/fd/{handle}")
+    spec = spec_from_loader(name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module

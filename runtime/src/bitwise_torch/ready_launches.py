@@ -66,7 +66,7 @@ class ReadyLaunches:
         self._counting = threading.Lock()
         self._registry: registry.Registry | None = None
         self._module = calls_in_c.module()
-        self.calls_in_c = None if self._module is None else self._module.Table()
+        self.calls_in_c: Any = None if self._module is None else self._module.Table()
         """The table of the calls with one result in C, which serves them before `run`."""
 
     def run(
@@ -112,6 +112,13 @@ class ReadyLaunches:
         ready.launch(*addresses)
         return found, key
 
+    def keeps_several(self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()) -> bool:
+        """Return whether a call with several results is kept."""
+        try:
+            return _key(name, operands, rest)[0] in self._several
+        except (RuntimeError, TypeError):
+            return False
+
     def add(self, count: Count) -> None:
         """Count a call."""
         if self._module is not None:
@@ -142,7 +149,7 @@ class ReadyLaunches:
         if not self._prepare_table(operands, (out,)):
             return
         self._calls[key] = _Ready(launch, *_memory_of(out), count)
-        memory = None if call is None or self.calls_in_c is None else gpu_memory_of(out)
+        memory = None if self.calls_in_c is None else gpu_memory_of(out)
         if memory is not None and call is not None:
             at = out.data_ptr()
             counter = None if count is None else count.memory

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention, recorded_attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
@@ -205,6 +205,10 @@ class BatchInvariance:
         key: Hashable = None
         if repeated:
             found, key = self._ready.run(ATTENTION, operands, rest)
+            if found is not None:
+                return found
+        elif mask is None and len(operands) == 3:
+            found = recorded_attention(*arguments, **options)
             if found is not None:
                 return found
         try:
