@@ -370,6 +370,22 @@ def _launch_in_c(
     return found
 
 
+def on_current_stream(
+    launch: LaunchFunction, device: int, current_device: Callable[[], int], current_stream: Callable[[int], int],
+    elsewhere: Callable[..., None],
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return a function of the addresses of matrices that launches on the current stream of a device, in C.
+
+    It calls `elsewhere`, a function of the addresses, where another device is the current one.  It is None where
+    `launch` is not in C.
+    """
+    module = None if launch_address() is None else _module_in_c()
+    if module is None or not isinstance(launch, module.Launch):
+        return None
+    found: Callable[..., None] = module.StreamLaunch(launch, device, current_device, current_stream, elsewhere)
+    return found
+
+
 def _configuration(image: Image, grid: tuple[int, int, int], stream: int) -> Any:
     """Return the driver's configuration of a launch on a stream."""
     bindings = driver()

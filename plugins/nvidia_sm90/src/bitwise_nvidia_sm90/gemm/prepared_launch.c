@@ -238,14 +238,94 @@ static PyTypeObject launch_type = {
     .tp_dealloc = (destructor)launch_dealloc,
 };
 
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *launch, *device, *current_device, *current_stream, *elsewhere;
+    long index;
+} StreamLaunch;
+
+/* launch(*addresses) */
+static PyObject *stream_launch_call(StreamLaunch *self, PyObject *const *addresses, size_t count, PyObject *names)
+{
+    PyObject *given[MOST_PARAMETERS];
+    Py_ssize_t matrices = PyVectorcall_NARGS(count);
+    if (names != NULL || matrices >= MOST_PARAMETERS) {
+        PyErr_SetString(PyExc_TypeError, "a launch takes addresses");
+        return NULL;
+    }
+    PyObject *current = PyObject_CallNoArgs(self->current_device);
+    if (current == NULL)
+        return NULL;
+    long index = PyLong_AsLong(current);
+    Py_DECREF(current);
+    if (PyErr_Occurred())
+        return NULL;
+    if (index != self->index)
+        return PyObject_Vectorcall(self->elsewhere, addresses, (size_t)matrices, NULL);
+    given[0] = PyObject_CallOneArg(self->current_stream, self->device);
+    if (given[0] == NULL)
+        return NULL;
+    for (Py_ssize_t place = 0; place < matrices; place++)
+        given[1 + place] = addresses[place];
+    PyObject *found = PyObject_Vectorcall(self->launch, given, (size_t)matrices + 1, NULL);
+    Py_DECREF(given[0]);
+    return found;
+}
+
+static PyObject *stream_launch_new(PyTypeObject *type, PyObject *arguments, PyObject *options)
+{
+    PyObject *launch, *device, *current_device, *current_stream, *elsewhere;
+    if (!PyArg_ParseTuple(arguments, "OO!OOO", &launch, &PyLong_Type, &device, &current_device, &current_stream,
+                          &elsewhere))
+        return NULL;
+    long index = PyLong_AsLong(device);
+    StreamLaunch *self = PyErr_Occurred() ? NULL : (StreamLaunch *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = (vectorcallfunc)stream_launch_call;
+    self->index = index;
+    self->launch = Py_NewRef(launch);
+    self->device = Py_NewRef(device);
+    self->current_device = Py_NewRef(current_device);
+    self->current_stream = Py_NewRef(current_stream);
+    self->elsewhere = Py_NewRef(elsewhere);
+    return (PyObject *)self;
+}
+
+static void stream_launch_dealloc(StreamLaunch *self)
+{
+    Py_XDECREF(self->launch);
+    Py_XDECREF(self->device);
+    Py_XDECREF(self->current_device);
+    Py_XDECREF(self->current_stream);
+    Py_XDECREF(self->elsewhere);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyTypeObject stream_launch_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "prepared_launch.StreamLaunch",
+    .tp_doc = "StreamLaunch(launch, device, current_device, current_stream, elsewhere)\n\n"
+              "A function of addresses, which calls `launch` with the current stream of a device and the addresses, and\n"
+              "`elsewhere` with the addresses alone where another device is the current one.",
+    .tp_basicsize = sizeof(StreamLaunch),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(StreamLaunch, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = stream_launch_new,
+    .tp_dealloc = (destructor)stream_launch_dealloc,
+};
+
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "prepared_launch", .m_size = -1};
 
 PyMODINIT_FUNC PyInit_prepared_launch(void)
 {
-    if (PyType_Ready(&launch_type) < 0)
+    if (PyType_Ready(&launch_type) < 0 || PyType_Ready(&stream_launch_type) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
-    if (module != NULL && PyModule_AddObjectRef(module, "Launch", (PyObject *)&launch_type) < 0)
+    if (module != NULL
+        && (PyModule_AddObjectRef(module, "Launch", (PyObject *)&launch_type) < 0
+            || PyModule_AddObjectRef(module, "StreamLaunch", (PyObject *)&stream_launch_type) < 0))
         Py_CLEAR(module);
     return module;
 }
