@@ -6,7 +6,7 @@ import gc
 import math
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,11 +46,19 @@ class Setting:
         self.module, self.device, self.table = module, device, module.Table()
         self.launches: list[tuple[int, ...]] = []
         self.called: list[tuple[Any, ...]] = []
+        self.original: list[tuple[Any, ...]] = []
+        self.inside: Callable[[], Any] = lambda: None
         self.scopes: ThreadObject[Any] = ThreadObject("test_calls_in_c")
         self.out = torch.empty(3, 4)
 
     def kernel(self, operator: str = "aten::f") -> Any:
-        return self.module.Kernel(self.function, operator, *self.scopes.functions())
+        return self.module.Kernel(self.function, operator, *self.scopes.functions(), self.call_boxed, "keys")
+
+    def call_boxed(self, keys: str, *arguments: Any, **options: Any) -> str:
+        assert keys == "keys"
+        self.original.append((*arguments, *options.items()))
+        self.inside()
+        return "PyTorch"
 
     def function(self, *arguments: Any, **options: Any) -> str:
         self.called.append((*arguments, *options.items()))
@@ -151,7 +159,7 @@ def test_a_call_runs_on_its_device_and_with_its_plugins_alone(
 def test_only_one_scope_of_a_thread_serves_calls(setting: Setting) -> None:
     kernel, x, scope = setting.kernel(), torch.zeros(4), Scope(setting.table)
     setting.keep(x)
-    for scopes in ((), (scope, scope), (Scope(None),), None):
+    for scopes in ((scope, scope), (Scope(None),), None):
         with setting.scopes.held(scopes):
             assert kernel(x) == "Python"
     with setting.scopes.held((object(),)), pytest.raises(AttributeError, match="calls_in_c"):
@@ -201,28 +209,52 @@ def test_a_full_table_is_emptied_and_nothing_is_left(setting: Setting) -> None:
 
 
 def test_calls_are_passed_on_with_their_arguments(setting: Setting) -> None:
-    given: list[Any] = []
-
-    def function(*arguments: Any, **options: Any) -> str:
-        given.append((arguments, options))
-        return "passed on"
-
     kernel, x, counter = setting.kernel(), torch.zeros(4), array("q", [0])
-    setting.device.index = 5  # the function decides about devices
+    setting.device.index = 5  # PyTorch's kernel decides about devices
     scale, causal = "".join(["sca", "le"]), "".join(["cau", "sal"])  # other objects than those of a later call
-    assert setting.table.pass_on(function, "aten::f", counter, x, 2, **{scale: 0.5, causal: True})
-    assert kernel(x, 2, scale=0.5, causal=True) == "passed on"
-    assert (counter[0], len(given), given[0][1]) == (1, 1, {"scale": 0.5, "causal": True})
-    assert given[0][0][0] is x
+    assert setting.table.pass_on("aten::f", counter, x, 2, **{scale: 0.5, causal: True})
+    assert kernel(x, 2, scale=0.5, causal=True) == "PyTorch"
+    assert (counter[0], len(setting.original), setting.original[0][1:]) == (1, 1, (2, ("scale", 0.5), ("causal", True)))
+    assert setting.original[0][0] is x
     others: list[dict[str, Any]] = [
         {"scale": 0.5}, {"scale": 0.25, "causal": True}, {"causal": True, "scale": 0.5},
         {"scale": 0.5, "cause": True}, {"scale": True, "causal": 0.5}, {},
     ]  # fmt: skip
     assert [kernel(x, 2, **each) for each in others] == ["Python"] * len(others)
     assert kernel(x, 2, 0.5, True) == "Python"
-    with pytest.raises(TypeError, match="give a function"):
-        setting.table.pass_on(function, "aten::f")
-    assert not setting.table.pass_on(function, "aten::f", None, "text")
+    with pytest.raises(TypeError, match="give an operator"):
+        setting.table.pass_on("aten::f")
+    assert not setting.table.pass_on("aten::f", counter, "text")
+
+
+def test_operators_inside_of_a_call_that_is_passed_on_are_pytorchs(setting: Setting) -> None:
+    kernel, x, found = setting.kernel(), torch.zeros(4), []
+    setting.table.pass_on("aten::f", array("q", [0]), x)
+
+    def inside() -> None:
+        setting.inside = lambda: None
+        found.append(kernel(torch.zeros(5), other=1))
+
+    setting.inside = inside
+    assert (kernel(x), found) == ("PyTorch", ["PyTorch"])
+    assert setting.called == []
+
+    def fail() -> None:
+        raise ValueError("inside")
+
+    setting.inside = fail
+    with pytest.raises(ValueError, match="inside"):
+        kernel(x)
+    assert kernel(torch.zeros(5)) == "Python"  # it is intercepted again
+
+
+def test_a_thread_without_scopes_runs_pytorchs_kernel(setting: Setting) -> None:
+    kernel, x = setting.kernel(), torch.zeros(4)
+    setting.keep(x)
+    with setting.scopes.held(()):
+        assert kernel(x, 1, name=2) == "PyTorch"
+    assert [each[1:] for each in setting.original] == [(1, ("name", 2))]
+    assert kernel(x) is setting.out
 
 
 def test_large_arguments_have_no_key(setting: Setting) -> None:

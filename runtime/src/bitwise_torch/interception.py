@@ -253,7 +253,12 @@ class Operators:
             return _handle(operation, scopes, arguments, options)
 
         module = calls_in_c.module()
-        return replacement if module is None else module.Kernel(replacement, kernel.full_name, key, is_there, read)
+        if module is None:
+            return replacement
+        made: Callable[..., Any] = module.Kernel(
+            replacement, kernel.full_name, key, is_there, read, kernel.kernel.call_boxed, kernel.keys
+        )
+        return made
 
     def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:
         """Return the scope that covers a call in a thread without a scope.  Raises InterceptionError."""

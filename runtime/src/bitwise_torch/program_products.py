@@ -395,7 +395,7 @@ class Replay:
                     self._library_calls.add(call)
                 if operation.is_kernel:
                     count = self._library_count(operation.full_name)
-                    self._ready.pass_on(operation, operation.full_name, arguments, options, count)
+                    self._ready.pass_on(operation.full_name, arguments, options, count)
                 return self._left_to_pytorch(operation, arguments, options)
             if self.missing == "error":
                 raise LockError(f"torch.{name}: {reason}{problem}") from None

@@ -2,8 +2,8 @@
  *
  * A Kernel is what PyTorch's dispatcher calls in place of a kernel of its own.  Where the thread has one scope, and the
  * Table of that scope keeps a call of the same operator and of operands of the same types, shapes, strides, devices and
- * alignments, it allocates the result and launches the call.  In all other cases it calls the function of Python that
- * it was made of.
+ * alignments, it allocates the result and launches the call, or passes it on to PyTorch's kernel.  Where the thread has
+ * no scopes, it calls PyTorch's kernel, and in all other cases the function of Python that it was made of.
  *
  * Tensors are read through PyTorch's stable functions for C, whose addresses `configure` receives.
  */
@@ -166,8 +166,8 @@ typedef struct {
     int users; /* the table, and each call that runs */
     Key key;
     uint64_t hash;
-    PyObject *operator, *names, *launch, *counter;
-    PyObject *empty, *shape, *strides, *dtype; /* NULL where `launch` is a function of the arguments */
+    PyObject *operator, *names, *counter;
+    PyObject *launch, *empty, *shape, *strides, *dtype; /* NULL for a call that is passed on */
     int64_t alignment;
     long device;
 } Entry;
@@ -230,7 +230,7 @@ static int still_holds(const Table *table, const Entry *entry)
     Py_DECREF(registry);
     if (registry != table->registry)
         return 0;
-    if (entry->empty == NULL)
+    if (entry->launch == NULL)
         return 1;
     PyObject *device = PyObject_CallNoArgs(torch_of.current_device);
     if (device == NULL)
@@ -279,8 +279,10 @@ end:
     return found;
 }
 
-/* Run a call that the table keeps.  Return its result, or NULL, without an error where it is not kept. */
-static PyObject *run(Table *table, PyObject *operator, PyObject *const *arguments, Py_ssize_t count, PyObject *names)
+/* Run a call that the table keeps.  Return its result, or NULL, without an error where it is not kept, and where it is
+ * to be passed on. */
+static PyObject *run(Table *table, PyObject *operator, PyObject *const *arguments, Py_ssize_t count, PyObject *names,
+                     int *pass_on)
 {
     Key key;
     void *addresses[MOST_WORDS];
@@ -291,10 +293,10 @@ static PyObject *run(Table *table, PyObject *operator, PyObject *const *argument
     entry->users++; /* what is called may empty the table */
     PyObject *found = NULL;
     if (still_holds(table, entry) == 1) {
-        if (entry->empty != NULL)
+        if (entry->launch != NULL)
             found = launched(entry, addresses, tensors);
-        else if (entry->counter == NULL || count_call(entry->counter) == 0)
-            found = PyObject_Vectorcall(entry->launch, arguments, (size_t)count, names);
+        else
+            *pass_on = count_call(entry->counter) == 0;
     }
     release(entry);
     return found;
@@ -370,15 +372,14 @@ static PyObject *table_keep(Table *table, PyObject *arguments)
 static PyObject *table_pass_on(Table *table, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     PyObject *registry;
-    if (count < 3 || !PyUnicode_CheckExact(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "give a function, an operator, a counter, and the arguments of a call");
+    if (count < 2 || !PyUnicode_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "give an operator, a counter, and the arguments of a call");
         return NULL;
     }
-    Entry *entry = entry_of(given[1], given + 3, count - 3, names, &registry);
+    Entry *entry = entry_of(given[0], given + 2, count - 2, names, &registry);
     if (entry == NULL)
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
-    entry->launch = Py_NewRef(given[0]);
-    entry->counter = given[2] == Py_None ? NULL : Py_NewRef(given[2]);
+    entry->counter = Py_NewRef(given[1]);
     add_entry(table, entry, registry);
     Py_RETURN_TRUE;
 }
@@ -414,8 +415,8 @@ static PyMethodDef table_methods[] = {
      "empty(shape, strides, dtype) on a device, at an address of an alignment.  Each repetition is added to `counter`,\n"
      "an object with a buffer of one integer of 64 bits, or None.  Return False for arguments that no key holds."},
     {"pass_on", (PyCFunction)(void (*)(void))table_pass_on, METH_FASTCALL | METH_KEYWORDS,
-     "pass_on(function, operator, counter, *arguments, **options)\n\n"
-     "Let a function of the arguments compute all repetitions of a call; see `keep`."},
+     "pass_on(operator, counter, *arguments, **options)\n\n"
+     "Let PyTorch's kernel compute all repetitions of a call; see `keep`."},
     {NULL},
 };
 
@@ -434,46 +435,72 @@ static PyTypeObject table_type = {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *function, *operator, *key, *is_there, *read;
+    PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys;
 } Kernel;
 
-/* Return a new reference to the table of this thread's only scope, or NULL, without an error where there is none. */
-static PyObject *table_of_thread(const Kernel *kernel)
+static _Thread_local int passed_on; /* the calls of this thread that PyTorch's kernels compute now */
+
+/* Call PyTorch's kernel. */
+static PyObject *original(const Kernel *kernel, PyObject *const *arguments, Py_ssize_t count, PyObject *names)
+{
+    PyObject *given[MOST_WORDS];
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    if (all >= MOST_WORDS)
+        return PyObject_Vectorcall(kernel->function, arguments, (size_t)count, names);
+    given[0] = kernel->keys;
+    memcpy(given + 1, arguments, sizeof *given * (size_t)all);
+    return PyObject_Vectorcall(kernel->call_boxed, given, (size_t)count + 1, names);
+}
+
+/* Return a new reference to the scopes of this thread, or NULL, without an error where it has no object of them. */
+static PyObject *scopes_of_thread(const Kernel *kernel)
 {
     PyObject *there = PyObject_CallOneArg(kernel->is_there, kernel->key);
     if (there == NULL)
         return NULL;
     Py_DECREF(there);
-    if (there != Py_True)
-        return NULL;
-    PyObject *scopes = PyObject_CallOneArg(kernel->read, kernel->key);
-    if (scopes == NULL)
-        return NULL;
-    PyObject *table = NULL;
-    if (PyTuple_CheckExact(scopes) && PyTuple_GET_SIZE(scopes) == 1)
-        table = PyObject_GetAttr(PyTuple_GET_ITEM(scopes, 0), name_of_table);
-    Py_DECREF(scopes);
-    if (table != NULL && Py_TYPE(table) != &table_type)
-        Py_CLEAR(table);
-    return table;
+    return there == Py_True ? PyObject_CallOneArg(kernel->read, kernel->key) : NULL;
 }
 
-static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t count, PyObject *names)
+/* Run a call that the table of a scope keeps, see `run`. */
+static PyObject *run_in(PyObject *scope, const Kernel *kernel, PyObject *const *arguments, Py_ssize_t count,
+                        PyObject *names, int *pass_on)
 {
-    PyObject *table = table_of_thread(kernel);
-    if (table != NULL) {
-        PyObject *found = run((Table *)table, kernel->operator, arguments, PyVectorcall_NARGS(count), names);
-        Py_DECREF(table);
-        if (found != NULL)
-            return found;
+    PyObject *table = PyObject_GetAttr(scope, name_of_table), *found = NULL;
+    if (table != NULL && Py_TYPE(table) == &table_type)
+        found = run((Table *)table, kernel->operator, arguments, count, names, pass_on);
+    Py_XDECREF(table);
+    return found;
+}
+
+static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t given, PyObject *names)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(given);
+    if (passed_on) /* operators that run inside of another one are not intercepted */
+        return original(kernel, arguments, count, names);
+    PyObject *scopes = scopes_of_thread(kernel), *found = NULL;
+    int pass_on = 0;
+    if (scopes != NULL && PyTuple_CheckExact(scopes)) {
+        if (PyTuple_GET_SIZE(scopes) == 0)
+            found = original(kernel, arguments, count, names);
+        else if (PyTuple_GET_SIZE(scopes) == 1)
+            found = run_in(PyTuple_GET_ITEM(scopes, 0), kernel, arguments, count, names, &pass_on);
     }
-    return PyErr_Occurred() ? NULL : PyObject_Vectorcall(kernel->function, arguments, count, names);
+    if (pass_on) {
+        passed_on++;
+        found = original(kernel, arguments, count, names);
+        passed_on--;
+    }
+    Py_XDECREF(scopes);
+    if (found != NULL || PyErr_Occurred())
+        return found;
+    return PyObject_Vectorcall(kernel->function, arguments, given, names);
 }
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *options)
 {
-    PyObject *function, *operator, *key, *is_there, *read;
-    if (!PyArg_ParseTuple(arguments, "OUUOO", &function, &operator, &key, &is_there, &read))
+    PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys;
+    if (!PyArg_ParseTuple(arguments, "OUUOOOO", &function, &operator, &key, &is_there, &read, &call_boxed, &keys))
         return NULL;
     Kernel *kernel = (Kernel *)type->tp_alloc(type, 0);
     if (kernel == NULL)
@@ -485,6 +512,8 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *o
     kernel->key = Py_NewRef(key);
     kernel->is_there = Py_NewRef(is_there);
     kernel->read = Py_NewRef(read);
+    kernel->call_boxed = Py_NewRef(call_boxed);
+    kernel->keys = Py_NewRef(keys);
     return (PyObject *)kernel;
 }
 
@@ -495,14 +524,17 @@ static void kernel_dealloc(Kernel *kernel)
     Py_XDECREF(kernel->key);
     Py_XDECREF(kernel->is_there);
     Py_XDECREF(kernel->read);
+    Py_XDECREF(kernel->call_boxed);
+    Py_XDECREF(kernel->keys);
     Py_TYPE(kernel)->tp_free((PyObject *)kernel);
 }
 
 static PyTypeObject kernel_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "ready_calls.Kernel",
-    .tp_doc = "Kernel(function, operator, key, is_there, read)\n\n"
+    .tp_doc = "Kernel(function, operator, key, is_there, read, call_boxed, keys)\n\n"
               "A function of Python for an operator, which calls a table that keeps a call instead.  `is_there` and\n"
-              "`read` are functions of a key: whether this thread has scopes, and its scopes.",
+              "`read` are functions of a key: whether this thread has scopes, and its scopes.  `call_boxed` is PyTorch's\n"
+              "kernel, a function of `keys` and of the arguments.",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Kernel, call),

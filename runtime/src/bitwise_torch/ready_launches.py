@@ -155,13 +155,10 @@ class ReadyLaunches:
             counter = None if count is None else count.memory
             self.calls_in_c.keep(*call, launch, *memory, at & -at & 255, out.get_device(), counter)
 
-    def pass_on(
-        self, function: Callable[..., Any], operator: str, arguments: tuple[Any, ...], options: dict[str, Any],
-        count: Count,
-    ) -> None:  # fmt: skip
-        """Let a function of its arguments compute all repetitions of a call in C, each of which is added to `count`."""
+    def pass_on(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any], count: Count) -> None:
+        """Let PyTorch's kernel compute all repetitions of a call without Python, each of which is added to `count`."""
         if self.calls_in_c is not None:
-            self.calls_in_c.pass_on(function, operator, count.memory, *arguments, **options)
+            self.calls_in_c.pass_on(operator, count.memory, *arguments, **options)
 
     def keep_several(
         self, key: Hashable, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor],
