@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bitwise_core import c_modules
+from bitwise_core.caching import c_modules
 
 MODULE = """
 #include <Python.h>

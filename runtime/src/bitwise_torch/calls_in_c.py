@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.c_modules import c_module
+from bitwise_core.caching.c_modules import c_module
 from bitwise_core.plugins import registry
 
 _READ = ("data_ptr", "sizes", "strides", "dim", "dtype", "device_type", "device_index")

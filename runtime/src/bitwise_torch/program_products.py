@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch import dispatch_cache
+from bitwise_torch import calls_in_c, dispatch_cache
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, WithoutGradients, active
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
@@ -299,7 +299,7 @@ class Replay:
     other_threads: OtherThreads = "error"
     _library_calls: set[Hashable] = field(default_factory=set)
     _counts: dict[GEMMProblem, Count] = field(default_factory=dict)
-    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
+    _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
     _library_counts: dict[str, Count] = field(default_factory=dict)
     _entries: dict[Hashable, Entry] = field(default_factory=dict)
 

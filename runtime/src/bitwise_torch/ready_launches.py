@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.plugins import registry
-from bitwise_torch import calls_in_c
 from bitwise_torch.dispatch_cache import gpu_memory_of, output_allocator
 
 if TYPE_CHECKING:
@@ -58,15 +57,18 @@ class _ReadyResults:
 
 
 class ReadyLaunches:
-    """The launches of calls, by all that decides them: types, shapes, strides, devices and alignments of operands."""
+    """The launches of calls, by all that decides them: types, shapes, strides, devices and alignments of operands.
 
-    def __init__(self) -> None:
+    `module` is that of `calls_in_c` where calls are also kept in C.
+    """
+
+    def __init__(self, module: Any = None) -> None:
         self._calls: dict[Hashable, _Ready] = {}
         self._several: dict[Hashable, _ReadyResults] = {}
         self._counting = threading.Lock()
         self._registry: registry.Registry | None = None
-        self._module = calls_in_c.module()
-        self.calls_in_c: Any = None if self._module is None else self._module.Table()
+        self._module = module
+        self.calls_in_c: Any = None if module is None else module.Table()
         """The table of the calls with one result in C, which serves them before `run`."""
 
     def run(

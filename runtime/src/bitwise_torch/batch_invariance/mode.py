@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
+from bitwise_torch import calls_in_c
 from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention, recorded_attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.mask_runs import Masks
@@ -107,7 +108,7 @@ class BatchInvariance:
     calls_in_c: Any = field(init=False)
     """See `interception.Scope`."""
     _masks: Masks = field(init=False)
-    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
+    _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 

@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
-from bitwise_core.c_modules import c_module
+from bitwise_core.caching.c_modules import c_module
 
 MAP_BYTES = 128
 """The size of a CUtensorMap."""
