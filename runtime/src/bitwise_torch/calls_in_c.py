@@ -21,13 +21,14 @@ _READ = ("data_ptr", "sizes", "strides", "dim", "dtype", "device_type", "device_
 
 @cache
 def module() -> Any:
-    """Return the module, None where it cannot be compiled, there is no GPU, or PyTorch's functions are others."""
+    """Return the module, None where it cannot be compiled, and where PyTorch serves no GPUs or has other functions.
+
+    No GPU is asked for: a process that forks others must not have a context.
+    """
     import torch
 
     current_device = getattr(torch._C, "_cuda_getDevice", None)
-    if current_device is None or not torch.cuda.is_available():
-        return None
-    return configured(current_device)
+    return None if current_device is None or not torch.backends.cuda.is_built() else configured(current_device)
 
 
 def configured(current_device: Callable[[], int]) -> Any:
