@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bitwise_core.plugins import registry
-from bitwise_torch import calls_in_c
+from bitwise_torch import batch_invariant, calls_in_c
 from bitwise_torch.kernel_replacement import ThreadObject
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -285,3 +285,37 @@ def test_tensors_are_read_as_pytorch_reads_them(setting: Setting) -> None:
     assert calls_in_c._reads_tensors(setting.module)
     for each in (3, None, "x", torch.ones(2, 2).to_sparse()):
         assert setting.module.described(each)[:2] == () or each in (3, None)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("training", [False, True])
+def test_repeated_calls_have_the_bytes_of_calls_in_python(monkeypatch: pytest.MonkeyPatch, training: bool) -> None:
+    if calls_in_c.module() is None:
+        pytest.skip("there is no C compiler")
+    layer = torch.nn.Sequential(torch.nn.Linear(256, 320), torch.nn.Linear(320, 64, bias=False)).cuda().bfloat16()
+
+    def step(seed: int) -> list[Any]:
+        generator = torch.Generator("cuda").manual_seed(seed)
+        x = torch.randn(2, 24, 256, device="cuda", generator=generator).bfloat16()
+        with torch.set_grad_enabled(training):
+            y = torch.log_softmax(layer(x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True)).bfloat16()), -1)
+        found = [y.detach(), torch.bmm(x, x.transpose(1, 2)), x.sum(0)]
+        return found + (list(torch.autograd.grad(y.float().square().sum(), layer.parameters())) if training else [])
+
+    with batch_invariant(strict=True) as mode:
+        found = [step(seed) for seed in (0, 1, 2, 3)]
+        handled: list[str] = []
+        real = type(mode).handle
+
+        def handle(self: Any, operation: Any, name: str, *rest: Any) -> Any:
+            handled.append(name)
+            return real(self, operation, name, *rest)
+
+        monkeypatch.setattr(type(mode), "handle", handle)
+        found.append(step(4))
+    assert set(handled) <= {"bmm"}  # a batch runs in one launch that is prepared each time
+    monkeypatch.setattr(calls_in_c, "module", lambda: None)
+    with batch_invariant(strict=True):
+        wanted = [step(seed) for seed in (0, 1, 2, 3, 4)]
+    for one, other in zip(found, wanted, strict=True):
+        assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(one, other, strict=True))
