@@ -313,7 +313,7 @@ def test_repeated_calls_have_the_bytes_of_calls_in_python(monkeypatch: pytest.Mo
 
         monkeypatch.setattr(type(mode), "handle", handle)
         found.append(step(4))
-    assert set(handled) <= {"bmm"}  # a batch runs in one launch that is prepared each time
+    assert not set(handled) & {"mm", "addmm", "mean", "_log_softmax"}
     monkeypatch.setattr(calls_in_c, "module", lambda: None)
     with batch_invariant(strict=True):
         wanted = [step(seed) for seed in (0, 1, 2, 3, 4)]
