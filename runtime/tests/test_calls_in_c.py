@@ -239,6 +239,17 @@ def test_operators_inside_of_a_call_that_is_passed_on_are_pytorchs(setting: Sett
     assert (kernel(x), found) == ("PyTorch", ["PyTorch"])
     assert setting.called == []
 
+    other: ThreadObject[Any] = ThreadObject("test_calls_in_c, another group")
+    of_others = setting.module.Kernel(setting.function, "aten::g", *other.functions(), setting.call_boxed, "keys")
+
+    def another_group() -> None:
+        setting.inside = lambda: None
+        with other.held((Scope(setting.table),)):
+            found.append(of_others(torch.zeros(6)))
+
+    setting.inside = another_group
+    assert (kernel(x), found[1:]) == ("PyTorch", ["Python"])
+
     def fail() -> None:
         raise ValueError("inside")
 

@@ -438,7 +438,22 @@ typedef struct {
     PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys;
 } Kernel;
 
-static _Thread_local int passed_on; /* the calls of this thread that PyTorch's kernels compute now */
+/* A call that PyTorch's kernel computes now: the key of its group of operators, and the call that it is a part of. */
+typedef struct Passed {
+    PyObject *key;
+    const struct Passed *outer;
+} Passed;
+
+static _Thread_local const Passed *passed_on;
+
+/* Return whether a kernel runs inside of a call of its group that was passed on. */
+static int is_inside(const Kernel *kernel)
+{
+    for (const Passed *call = passed_on; call != NULL; call = call->outer)
+        if (call->key == kernel->key)
+            return 1;
+    return 0;
+}
 
 /* Call PyTorch's kernel. */
 static PyObject *original(const Kernel *kernel, PyObject *const *arguments, Py_ssize_t count, PyObject *names)
@@ -476,7 +491,7 @@ static PyObject *run_in(PyObject *scope, const Kernel *kernel, PyObject *const *
 static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t given, PyObject *names)
 {
     Py_ssize_t count = PyVectorcall_NARGS(given);
-    if (passed_on) /* operators that run inside of another one are not intercepted */
+    if (is_inside(kernel)) /* operators that run inside of another one are not intercepted */
         return original(kernel, arguments, count, names);
     PyObject *scopes = scopes_of_thread(kernel), *found = NULL;
     int pass_on = 0;
@@ -487,9 +502,10 @@ static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t 
             found = run_in(PyTuple_GET_ITEM(scopes, 0), kernel, arguments, count, names, &pass_on);
     }
     if (pass_on) {
-        passed_on++;
+        Passed call = {kernel->key, passed_on};
+        passed_on = &call;
         found = original(kernel, arguments, count, names);
-        passed_on--;
+        passed_on = call.outer;
     }
     Py_XDECREF(scopes);
     if (found != NULL || PyErr_Occurred())
