@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 SUCCESS, INVALID_VALUE, INVALID_CONTEXT, LAUNCH_FAILED = 0, 1, 201, 719
 MAP = 128
@@ -29,6 +29,34 @@ class EncodedMap:
         return ctypes.addressof(self.memory)
 
 
+class Result(int):
+    """A status of the driver."""
+
+    CUDA_ERROR_INVALID_VALUE = INVALID_VALUE
+    CUDA_ERROR_INVALID_CONTEXT = INVALID_CONTEXT
+
+
+class Function(str):
+    """A kernel of the driver, its name; as a number, the place of the name in a list."""
+
+    names: ClassVar[list[str]] = []
+
+    def __int__(self) -> int:
+        if str(self) not in self.names:
+            self.names.append(str(self))
+        return self.names.index(str(self))
+
+
+class Configuration(SimpleNamespace):
+    """The configuration of a launch, which has an address."""
+
+    by_address: ClassVar[dict[int, Configuration]] = {}
+
+    def getPtr(self) -> int:  # noqa: N802
+        self.by_address[id(self)] = self
+        return id(self)
+
+
 class FakeDriver:
     """The functions that the launches use.
 
@@ -38,11 +66,11 @@ class FakeDriver:
     encoded maps.
     """
 
-    CUresult = SimpleNamespace(CUDA_ERROR_INVALID_VALUE=INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT=INVALID_CONTEXT)
+    CUresult = Result
     CUfunction_attribute = CUdevice_attribute = CUfunc_cache = CUtensorMapDataType = Codes()
     CUtensorMapInterleave = CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUlaunchAttributeID = Codes()
     CUtensorMapSwizzle = cuuint64_t = cuuint32_t = CUstream = int
-    CUlaunchConfig = SimpleNamespace
+    CUlaunchConfig = Configuration
 
     def __init__(self, sizes: dict[str, tuple[int, ...]]) -> None:
         self.sizes = sizes
@@ -89,7 +117,7 @@ class FakeDriver:
         return SUCCESS, code
 
     def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[int, str]:  # noqa: N802
-        return SUCCESS, name.decode()
+        return SUCCESS, Function(name.decode())
 
     def cuFuncGetAttribute(self, attribute: str, function: str) -> tuple[int, int]:  # noqa: N802
         return SUCCESS, self.attributes[attribute]
@@ -109,6 +137,18 @@ class FakeDriver:
         self.encoded.append(arguments)
         status = self.encode_statuses.pop(0) if self.encode_statuses else SUCCESS
         return status, EncodedMap(len(self.encoded), arguments[2])
+
+    def launch_address(self) -> int:
+        """Return the address of cuLaunchKernelEx as a function in C."""
+
+        def launch_kernel(configuration: int, function: int | None, pointers: int, extra: int | None) -> int:
+            name = Function.names[function or 0]
+            return int(self.cuLaunchKernelEx(Configuration.by_address[configuration], name, pointers, extra or 0)[0])
+
+        self.callback = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(launch_kernel)
+        found = ctypes.cast(self.callback, ctypes.c_void_p).value
+        assert found is not None
+        return found
 
     def cuLaunchKernelEx(self, configuration: Any, function: str, pointers: int, extra: int) -> tuple[int]:  # noqa: N802
         assert extra == 0

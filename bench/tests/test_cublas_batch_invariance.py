@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,9 @@ def test_a_recording_continues_on_the_same_machine_only(
 ) -> None:
     asked: list[GemmQuery] = []
 
-    def ask_all(queries: Sequence[GemmQuery], processes: int, seconds: float) -> dict[Key, tuple[Run, ...]]:
+    def ask_all(queries: Sequence[GemmQuery], *_: Any) -> Iterator[tuple[Key, tuple[Run, ...]]]:
         asked.extend(queries)
-        return {Key.of(each): runs_of(each) for each in queries[: len(queries) if known else 3]}
+        yield from ((Key.of(each), runs_of(each)) for each in queries[: len(queries) if known else 3])
 
     monkeypatch.setattr(batch_invariance, "ask_all", ask_all)
     path = tmp_path / "answers.json.xz"
@@ -102,9 +102,10 @@ def test_what_was_not_recorded_is_left_out(small: None, tmp_path: Path) -> None:
     assert {each["verdict"] for each in json.loads(out.read_text())["products"]} <= {"unknown"}
 
 
+@pytest.mark.parametrize("drawn", ["any widths", "recorded products"])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_bytes_are_compared_with_every_certificate(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: bool, drawn: str
 ) -> None:
     class Inline:
         def __init__(self, *_: Any, **__: Any) -> None:
@@ -136,10 +137,19 @@ def test_bytes_are_compared_with_every_certificate(
     )  # fmt: skip
     monkeypatch.setattr(batch_invariance, "run_job", run_job)
     out = tmp_path / "check.json"
-    assert main(["check", "--out", str(out), "--seed", "3"]) == int(wrong)
+    recorded = []
+    if drawn == "recorded products":
+        path = tmp_path / "answers.json"
+        widths = [each for each in public_products()["Llama-3.1-8B"] if each.product.k > 512]
+        monkeypatch.setattr(batch_invariance, "public_products", lambda fused: {"model": widths})
+        queries = [each.product.query(1, one.pytorch) for each in widths for one in batch_invariance.SETTINGS.values()]
+        write(Answers(ORIGIN, {Key.of(each): batch_invariance._ask(each) for each in queries}), path)
+        recorded = ["--answers", str(path)]
+    assert main(["check", "--out", str(out), "--seed", "3", *recorded]) == int(wrong)
     content = json.loads(out.read_text())
+    assert content["environment"].get("drawn from", "any widths") == drawn
     large, none = (content["settings"][name]["counts"] for name in ("large", "none"))
-    assert large["products"] == none["products"] > 5
+    assert large["products"] == none["products"] > 4
     assert (none["boundaries run"], none.get("not invariant", 0)) == (0, 0)
     assert large["boundaries run"] == large["boundaries with other bytes"] == large["products"]
     assert (large["refuted"] > 0) is wrong

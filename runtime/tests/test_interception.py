@@ -13,10 +13,19 @@ from typing import Any
 
 import pytest
 
-from bitwise_torch import interception
+from bitwise_torch import calls_in_c, interception
 from bitwise_torch.interception import InterceptionError, OtherThreads, active
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.fixture(autouse=True, params=["python", "c"])
+def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace kernels by functions in Python and in C."""
+    made = calls_in_c.configured(lambda: -1) if request.param == "c" else None
+    if request.param == "c" and made is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(calls_in_c, "module", lambda: made)
 
 
 @dataclass
@@ -26,6 +35,7 @@ class Trace:
     added: float = 0.0
     other_threads: OtherThreads = "error"
     seen: list[str] = field(default_factory=list)
+    calls_in_c: None = None
 
     def handle(self, operation: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         self.seen.append(name if operation.overload == "default" else f"{name}.{operation.overload}")

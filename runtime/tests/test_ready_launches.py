@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
-from bitwise_torch import batch_invariant, dispatch_cache, locked_products
+from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, recorded_products
 from bitwise_torch.locks import Entry, Lock
+from bitwise_torch.operator_samples import library_operator
 from bitwise_torch.product_forms import with_bias_first
+from bitwise_torch.products import product_into
+from bitwise_torch.program_products import InterceptedProduct, launch_of_batch
 from bitwise_torch.ready_launches import Count, ReadyLaunches
 from bitwise_torch.tensor_problems import problem_of
 
@@ -178,6 +182,80 @@ def test_the_launch_of_a_bias_takes_it_first() -> None:
     given = []
     with_bias_first(lambda *addresses: given.append(addresses))(1, 2, 3, 4)
     assert given == [(2, 3, 4, 1)]
+
+
+@pytest.fixture
+def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tables in C keep calls of the CPU."""
+    made = calls_in_c.configured(lambda: -1)
+    empty = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    if made is None or not hasattr(empty, "_empty_strided_cpu"):
+        pytest.skip("there is no C compiler, or PyTorch has no such function")
+    monkeypatch.setattr(calls_in_c, "module", lambda: made)
+    monkeypatch.setattr(
+        "bitwise_torch.ready_launches.gpu_memory_of",
+        lambda out: (empty._empty_strided_cpu, tuple(out.shape), out.stride(), out.dtype),
+    )
+
+
+@pytest.mark.parametrize("scope", ["mode", "lock"])
+def test_a_product_that_ran_is_repeated_in_c(
+    stub: Stub, in_c: None, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = tensor(4, K), tensor(K, WIDE, seed=1)
+    lock = Lock(entries=(Entry(problem=problem_of(a, b), descriptor=DESC.to_text()),))
+    with batch_invariant(strict=True) if scope == "mode" else locked_products(lock) as found:
+        outputs = [torch.mm(a, b) for _ in range(20)]
+        assert stub.prepared + len(stub.launched) == 20
+        handled: list[str] = []
+        real = type(found).handle
+
+        def handle(self: Any, operation: Any, name: str, *rest: Any) -> Any:
+            handled.append(name)
+            return real(self, operation, name, *rest)
+
+        monkeypatch.setattr(type(found), "handle", handle)
+        more = [torch.mm(a, b) for _ in range(40)]
+    assert len(handled) < len(more)
+    for given in stub.launched:
+        assert given[:2] == (a.data_ptr(), b.data_ptr())
+        assert given[2] in {each.data_ptr() for each in (*outputs, *more)}
+    if scope == "lock":
+        assert found.replayed.total() == 60
+
+
+def test_what_a_lock_leaves_to_pytorch_is_passed_on_in_c(in_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(1, 1, 4, 4)
+    with recorded_products("cublas") as recording:
+        torch.nn.functional.conv2d(x, x)
+    (text,) = [text for name, text in recording._calls if name == "aten::convolution"]
+    operator = library_operator("aten::convolution", text, None)
+    with locked_products(Lock(entries=(), operators=(operator,))) as replay:
+        wanted = torch.nn.functional.conv2d(x, x)
+        monkeypatch.setattr(type(replay), "handle", None)
+        found = [torch.nn.functional.conv2d(x, x) for _ in range(3)]
+    assert all(torch.equal(each, wanted) for each in found)
+    assert replay.library == {"aten::convolution": 4}
+
+
+def test_matrices_of_a_batch_are_launched_by_their_distances(stub: Stub) -> None:
+    def batch(*shape: int) -> Any:
+        memory = torch.zeros(math.prod(shape) + 256, dtype=torch.bfloat16)
+        start = -memory.data_ptr() % 256 // 2
+        return memory[start : start + math.prod(shape)].view(shape)
+
+    a, b, out = batch(3, 4, K), batch(3, K, 64), batch(3, 4, 64)
+    product = InterceptedProduct(a, b, None, problem_of(a, b))
+    assert launch_of_batch(product, DESC, out) is None
+    for left, right, target in zip(a, b, out, strict=True):
+        product_into(left, right, target, DESC)
+    launch = launch_of_batch(product, DESC, out)
+    assert launch is not None
+    stub.launched.clear()
+    launch(256, 1024, 4096)
+    assert stub.launched == [(256 + 8 * K * each, 1024 + 128 * K * each, 4096 + 512 * each) for each in range(3)]
+    elsewhere = InterceptedProduct(a[:, 1:], b, None, problem_of(a[:, 1:], b))
+    assert launch_of_batch(elsewhere, DESC, out) is None
 
 
 @pytest.mark.parametrize("scope", ["mode", "lock"])

@@ -38,10 +38,13 @@ MAPPED = Kernel(
 MERGE = Kernel(replace(IMAGE, name="merge"), (1, 1, 1), (Address(3), Address(2)))
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+@pytest.fixture(params=["python", "c"])
+def fake(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeDriver:
     found = FakeDriver(SIZES)
+    if request.param == "c" and launches._module_in_c() is None:
+        pytest.skip("there is no C compiler")
     monkeypatch.setattr(launches, "driver", lambda: found)
+    monkeypatch.setattr(launches, "launch_address", found.launch_address if request.param == "c" else lambda: None)
     monkeypatch.setattr(launches, "_kernels", {})
     return found
 
@@ -53,7 +56,7 @@ def read(fake: FakeDriver) -> list[tuple[int, ...]]:
 def test_parameters_are_packed_in_order(fake: FakeDriver) -> None:
     launch = launches.launch_function([SUM, MERGE], 4, 0)
     for step in (0, 100):
-        launch(5, (step + 1, step + 2, step + 3, 1 << 63))
+        launch(5, step + 1, step + 2, step + 3, 1 << 63)
     numbers = (-7, 1 << 40, -1, 5)
     assert read(fake) == [(2, *numbers), (1 << 63, 3), (102, *numbers), (1 << 63, 103)]
     configuration = fake.launches[0][2]
@@ -64,7 +67,7 @@ def test_parameters_are_packed_in_order(fake: FakeDriver) -> None:
 
 def test_a_repeated_address_is_not_encoded_again(fake: FakeDriver) -> None:
     launch = launches.launch_function([MAPPED, MAPPED], 3, 0)
-    launch(0, (1024, 2, 2048))
+    launch(0, 1024, 2, 2048)
     assert [each[0] for each in fake.encoded] == [
         "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
         "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
@@ -72,11 +75,11 @@ def test_a_repeated_address_is_not_encoded_again(fake: FakeDriver) -> None:
     rank, address, shape, strides, box, steps = fake.encoded[0][1:7]
     assert (rank, address, shape, strides, box, steps) == (2, 1024, [64, 48], [144], [32, 16], [1, 1])
     assert fake.encoded[0][8] == 3
-    launch(0, (1024, 4, 2048))
+    launch(0, 1024, 4, 2048)
     assert len(fake.encoded) == 2
-    launch(0, (1024, 6, 4096))
+    launch(0, 1024, 6, 4096)
     assert len(fake.encoded) == 3
-    launch(0, (1024, 8, 2048))
+    launch(0, 1024, 8, 2048)
     assert len(fake.encoded) == 3
     expected = [(1024, 9, 2048, 2), (1024, 9, 2048, 4), (1024, 9, 4096, 6), (1024, 9, 2048, 8)]
     assert read(fake) == [each for each in expected for _ in range(2)]
@@ -90,13 +93,13 @@ def test_maps_are_dropped_when_there_are_too_many(fake: FakeDriver, monkeypatch:
     expected = []
     for number in range(40):
         for launch in (first, second):
-            launch(0, (64 * number, number, 64 * (number % 7)))
+            launch(0, 64 * number, number, 64 * (number % 7))
             expected.append((64 * number, 9, 64 * (number % 7), number))
         assert sum(len(each.by_address) for each in launches._tables) <= 5
     assert read(fake) == expected
-    first(0, (0, 0, 0))
+    first(0, 0, 0, 0)
     count = len(fake.encoded)
-    first(0, (0, 1, 0))
+    first(0, 0, 1, 0)
     assert len(fake.encoded) == count
 
 
@@ -109,7 +112,7 @@ def test_threads_do_not_share_parameters(fake: FakeDriver) -> None:
         barrier.wait()
         for each in range(times):
             base = 4096 * thread + 64 * (each % 5)
-            launch(thread, (base, base + 1, base + 2, base + 3))
+            launch(thread, base, base + 1, base + 2, base + 3)
 
     fake.during = lambda: time.sleep(0)
     threads = [threading.Thread(target=run, args=(each,)) for each in range(count)]
@@ -136,11 +139,11 @@ def test_a_launch_inside_of_a_launch_has_its_own_parameters(fake: FakeDriver) ->
 
     def interrupt() -> None:
         fake.during = lambda: None
-        launch(0, (1, 20))
+        launch(0, 1, 20)
 
-    launch(0, (1, 2))
+    launch(0, 1, 2)
     fake.during = interrupt
-    launch(0, (1, 10))
+    launch(0, 1, 10)
     assert [each[0] for each in read(fake)] == [2, 20, 10]
 
 
@@ -150,7 +153,7 @@ def test_streams_have_configurations(fake: FakeDriver, monkeypatch: pytest.Monke
     launch = launches.launch_function([replace(SUM, image=image)], 2, 0)
     streams = [5, 6, 5, 7, 8, 5, 6, 7, 8]
     for each in streams:
-        launch(each, (1, 2))
+        launch(each, 1, 2)
     assert [each[1] for each in fake.launches] == streams
     assert fake.launches[0][2] is fake.launches[2][2]
     assert fake.launches[0][2] is not fake.launches[5][2]
@@ -208,34 +211,34 @@ def test_a_failed_call_is_a_sentence(fake: FakeDriver) -> None:
     with pytest.raises(
         DriverError, match="cuLaunchKernelEx of the CUDA driver failed with the status 719: unspecified"
     ):
-        launch(0, (1, 2))
+        launch(0, 1, 2)
     fake.statuses = [123]
     with pytest.raises(DriverError, match="status 123: an unknown error"):
-        launch(0, (1, 2))
-    launch(0, (1, 2))
+        launch(0, 1, 2)
+    launch(0, 1, 2)
     assert read(fake) == [(2, -7, 1 << 40, -1, 5)]
 
 
 def test_a_thread_without_a_context_gets_one(fake: FakeDriver) -> None:
     launch = launches.launch_function([SUM], 2, 3)
     fake.statuses = [INVALID_CONTEXT]
-    launch(0, (1, 2))
+    launch(0, 1, 2)
     assert fake.calls[-1] == ("set", "context of device 3")
     assert len(fake.launches) == 1
     fake.statuses = [INVALID_CONTEXT, INVALID_CONTEXT]
     with pytest.raises(DriverError, match="status 201"):
-        launch(0, (1, 2))
+        launch(0, 1, 2)
 
 
 def test_a_thread_without_a_context_gets_one_for_the_maps_of_its_call(fake: FakeDriver) -> None:
     launch = launches.launch_function([MAPPED], 3, 3)
     fake.encode_statuses = [INVALID_CONTEXT]
-    launch(0, (4096, 8192, 12288))
+    launch(0, 4096, 8192, 12288)
     assert fake.calls[-1] == ("set", "context of device 3")
     assert len(fake.launches) == 1
     fake.encode_statuses = [INVALID_CONTEXT, INVALID_CONTEXT]
     with pytest.raises(DriverError, match="cuTensorMapEncodeTiled of the CUDA driver failed with the status 201"):
-        launch(0, (256, 512, 1024))
+        launch(0, 256, 512, 1024)
 
 
 def test_missing_bindings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,7 @@ class Function:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     found = FakeDriver({"part": (8, 8, 8, 4, 8, 8)})
     monkeypatch.setattr(driver_launches, "driver", lambda: found)
+    monkeypatch.setattr(driver_launches, "launch_address", lambda: None)
     monkeypatch.setattr(driver_launches, "_kernels", {})
     functions = SimpleNamespace(
         _cuda_getDevice=lambda: 0,

@@ -410,6 +410,10 @@ def _computed(
     return run(call, form, logarithms)
 
 
+_TO_LEARN = "attention to learn"
+"""The name of calls whose gradients are recorded."""
+
+
 @cache
 def _learned() -> Callable[..., Any]:
     """Return the function of autograd of a dense call without a mask, whose repetition is one look-up, and so is the
@@ -421,7 +425,7 @@ def _learned() -> Callable[..., Any]:
         operands, ready = (query, key, value), None
         found = None
         if not (query.is_neg() or key.is_neg() or value.is_neg()):
-            found, ready = READY.run_several("attention to learn", operands, rest)
+            found, ready = READY.run_several(_TO_LEARN, operands, rest)
         if found is None:
             is_causal, scale, enable_gqa, window = rest
             call, causal = _dense_call(query, key, value, None, 0.0, is_causal, enable_gqa, None, None)
@@ -455,6 +459,17 @@ def _learned() -> Callable[..., Any]:
     made: Any = type("Attention", (torch.autograd.Function,), members)
     apply: Callable[..., Any] = made.apply
     return apply
+
+
+def recorded_again(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, scale: float, enable_gqa: bool
+) -> torch.Tensor | None:  # fmt: skip
+    """Return a call of `attention` whose gradients are recorded, None where the same one did not run before."""
+    operands, rest = (query, key, value), (is_causal, scale, enable_gqa, None)
+    if _is_traced() or any(each.is_neg() for each in operands) or not READY.keeps_several(_TO_LEARN, operands, rest):
+        return None
+    found: torch.Tensor = _learned()(query, key, value, rest)
+    return found
 
 
 def _check_gradients(call: AttentionCall, form: AttentionForm) -> None:

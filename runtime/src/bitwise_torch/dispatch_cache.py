@@ -142,13 +142,12 @@ def output_allocator(out: torch.Tensor) -> Callable[[Any], Any]:
     """
     import torch
 
-    like = torch.empty(out.shape, device="meta") if out.is_contiguous() else out
-    shape, strides = tuple(map(int, out.shape)), tuple(map(int, like.stride()))
-    dtype, index = out.dtype, out.device.index
-    empty = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "_empty_strided_cuda", None)
+    shape, strides, dtype, index = *_dense_layout(out), out.dtype, out.device.index
+    memory = gpu_memory_of(out)
     current_device = getattr(torch._C, "_cuda_getDevice", None)
-    if out.device.type != "cuda" or empty is None or current_device is None:
+    if memory is None or current_device is None:
         return lambda operand: operand.new_empty_strided(shape, strides, dtype=dtype)
+    empty = memory[0]
 
     def allocate(operand: Any) -> Any:
         if current_device() == index:
@@ -156,6 +155,25 @@ def output_allocator(out: torch.Tensor) -> Callable[[Any], Any]:
         return operand.new_empty_strided(shape, strides, dtype=dtype)
 
     return allocate
+
+
+def gpu_memory_of(out: torch.Tensor) -> tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], Any] | None:
+    """Return a function that allocates memory like that of a dense `out` on the current GPU, and its three arguments.
+
+    Return None where `out` is not on a GPU, or PyTorch has no such function.
+    """
+    import torch
+
+    empty = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "_empty_strided_cuda", None)
+    return None if out.device.type != "cuda" or empty is None else (empty, *_dense_layout(out), out.dtype)
+
+
+def _dense_layout(out: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shape and the strides of new memory for a dense tensor."""
+    import torch
+
+    like = torch.empty(out.shape, device="meta") if out.is_contiguous() else out
+    return tuple(map(int, out.shape)), tuple(map(int, like.stride()))
 
 
 def gradients_enabled() -> bool:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from bitwise_torch import calls_in_c
 from bitwise_torch.kernel_replacement import (
     InterceptionError,
     Kernel,
@@ -84,6 +85,10 @@ class Intercepted(Protocol):
     def full_name(self) -> str:
         """Its name with namespace and overload."""
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether a call runs the kernel of PyTorch, and no other scope receives it."""
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel of PyTorch, or pass the call to the next outer scope."""
 
@@ -94,6 +99,10 @@ class Scope(Protocol):
     @property
     def other_threads(self) -> OtherThreads:
         """What operators do in threads without a scope."""
+
+    @property
+    def calls_in_c(self) -> Any:
+        """A table of calls in C that serves calls before `handle`, where it is the only scope of a thread, or None."""
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return the result of an operator, of which `name` is the name without overload.
@@ -117,6 +126,10 @@ class _Innermost:
     def full_name(self) -> str:
         return self.kernel.full_name
 
+    @property
+    def is_kernel(self) -> bool:
+        return True
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernel; operators of the group that run inside of it are not intercepted."""
         return self.operators.without_scopes(self.kernel, arguments, options)
@@ -136,6 +149,10 @@ class _Outer:
     @property
     def full_name(self) -> str:
         return self.operation.full_name
+
+    @property
+    def is_kernel(self) -> bool:
+        return False
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return _handle(self.operation, self.scopes, arguments, options)
@@ -235,7 +252,13 @@ class Operators:
                 return kernel.run(*arguments, **options)
             return _handle(operation, scopes, arguments, options)
 
-        return replacement
+        module = calls_in_c.module()
+        if module is None:
+            return replacement
+        made: Callable[..., Any] = module.Kernel(
+            replacement, kernel.full_name, key, is_there, read, kernel.kernel.call_boxed, kernel.keys
+        )
+        return made
 
     def _scopes_of_others(self, kernel: Kernel) -> tuple[Scope, ...]:
         """Return the scope that covers a call in a thread without a scope.  Raises InterceptionError."""

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from bitwise_core.errors import BitwiseError
+from bitwise_torch import calls_in_c
 
 _KEYS = ("CPU", "CUDA")
 """The dispatch keys of the replaced kernels.  PyTorch for ROCm has the key CUDA, too."""
@@ -102,6 +103,7 @@ class ThreadObject(Generic[_Value]):
     def __init__(self, key: str) -> None:
         self.key = key
         self._functions: tuple[str, Callable[[str], bool], Callable[[str], Any]] | None = None
+        self._set: Callable[[str, Any], None] | None = None
 
     def get(self) -> _Value | None:
         """Return this thread's object, None where there is none."""
@@ -129,11 +131,32 @@ class ThreadObject(Generic[_Value]):
 
     def set(self, value: _Value | None) -> None:
         """Set this thread's object."""
-        import torch
+        if self._set is None:
+            self._set = _setter()
+        self._set(self.key, value)
 
-        if _releases_more_than_it_holds():
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
-        torch._C._stash_obj_in_tls(self.key, value)
+
+@cache
+def _setter() -> Callable[[str, Any], None]:
+    """Return the function that sets the object of a key in this thread."""
+    import torch
+
+    stash: Callable[[str, Any], None] = torch._C._stash_obj_in_tls
+    if not _releases_more_than_it_holds():
+        return stash
+    module = calls_in_c.module()
+    hold = _hold if module is None else module.hold
+
+    def set_object(key: str, value: Any) -> None:
+        hold(value)
+        stash(key, value)
+
+    return set_object
+
+
+def _hold(value: Any) -> None:
+    """Count a reference that PyTorch will release."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 @cache
@@ -146,5 +169,5 @@ def _releases_more_than_it_holds() -> bool:
     torch._C._stash_obj_in_tls("bitwise_torch.probe", probe)
     if sys.getrefcount(probe) > before:
         return False
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(probe))
+    _hold(probe)
     return True

@@ -14,9 +14,8 @@ intercepted.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch import dispatch_cache
+from bitwise_torch import calls_in_c, dispatch_cache
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, WithoutGradients, active
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
@@ -57,6 +56,9 @@ if TYPE_CHECKING:
 
 EXACT_K = 1 << 17
 """With fewer values of k, sums of products of int8 fit int32, and `_int_mm` returns the same integers everywhere."""
+
+MOST_LAUNCHES = 64
+"""The greatest number of matrices of a batch whose launches are kept together."""
 
 _NO_LIBRARIES: set[str] = set()
 """Products of a lock warn of no library."""
@@ -191,6 +193,8 @@ class Recording:
     other_threads: OtherThreads = "cover"
     _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    calls_in_c: None = None
+    """See `interception.Scope`."""
 
     def lock(self) -> Lock:
         """Return the lock of all products so far, and of the operators that PyTorch computes.
@@ -287,26 +291,33 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
 
 @dataclass
 class Replay:
-    """The products that ran from a lock, counted by problem, and those that did not, by operation and reason.
-
-    `library` counts the calls that the lock leaves to PyTorch, by operator.
-    """
+    """The products that ran from a lock, counted by problem, and those that did not, by operation and reason."""
 
     lock: Lock
     missing: Literal["error", "pass"]
     not_replayed: Counter[str] = field(default_factory=Counter)
-    library: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
     _library_calls: set[Hashable] = field(default_factory=set)
     _counts: dict[GEMMProblem, Count] = field(default_factory=dict)
-    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
-    _counting: threading.Lock = field(default_factory=threading.Lock)
+    _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
+    _library_counts: dict[str, Count] = field(default_factory=dict)
     _entries: dict[Hashable, Entry] = field(default_factory=dict)
+
+    calls_in_c: Any = field(init=False)
+    """See `interception.Scope`."""
+
+    def __post_init__(self) -> None:
+        self.calls_in_c = self._ready.calls_in_c
 
     @property
     def replayed(self) -> Counter[GEMMProblem]:
         """How often the product of each problem ran from the lock."""
         return Counter({problem: each.calls for problem, each in self._counts.items()})
+
+    @property
+    def library(self) -> Counter[str]:
+        """How often the lock left an operator to PyTorch."""
+        return Counter({operator: each.calls for operator, each in self._library_counts.items()})
 
     def report(self) -> list[str]:
         """Return sentences that say how many products ran from the lock, and why others did not."""
@@ -327,7 +338,7 @@ class Replay:
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
         key: Hashable = None
-        if not options and name in ("mm", "addmm") and operation.overload == "default":
+        if not options and name in ("mm", "addmm", "bmm") and operation.overload == "default":
             found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
@@ -351,7 +362,7 @@ class Replay:
         self._ready.add(count)
         call = dispatch_cache.known_call(key)
         if ready is not None and call is not None and call.launch is not None:
-            self._ready.keep(ready, arguments, found, call.launch, count)
+            self._ready.keep(ready, arguments, found, call.launch, count, (operation.full_name, arguments))
         return found
 
     def _result(
@@ -382,6 +393,9 @@ class Replay:
             if problem is None:
                 if call is not None:
                     self._library_calls.add(call)
+                if operation.is_kernel:
+                    count = self._library_count(operation.full_name)
+                    self._ready.pass_on(operation.full_name, arguments, options, count)
                 return self._left_to_pytorch(operation, arguments, options)
             if self.missing == "error":
                 raise LockError(f"torch.{name}: {reason}{problem}") from None
@@ -400,9 +414,14 @@ class Replay:
             launch = None if ready is None else fused_launch(finished, form, result)
             same = product.a is arguments[1] and product.b is arguments[2] if product.bias is not None else False
             if launch is not None and same:
-                self._ready.keep(ready, arguments, result, with_bias_first(launch), count)
+                call_in_c = (operation.full_name, arguments)
+                self._ready.keep(ready, arguments, result, with_bias_first(launch), count, call_in_c)
         else:
             result = locked_product(product, entry.desc)
+            direct = product.a is arguments[0] and product.b is arguments[1] and name == "bmm"
+            launch = launch_of_batch(product, entry.desc, result) if ready is not None and direct else None
+            if launch is not None:
+                self._ready.keep(ready, arguments, result, launch, count, (operation.full_name, arguments))
         if name in _VECTORS:
             result = result[0, 0] if name == "dot" else result[:, 0]
         if out is not None and result is not out:
@@ -418,13 +437,18 @@ class Replay:
 
     def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run a call of which samples agree on this machine."""
-        with self._counting:
-            self.library[operation.full_name] += 1
+        self._ready.add(self._library_count(operation.full_name))
         return operation(*arguments, **options)
+
+    def _library_count(self, operator: str) -> Count:
+        """Return the count of an operator that is left to PyTorch."""
+        found = self._library_counts.get(operator)
+        return self._library_counts.setdefault(operator, Count()) if found is None else found
 
     def _count_of(self, problem: GEMMProblem) -> Count:
         """Return the count of a problem."""
-        return self._counts.setdefault(problem, Count())
+        found = self._counts.get(problem)
+        return self._counts.setdefault(problem, Count()) if found is None else found
 
     def _library_problem(
         self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
@@ -556,6 +580,31 @@ def locked_product(product: InterceptedProduct, desc: GEMMDesc) -> torch.Tensor:
         for left, right, target in zip(a, b, out, strict=True):
             product_into(left, right, target, desc)
     return out
+
+
+def launch_of_batch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tensor) -> Callable[..., None] | None:
+    """Return the launch of the product of a batch that ran, a function of the addresses of a, b and out.
+
+    It is None where a matrix was not launched by its addresses, and for more matrices than MOST_LAUNCHES.
+    """
+    begin = product.a.data_ptr(), product.b.data_ptr(), out.data_ptr()
+    # The distances of matrices then decide their alignments.
+    if not 0 < len(product.a) <= MOST_LAUNCHES or any(at % 256 for at in begin):
+        return None
+    launches = []
+    for matrices in zip(product.a, product.b, out, strict=True):
+        left, right, target = matrices
+        call = dispatch_cache.known_call(dispatch_cache.call_key(left, right, desc, out=target))
+        if call is None or call.launch is None:
+            return None
+        distances = (each.data_ptr() - at for each, at in zip(matrices, begin, strict=True))
+        launches.append((call.launch, *distances))
+
+    def launch(a: int, b: int, target: int) -> None:
+        for run, of_a, of_b, of_target in launches:
+            run(a + of_a, b + of_b, target + of_target)
+
+    return launch
 
 
 def _form_of(product: InterceptedProduct) -> Form:

@@ -6,12 +6,13 @@ The operands are those of a kernel of PyTorch: none is negated lazily, and none 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.plugins import registry
-from bitwise_torch.dispatch_cache import output_allocator
+from bitwise_torch.dispatch_cache import gpu_memory_of, output_allocator
 
 if TYPE_CHECKING:
     import torch
@@ -20,11 +21,18 @@ CAPACITY = 4096
 """The number of calls that are kept; a full table is emptied."""
 
 
-@dataclass(slots=True)
 class Count:
-    """How often something ran."""
+    """How often something ran; `memory` holds the number."""
 
-    calls: int = 0
+    __slots__ = ("memory",)
+
+    def __init__(self) -> None:
+        self.memory = array("q", [0])
+
+    @property
+    def calls(self) -> int:
+        """The number."""
+        return self.memory[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +57,19 @@ class _ReadyResults:
 
 
 class ReadyLaunches:
-    """The launches of calls, by all that decides them: types, shapes, strides, devices and alignments of operands."""
+    """The launches of calls, by all that decides them: types, shapes, strides, devices and alignments of operands.
 
-    def __init__(self) -> None:
+    `module` is that of `calls_in_c` where calls are also kept in C.
+    """
+
+    def __init__(self, module: Any = None) -> None:
         self._calls: dict[Hashable, _Ready] = {}
         self._several: dict[Hashable, _ReadyResults] = {}
         self._counting = threading.Lock()
         self._registry: registry.Registry | None = None
+        self._module = module
+        self.calls_in_c: Any = None if module is None else module.Table()
+        """The table of the calls with one result in C, which serves them before `run`."""
 
     def run(
         self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()
@@ -100,10 +114,20 @@ class ReadyLaunches:
         ready.launch(*addresses)
         return found, key
 
+    def keeps_several(self, name: str, operands: Sequence[torch.Tensor], rest: tuple[Any, ...] = ()) -> bool:
+        """Return whether a call with several results is kept."""
+        try:
+            return _key(name, operands, rest)[0] in self._several
+        except (RuntimeError, TypeError):
+            return False
+
     def add(self, count: Count) -> None:
         """Count a call."""
+        if self._module is not None:
+            self._module.add(count.memory)
+            return
         with self._counting:
-            count.calls += 1
+            count.memory[0] += 1
 
     def launch_of(self, key: Hashable) -> Callable[..., None] | None:
         """Return the launch of a call with one result that is kept by a key, None for a call that is not."""
@@ -117,14 +141,26 @@ class ReadyLaunches:
 
     def keep(
         self, key: Hashable, operands: Sequence[torch.Tensor], out: torch.Tensor, launch: Callable[..., None],
-        count: Count | None = None,
+        count: Count | None = None, call: tuple[str, tuple[Any, ...]] | None = None,
     ) -> None:  # fmt: skip
         """Keep the launch of a call that ran, whose result is `out`; each repetition is added to `count`.
 
-        A result whose elements have gaps between them is not kept.
+        A result whose elements have gaps between them is not kept.  `call` are the operator, with namespace and
+        overload, and all arguments, where these alone decide the launch: it is then also kept in C.
         """
-        if self._prepare_table(operands, (out,)):
-            self._calls[key] = _Ready(launch, *_memory_of(out), count)
+        if not self._prepare_table(operands, (out,)):
+            return
+        self._calls[key] = _Ready(launch, *_memory_of(out), count)
+        memory = None if self.calls_in_c is None else gpu_memory_of(out)
+        if memory is not None and call is not None:
+            at = out.data_ptr()
+            counter = None if count is None else count.memory
+            self.calls_in_c.keep(*call, launch, *memory, at & -at & 255, out.get_device(), counter)
+
+    def pass_on(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any], count: Count) -> None:
+        """Let PyTorch's kernel compute all repetitions of a call without Python, each of which is added to `count`."""
+        if self.calls_in_c is not None:
+            self.calls_in_c.pass_on(operator, count.memory, *arguments, **options)
 
     def keep_several(
         self, key: Hashable, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor],

@@ -5,7 +5,8 @@
     python -m bitwise_bench.cublas.batch_invariance check --out check.json --products 100 --seed 1
 
 `record` asks the library for the products of public models for every M, `table` makes certificates from what was
-recorded, without a GPU, and `check` compares certificates of drawn products with the bytes of PyTorch's products.
+recorded, without a GPU, and `check` compares certificates of drawn products, of any widths or of those recorded, with
+the bytes of PyTorch's products.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache
+from multiprocessing import TimeoutError as NoResult
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,9 @@ the first and third for determinism and sets the sixth for batch invariance."""
 
 FUSED = (False, True)
 
+_WRITING_INTERVAL = 10
+"""The seconds between two writes of a file of answers while a library is asked."""
+
 
 @cache
 def _library() -> Library:
@@ -71,16 +76,16 @@ def _provenance() -> dict[str, str]:
     }  # fmt: skip
 
 
-def ask_all(queries: Sequence[GemmQuery], processes: int, seconds: float) -> dict[Key, tuple[Run, ...]]:
-    """The runs of distinct queries, asked by several processes in order; those not asked in time are left out."""
+def ask_all(queries: Sequence[GemmQuery], processes: int, deadline: float) -> Iterator[tuple[Key, tuple[Run, ...]]]:
+    """The runs of distinct queries, asked by several processes in order, until a time of the clock `time.time`."""
     distinct = {Key.of(each): each for each in queries}
-    deadline = time.time() + seconds
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        asked = {key: pool.submit(_ask, query) for key, query in distinct.items()}
-        wait(asked.values(), timeout=deadline - time.time())
-        found = {key: each.result() for key, each in asked.items() if each.done()}
-        pool.shutdown(wait=False, cancel_futures=True)
-    return found
+    with get_context("spawn").Pool(processes) as pool:  # leaving the block ends the processes
+        asked = pool.imap(_ask, distinct.values())
+        for key in distinct:
+            try:
+                yield key, asked.next(timeout=max(0.0, deadline - time.time()))
+            except NoResult:
+                return
 
 
 def public_products(fused: bool = False) -> dict[str, list[ModelProduct]]:
@@ -90,14 +95,15 @@ def public_products(fused: bool = False) -> dict[str, list[ModelProduct]]:
 
 def _queries(products: Sequence[Product]) -> list[GemmQuery]:
     """The queries of products under every setting, those of the first product first."""
-    found = []
-    for each in products:
-        for settings in SETTINGS.values():
-            try:
-                found.append(each.query(1, settings.pytorch))
-            except CublasError:
-                continue
-    return found
+    return [query for each in products for settings in SETTINGS.values() for query in _queries_under(each, settings)]
+
+
+def _queries_under(product: Product, settings: Settings) -> list[GemmQuery]:
+    """The query of a product under a setting, if it is one product of matrices for the library."""
+    try:
+        return [product.query(1, settings.pytorch)]
+    except CublasError:
+        return []
 
 
 def record(given: argparse.Namespace) -> int:
@@ -108,9 +114,13 @@ def record(given: argparse.Namespace) -> int:
     products = [
         each.product for model in CONFIGS for fused in FUSED for each in public_products(fused)[model]
     ]  # fmt: skip
-    queries = _queries(products)
-    asked = ask_all([each for each in queries if Key.of(each) not in known], given.processes, given.seconds)
-    series = {**known, **asked}
+    queries, series, written = _queries(products), dict(known), started
+    unknown = [each for each in queries if Key.of(each) not in known]
+    for key, found in ask_all(unknown, given.processes, started + given.seconds):
+        series[key] = found
+        if time.time() - written > _WRITING_INTERVAL:
+            write(Answers(origin, series), given.answers)
+            written = time.time()
     write(Answers(origin, series), given.answers)
     runs = sum(map(len, series.values()))
     of = len({*known, *(Key.of(each) for each in queries)})
@@ -208,26 +218,55 @@ def _certifier(key: tuple[str, str]) -> Certifier:
     return Certifier(profile(*key))
 
 
-def check(given: argparse.Namespace) -> int:
-    """Compare certificates of drawn products with bytes, under every setting. The exit status is 1 if they differ."""
-    started = time.time()
+def drawn_certificates(given: argparse.Namespace, key: tuple[str, str]) -> dict[str, list[Certificate]]:
+    """The certificates of drawn products under each setting, for which the library is asked."""
     products = drawn_products(given.seed, given.products)
-    origin = _provenance()
-    key = origin["library"], origin["capability"]
     tasks = [
         (words, (each, each.query(1, settings.pytorch), key))
         for words, settings in SETTINGS.items() for each in products
     ]  # fmt: skip
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
         certificates = list(pool.map(_certified, [task for _, task in tasks], chunksize=4))
-    print(f"{len(certificates)} certificates in {time.time() - started:.0f} s", flush=True)
-    by_setting: dict[str, list[Certificate]] = {words: [] for words in SETTINGS}
+    found: dict[str, list[Certificate]] = {words: [] for words in SETTINGS}
     for (words, _), certificate in zip(tasks, certificates, strict=True):
-        by_setting[words].append(certificate)
+        found[words].append(certificate)
+    return found
+
+
+def recorded_certificates(
+    answers: Mapping[Key, tuple[Run, ...]], seed: int, count: int, key: tuple[str, str]
+) -> dict[str, list[Certificate]]:
+    """The certificates of drawn products of the public models under each setting, from recorded answers."""
+    source = random.Random(seed)
+    products = list(dict.fromkeys(
+        each.product for fused in FUSED for found in public_products(fused).values() for each in found
+    ))  # fmt: skip
+    certificates: dict[str, list[Certificate]] = {}
+    for words, settings in SETTINGS.items():
+        queries = [(each, query) for each in products for query in _queries_under(each, settings)]
+        known = [(each, query) for each, query in queries if Key.of(query) in answers]
+        certificates[words] = [
+            _certifier(key).certificate(each, query, answers[Key.of(query)])
+            for each, query in source.sample(known, min(count, len(known)))
+        ]
+    return certificates
+
+
+def check(given: argparse.Namespace) -> int:
+    """Compare certificates of drawn products with bytes, under every setting. The exit status is 1 if they differ."""
+    started = time.time()
+    origin = _provenance()
+    key = origin["library"], origin["capability"]
+    if given.answers is None:
+        by_setting = drawn_certificates(given, key)
+    else:
+        by_setting = recorded_certificates(_recorded(given.answers, origin), given.seed, given.products, key)
+    print(f"{sum(map(len, by_setting.values()))} certificates in {time.time() - started:.0f} s", flush=True)
     with ThreadPoolExecutor(len(SETTINGS)) as threads:
         results = list(threads.map(lambda words: _checked(words, by_setting[words], given), SETTINGS))
+    kind = {} if given.answers is None else {"drawn from": "recorded products"}
     content = {
-        "environment": {**origin, "seed": given.seed, "products": given.products, "rows": ROWS},
+        "environment": {**origin, "seed": given.seed, "products": given.products, "rows": ROWS, **kind},
         "settings": dict(zip(SETTINGS, results, strict=True)),
     }  # fmt: skip
     given.out.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
@@ -283,8 +322,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, function in (("record", record), ("table", table), ("check", check)):
         one = commands.add_parser(name, help=(function.__doc__ or "").split("\n")[0])
         one.set_defaults(function=function)
-        if name != "check":
-            one.add_argument("--answers", type=Path, required=True, help="the file of answers")
+        one.add_argument(
+            "--answers", type=Path, required=name != "check",
+            help="the file of answers" if name != "check" else "draw from the products of this file of answers",
+        )  # fmt: skip
         if name != "record":
             one.add_argument("--out", type=Path, required=True, help="where to write the record (JSON)")
         if name != "table":

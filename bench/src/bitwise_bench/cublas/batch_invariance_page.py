@@ -137,8 +137,9 @@ def _checked(check: Mapping[str, Any], heading: str = "## Against bytes") -> str
         [setting, *(each["counts"].get(name, 0) for name in columns)] for setting, each in check["settings"].items()
     ]
     total = ["all", *(sum(int(row[place]) for row in rows) for place in range(1, len(columns) + 1))]
+    drawn = "of the models' ones" if "drawn from" in origin else "of which no width was looked at before"
     return (
-        f"{heading}\n\nDrawn products (seed {origin['seed']}), of which no width was looked at before, run by "
+        f"{heading}\n\nDrawn products (seed {origin['seed']}), {drawn}, run by "
         f"PyTorch {origin.get('torch', '')} under each setting at drawn numbers of rows and on both sides of a drawn "
         "boundary. A number of rows contradicts its certificate if equal rows of x, at any position and at any M of "
         "one class, do not all give the same bytes.\n\n"

@@ -127,6 +127,17 @@ def launch_of_attention(
     return attention_calls.launch_of_attention(operands, is_causal and not rest, factor, enable_gqa)
 
 
+def recorded_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> torch.Tensor | None:  # fmt: skip
+    """Return a call of `attention` whose gradients are recorded, None for a mask and where its kernels did not run."""
+    if dropout_p or query.dim() != 4 or not _has_kernels(query, value, gradients=True):
+        return None
+    factor = 1.0 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
+    return attention_calls.recorded_again(query, key, value, is_causal, factor, enable_gqa)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scores:
     """What makes scores of products, beside a mask; with `grouped`, groups of heads have the same keys."""

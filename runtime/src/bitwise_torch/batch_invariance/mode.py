@@ -20,7 +20,8 @@ from functools import cache
 from typing import Any
 
 from bitwise_core.errors import BitwiseError
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention
+from bitwise_torch import calls_in_c
+from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention, recorded_attention
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
@@ -104,13 +105,16 @@ class BatchInvariance:
     other_threads: OtherThreads = "error"
     warned: set[str] = field(default_factory=set)
     """The operators that were warned of."""
+    calls_in_c: Any = field(init=False)
+    """See `interception.Scope`."""
     _masks: Masks = field(init=False)
-    _ready: ReadyLaunches = field(default_factory=ReadyLaunches)
+    _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._masks = Masks(self.strict)
+        self.calls_in_c = self._ready.calls_in_c
 
     def __enter__(self) -> BatchInvariance:
         with self._entering:
@@ -182,7 +186,9 @@ class BatchInvariance:
                 found = _run(function, arguments, options)
                 launch = None if key is None else _launch_of(name, arguments, found)
                 if launch is not None:
-                    self._ready.keep(key, arguments[:operands], found, launch)
+                    alone = name not in PRODUCT_OPERATORS or not setting_of_product(arguments[0])
+                    call = (operation.full_name, arguments) if alone else None
+                    self._ready.keep(key, arguments[:operands], found, launch, call=call)
                 return found
         except AddsNothing:
             return operation(*arguments, **options)
@@ -200,6 +206,10 @@ class BatchInvariance:
         key: Hashable = None
         if repeated:
             found, key = self._ready.run(ATTENTION, operands, rest)
+            if found is not None:
+                return found
+        elif mask is None and len(operands) == 3:
+            found = recorded_attention(*arguments, **options)
             if found is not None:
                 return found
         try:

@@ -12,9 +12,12 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias
 from weakref import WeakSet
+
+from bitwise_core.caching.c_modules import c_module
 
 MAP_BYTES = 128
 """The size of a CUtensorMap."""
@@ -97,8 +100,8 @@ class Kernel:
     parameters: tuple[Parameter, ...]
 
 
-LaunchFunction: TypeAlias = Callable[[int, tuple[int, ...]], None]
-"""Launches kernels on a stream, given by its handle, for matrices at these addresses."""
+LaunchFunction: TypeAlias = Callable[..., None]
+"""Launches kernels on a stream, given by its handle, for matrices at the addresses that follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,15 +267,27 @@ def launch_function(kernels: Sequence[Kernel], matrices: int, device: int) -> La
     """
     loaded = [load(each.image, device) for each in kernels]
     layout = _Layout(kernels, [each.sizes for each in loaded], matrices)
+    maps = [(each.matrix, EncodedMaps(each, device)) for each in layout.maps]
+    return _launch_in_c(kernels, loaded, layout, maps, device) or _launch_in_python(
+        kernels, loaded, layout, maps, device
+    )
+
+
+_Maps: TypeAlias = Sequence[tuple[int, EncodedMaps]]
+"""The matrix of each map of a launch, and its encoded maps."""
+
+
+def _launch_in_python(
+    kernels: Sequence[Kernel], loaded: Sequence[LoadedKernel], layout: _Layout, tables: _Maps, device: int
+) -> LaunchFunction:
     launch_kernel = driver().cuLaunchKernelEx
     no_context = driver().CUresult.CUDA_ERROR_INVALID_CONTEXT
     configurations: dict[int, list[tuple[Any, Any]]] = {}  # by stream
     free: list[tuple[bytearray, int, tuple[int, ...]]] = []  # packed parameters that no call uses
-    tables = [(each.matrix, EncodedMaps(each, device)) for each in layout.maps]
     maps = [(matrix, table.by_address, table.encode) for matrix, table in tables]
     pack = layout.changing.pack_into
 
-    def launch(stream: int, addresses: tuple[int, ...]) -> None:
+    def launch(stream: int, *addresses: int) -> None:
         configured = configurations.get(stream)
         if configured is None:
             if len(configurations) >= STREAM_CAPACITY:
@@ -299,6 +314,76 @@ def launch_function(kernels: Sequence[Kernel], matrices: int, device: int) -> La
         free.append(packed)
 
     return launch
+
+
+@cache
+def launch_address() -> int | None:
+    """Return the address of the driver's function cuLaunchKernelEx, None where there is no driver."""
+    try:
+        return ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx, ctypes.c_void_p).value
+    except (AttributeError, OSError):
+        return None
+
+
+@cache
+def _module_in_c() -> Any:
+    return c_module(Path(__file__).with_name("prepared_launch.c"))
+
+
+def _launch_in_c(
+    kernels: Sequence[Kernel], loaded: Sequence[LoadedKernel], layout: _Layout, tables: _Maps, device: int
+) -> LaunchFunction | None:
+    """Return the function that `_launch_in_python` returns, in C, at a fraction of its cost; None where it cannot be
+    compiled.
+    """
+    address = launch_address()
+    module = None if address is None else _module_in_c()
+    if module is None:
+        return None
+    configurations: dict[int, tuple[Any, ...]] = {}  # by stream
+
+    def configure(stream: int) -> tuple[Any, ...]:
+        found = configurations.get(stream)
+        if found is None:
+            if len(configurations) >= STREAM_CAPACITY:
+                configurations.clear()
+            made = [_configuration(each.image, each.grid, stream) for each in kernels]
+            found = configurations[stream] = (*(int(each.getPtr()) for each in made), made)
+        return found
+
+    def failed(code: int, failures: int) -> None:
+        status = driver().CUresult(code)
+        if status != driver().CUresult.CUDA_ERROR_INVALID_CONTEXT or failures:
+            raise _failure("cuLaunchKernelEx", status)
+        bind_context(device)
+
+    functions = tuple(
+        (int(each.function), tuple(offsets)) for each, offsets in zip(loaded, layout.offsets, strict=True)
+    )
+    maps = tuple((matrix, table.by_address, table.encode) for matrix, table in tables)
+    try:
+        found: LaunchFunction = module.Launch(
+            address, functions, layout.matrices, maps, bytes(layout.constants), configure, failed
+        )
+    except ValueError:  # too many parameters for its memory
+        return None
+    return found
+
+
+def on_current_stream(
+    launch: LaunchFunction, device: int, current_device: Callable[[], int], current_stream: Callable[[int], int],
+    elsewhere: Callable[..., None],
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return a function of the addresses of matrices that launches on the current stream of a device, in C.
+
+    It calls `elsewhere`, a function of the addresses, where another device is the current one.  It is None where
+    `launch` is not in C.
+    """
+    module = None if launch_address() is None else _module_in_c()
+    if module is None or not isinstance(launch, module.Launch):
+        return None
+    found: Callable[..., None] = module.StreamLaunch(launch, device, current_device, current_stream, elsewhere)
+    return found
 
 
 def _configuration(image: Image, grid: tuple[int, int, int], stream: int) -> Any:
@@ -335,9 +420,10 @@ class _Layout:
     def __init__(self, kernels: Sequence[Kernel], sizes: Sequence[Sequence[int]], matrices: int) -> None:
         given = [each for kernel in kernels for each in kernel.parameters]
         self.maps = list(dict.fromkeys(each for each in given if isinstance(each, TensorMap)))
+        self.matrices = matrices
         self.changing = struct.Struct(f"={f'{MAP_BYTES}s' * len(self.maps)}{'Q' * matrices}")
-        self._constants = bytearray()
-        self._offsets = [self._kernel_offsets(*each) for each in zip(kernels, sizes, strict=True)]
+        self.constants = bytearray()
+        self.offsets = [self._kernel_offsets(*each) for each in zip(kernels, sizes, strict=True)]
 
     def _kernel_offsets(self, kernel: Kernel, sizes: Sequence[int]) -> list[int]:
         """Return the offset of each parameter of a kernel, and add its numbers.  Raises DriverError."""
@@ -354,9 +440,9 @@ class _Layout:
             elif isinstance(each, Address):
                 found.append(len(self.maps) * MAP_BYTES + 8 * each.matrix)
             else:
-                found.append(self.changing.size + len(self._constants))
+                found.append(self.changing.size + len(self.constants))
                 try:
-                    self._constants += struct.pack(_NUMBER_FORMATS[size], each.value).ljust(8, b"\0")
+                    self.constants += struct.pack(_NUMBER_FORMATS[size], each.value).ljust(8, b"\0")
                 except struct.error:
                     raise DriverError(
                         f"parameter {position} of the kernel {name} has {size} bytes, too few for {each.value}"
@@ -367,14 +453,14 @@ class _Layout:
         """Return new memory, the offset in it where the changing part starts, and the address of each kernel's
         pointers.
         """
-        pointers_at = self.changing.size + len(self._constants)
-        memory = bytearray(_MAP_ALIGNMENT + pointers_at + 8 * sum(map(len, self._offsets)))
+        pointers_at = self.changing.size + len(self.constants)
+        memory = bytearray(_MAP_ALIGNMENT + pointers_at + 8 * sum(map(len, self.offsets)))
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         start = -address % _MAP_ALIGNMENT
         constants = start + self.changing.size
-        memory[constants : constants + len(self._constants)] = self._constants
+        memory[constants : constants + len(self.constants)] = self.constants
         found = []
-        for offsets in self._offsets:
+        for offsets in self.offsets:
             found.append(address + start + pointers_at)
             pointers = [address + start + each for each in offsets]
             struct.pack_into(f"={len(pointers)}Q", memory, start + pointers_at, *pointers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins.launchers import EpilogueLaunch
-from bitwise_nvidia_sm90.gemm.driver_launches import Image, Kernel, TooFewResources, launch_function
+from bitwise_nvidia_sm90.gemm.driver_launches import Image, Kernel, TooFewResources, launch_function, on_current_stream
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernel_images import (
     check_alignment,
@@ -108,16 +108,15 @@ def product_launch(
             stream = current_stream(device)
             space = allocate(size, stream)
             try:
-                if others:
-                    launch_kernels(stream, (*given, space, *[space + each for each in others]))
-                else:
-                    launch_kernels(stream, (*given, space))
+                launch_kernels(stream, *given, space, *[space + each for each in others])
             finally:
                 release(space)  # later allocations on this stream may use it, which follow these kernels
         else:
-            launch_kernels(current_stream(device), given)
+            launch_kernels(current_stream(device), *given)
 
-    return launch
+    if size:
+        return launch
+    return on_current_stream(launch_kernels, device, current_device, current_stream, launch) or launch
 
 
 def _current_stream(device: int) -> int:
