@@ -53,21 +53,7 @@ def prepare(
 
     Raises UnsupportedGEMM for a schedule that does not fit.
     """
-    import torch
-
-    space: list[Any] = []
-    # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
-    a, b, out = a.detach(), b.detach(), out.detach()
-    if fusion is not None:
-        fusion = replace(fusion, operands=tuple(each.detach() for each in fusion.operands))
-    given = (a, b, out, *(fusion.operands if fusion else ()))
-
-    def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        space.append(torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device))
-        return space[-1]
-
-    calls = kernel_calls(plan, chosen, a, b, out, workspace, fusion)
-    made = [_kernel(each, (*given, *space), plan) for each in calls]
+    given, made, space = _kernels(plan, chosen, a, b, out, fusion)
     sizes = [each.numel() * each.element_size() for each in space]
     try:
         launch = product_launch([kernel for kernel, _ in made], sizes, int(out.device.index), len(given))
@@ -75,6 +61,35 @@ def prepare(
         raise UnsupportedGEMM(f"{chosen}: {error}") from None
     launch(*(each.data_ptr() for each in given))
     return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
+
+
+def compile_kernels(plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Compile the kernels of out = a b, which fills the compilers' caches, and launch nothing.
+
+    Raises UnsupportedGEMM for a schedule that does not fit.
+    """
+    _kernels(plan, chosen, a, b, out, None)
+
+
+def _kernels(
+    plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, fusion: Fusion | None
+) -> tuple[tuple[torch.Tensor, ...], list[tuple[Kernel, str]], list[torch.Tensor]]:
+    """Return the matrices of a product, its kernels with the hashes of their code, and the memory that they need."""
+    import torch
+
+    space: list[torch.Tensor] = []
+    # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
+    a, b, out = a.detach(), b.detach(), out.detach()
+    if fusion is not None:
+        fusion = replace(fusion, operands=tuple(each.detach() for each in fusion.operands))
+    given = (a, b, out, *(fusion.operands if fusion else ()))
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+        space.append(torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device))
+        return space[-1]
+
+    calls = kernel_calls(plan, chosen, a, b, out, workspace, fusion)
+    return given, [_kernel(each, (*given, *space), plan) for each in calls], space
 
 
 def product_launch(
