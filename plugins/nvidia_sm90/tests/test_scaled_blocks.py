@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import FinishedGEMM
@@ -124,6 +127,27 @@ def test_kernels_of_warpgroups_have_the_bytes_of_the_description(
     if len(calls) > 1:
         pytest.importorskip("triton")
     assert (result(calls, values, m, n) == wanted(desc, values, m, n)).all()
+
+
+def test_schedules_and_the_triton_kernel_are_one_class() -> None:
+    """With these scales, and another class with the other order."""
+    pytest.importorskip("triton")
+    sources = []
+    for order in ("product_first", "left_first"):
+        desc = described(256, scaling=order)
+        _, given = scaled_operands(128, 64, 256, (1, 1))
+        scaling = BlockScaling(given["SA"], given["SB"], order == "left_first")
+        schedules = (wide(128, 32, 3, 2), wide(64, 64, 2, 1, transposed=True), wide(64, 16, 3, 2, ping_pong=True))
+        for chosen in schedules if order == "left_first" else schedules[:1]:
+            (call,) = kernel_calls(
+                plan(desc.product), chosen, given["A"], given["B"], given["C"], lambda *_: None, scaling=scaling
+            )
+            sources.append(replace(source(call), name=f"{order} {chosen}"))
+        call = triton_call(desc, *(given[name] for name in ("A", "B", "C", "SA", "SB")))
+        sources.append(replace(source(call), name=f"{order} by Triton"))
+    found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
+    assert not found.unknown
+    assert sorted(map(len, found.classes)) == [2, 4]
 
 
 def test_scales_need_accumulators_of_blocks_and_parts_of_128_columns() -> None:
