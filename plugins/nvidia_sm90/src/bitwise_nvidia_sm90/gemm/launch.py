@@ -342,6 +342,10 @@ def _lanes(
 ) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
+    if chosen.wide:
+        if not isinstance(plan, ScalarPlan) or fusion:
+            raise UnsupportedGEMM(f"{chosen}: wide has no epilogue, and applies to lanes of one block")
+        return _wide_lanes(plan, chosen, m, n, common)
     from_zero = plan.from_zero
     if isinstance(plan, BlocksPlan):
         from_zero = from_zero and plan.blocks == 1  # with more blocks, the second kernel adds them to +0
@@ -365,6 +369,40 @@ def _lanes(
             "EVEN_STEPS": even_steps, "UNROLL": unroll, "AHEAD": chosen.stages == 2, "FROM_ZERO": from_zero,
             "BLOCK": chosen.block_m,
             **_constants(fusion),
+        },
+        {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
+    )  # fmt: skip
+
+
+def _wide_lanes(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.wide_lanes import WIDTH, wide_lanes
+
+    row = m == 1
+    vector, matrix, count = (common["A"], common["B"], n) if row else (common["B"], common["A"], m)
+    v_k, w_k, step, c = ("ak", "bk", "bn", "cn") if row else ("bk", "ak", "am", "cm")
+    line, width, tile = common[f"stride_{w_k}"], WIDTH.value, plan.tile if plan.strided else 0
+    aligned = int(matrix.data_ptr()) % (2 * width) == 0 and type_of(matrix) in ("fp16", "bf16")
+    if min(m, n) != 1 or common[f"stride_{step}"] != 1 or count < 2 * width or line < count or not aligned:
+        raise UnsupportedGEMM(
+            f"{chosen}: wide needs one row or column, and a matrix of 16 bits with neighbours in memory, aligned to "
+            f"{2 * width} bytes"
+        )
+    unroll, chunk = chosen.block_k, plan.chunk
+    even = tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
+    if chosen.block_m % width or not even:
+        raise UnsupportedGEMM(f"{chosen}: {unroll} values of k of a lane are not at equal distances")
+    return KernelCall(
+        wide_lanes,
+        (-(-count // chosen.block_m), plan.slices.number),
+        {
+            "V": vector, "W": matrix, "C": common["C"], "K": common["K"], "count": count, "slice_k": common["slice_k"],
+            "tile": plan.tile, "chunk": chunk, "stride_vk": common[f"stride_{v_k}"], "stride_wk": line,
+            "stride_cs": common["stride_cs"], "stride_c": common[f"stride_{c}"],
+        },
+        {
+            "LANES": plan.lanes, "ACTIVE": plan.active_lanes or plan.lanes, "TILE": tile,
+            "SEQUENCE": plan.lane_sum.sequence, "ROUNDS": plan.lane_sum.rounds, "UNROLL": unroll,
+            "FROM_ZERO": plan.from_zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip
