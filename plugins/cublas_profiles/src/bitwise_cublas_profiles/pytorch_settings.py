@@ -118,7 +118,7 @@ def stated_settings(
 def settings_token() -> Hashable:
     """A token of everything that `current_settings` reads; see `bitwise_core.plugins.profiles.CacheableProfile`.
 
-    Every cached product asks for it: it calls PyTorch's C functions, which are faster than its attributes.  The value of
+    Every cached product asks for it: it calls PyTorch's C functions, which are faster than its attributes. The value of
     the backend takes two thirds of the time of int().
     """
     try:
