@@ -166,6 +166,23 @@ def test_neighbours_that_are_loaded_at_once_have_the_bytes(m: int, n: int, k: in
     assert (found == evaluate(desc, a, b)).all()
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "cuts", "right", "chosen"),
+    [
+        (5, 7, 300, "cut(layout=strided count=16) cut(span=16)", "F", Schedule(2, 4, 8, warps=1)),
+        (3, 9, 83, "cut(layout=strided count=8 tile=10 merge=halves)", "C", Schedule(4, 4, 5, warps=2, stages=2)),
+        (4, 5, 130, "cut(count=2) cut(layout=strided count=4 tile=4)", "F", Schedule(4, 2, 4, warps=1)),
+    ],
+)
+def test_rows_that_share_loads_have_the_bytes(
+    m: int, n: int, k: int, cuts: str, right: str, chosen: Schedule
+) -> None:  # fmt: skip
+    pytest.importorskip("triton")
+    desc, random = scalar(k, cuts, "bf16"), np.random.default_rng(k)
+    a, b = random_patterns((m, k), "bf16", random), random_patterns((k, n), "bf16", random)
+    assert (simulated(desc, a, b, chosen, right) == evaluate(desc, a, b)).all()
+
+
 @pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, tma=True)], ids=str)
 @pytest.mark.parametrize("start", ["first", "zero"])
 def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Schedule) -> None:

@@ -358,16 +358,17 @@ def _lanes(
         static_tile = plan.tile if plan.strided else 0
     unroll = chosen.block_k
     even_steps = static_tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
-    given = {name: each for name, each in common.items() if name != "M"}
+    rows = chosen.block_n
+    down, across = (-(-m // rows), -(-n // chosen.block_m)) if rows > 1 else (1, -(-m * n // chosen.block_m))
     return KernelCall(
         lanes,
-        (-(-m * n // chosen.block_m), number),
-        {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": number},
+        (across, number, down),
+        {**common, "count": m * n, "tile": tile, "chunk": chunk, "blocks": number},
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
             "EVEN_STEPS": even_steps, "UNROLL": unroll, "AHEAD": chosen.stages == 2, "FROM_ZERO": from_zero,
-            "BLOCK": chosen.block_m,
+            "BLOCK": chosen.block_m, "ROWS": rows,
             **_constants(fusion),
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},

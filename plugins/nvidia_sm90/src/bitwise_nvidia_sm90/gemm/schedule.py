@@ -14,9 +14,12 @@ class Schedule:
 
     `transposed`: compute the transposed product, so that rows of tiles run along n.  `tma`: load the operands by TMA.
     With `tma`, `programs` is the number of persistent programs (0: one program per tile), and a tile is stored in
-    `store_parts` parts, 1 or 2.  For products by lanes, `block_m` is the number of output elements of a program and
-    `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one first.  With `wide`, a
-    thread loads the values of four neighbouring elements at once, where the output is one row or column.
+    `store_parts` parts, 1 or 2.
+
+    For products by lanes, `block_m` is the number of output elements of a program, or with `block_n` > 1 of its columns
+    in as many rows, and `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one
+    first.  With `wide`, a thread loads the values of four neighbouring elements at once, where the output is one row or
+    column.
 
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
