@@ -1,7 +1,9 @@
 """PTX that multiplies the sums of blocks of k by their scales, and adds them to the totals of a tile.
 
-A block of k is a stage.  The scales of a stage are loaded to registers before its operands have arrived: one for each
-of a thread's rows and columns, or one for all rows or all columns of a tile that share it.
+A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
+of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows, and one of
+all columns, are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
+read them before, since all blocks go through k together.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ Order: TypeAlias = Literal["product", "rows", "columns"]
 _BYTES = 4
 _ROWS = 64
 """The rows of an instruction."""
+_FAR = 6
+"""The stages by which prefetches are ahead."""
+_LINE = 32
+"""The scales of a line of the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class BlockScales:
     def registers(self, block_m: int, block_n: int, own_rows: int) -> int:
         """Return the registers of a thread for the scales of a stage; `own_rows` are the rows of its consumer."""
         rows = 1 if self.shared_rows(block_m) else own_rows // 32
-        return rows + (1 if self.shared_columns(block_n) else block_n // 4)
+        return 2 * rows + (2 if self.shared_columns(block_n) else block_n // 4)
 
 
 def scale_places(tiles: WarpgroupTiles) -> Lines:
@@ -64,6 +70,8 @@ def scale_places(tiles: WarpgroupTiles) -> Lines:
     for each in SCALE_PARAMETERS[2:]:
         yield f"ld.param.u64 %d_{each}, [{each}];\nmul.lo.u64 %d_{each}, %d_{each}, {_BYTES};"
     yield "sub.u32 %r_last_row, %r_M, 1;\nsub.u32 %r_last_column, %r_N, 1;"
+    yield f"mul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};\nmul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
+    yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
     for each in _column_registers(tiles):
         yield f"mov.b32 {each}, 0f00000000;"  # columns outside of the matrix have no scales
 
@@ -86,6 +94,15 @@ def scales_of_job(tiles: WarpgroupTiles) -> Lines:
     else:
         yield "add.u32 %r_first_scale, %r_column, %r_scale_column;\nmov.u32 %r_scale_at, %r_first_scale;"
     yield from _address("%d_scale_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+    if not scales.shared_columns(tiles.block_n):
+        yield f"mad.lo.u32 %r_scale_at, %r_lane, {_LINE}, %r_column;\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
+        yield from _address("%d_fetched_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+    yield from _load_ahead(tiles, "")
+    for stages in range(_FAR + 1):  # those that no stage prefetches
+        yield f"setp.gt.u32 %p_far, %r_remaining, {stages + 1};"
+        for part, half in _thread_rows(tiles):
+            address = f"%d_scale_row_{part}_{half}"
+            yield f"mad.lo.u64 %d_scale_at, %d_sa_k, {stages}, {address};\n@%p_far prefetch.global.L2 [%d_scale_at];"
 
 
 def _address(target: str, shared: int, stride: str, start: str) -> Lines:
@@ -95,17 +112,38 @@ def _address(target: str, shared: int, stride: str, start: str) -> Lines:
     yield f"cvt.u64.u32 %d_scale_at, %r_scale_at;\nmad.lo.u64 {target}, %d_scale_at, {stride}, {start};"
 
 
-def load_scales(tiles: WarpgroupTiles) -> Lines:
-    """Load the scales of a stage, and go to those of the next one."""
+def _load_ahead(tiles: WarpgroupTiles, guard: str) -> Lines:
+    """Load the scales of rows, and one of all columns, of the next stage, and go to those of the one after it."""
     scales = tiles.scales
     assert scales is not None
     for part, half in _thread_rows(tiles):
         address = f"%d_scale_row_{part}_{half}"
-        yield f"ld.global.b32 %r_scale_row_{part}_{half}, [{address}];\nadd.u64 {address}, {address}, %d_sa_k;"
-    targets = _column_registers(tiles)
+        yield f"{guard}ld.global.b32 %r_next_row_{part}_{half}, [{address}];\nadd.u64 {address}, {address}, %d_sa_k;"
     if scales.shared_columns(tiles.block_n):
-        yield f"ld.global.b32 {targets[0]}, [%d_scale_column];"
-    elif scales.pairs:
+        yield f"{guard}ld.global.b32 %r_next_column, [%d_scale_column];"
+        yield "add.u64 %d_scale_column, %d_scale_column, %d_sb_k;"
+
+
+def load_scales(tiles: WarpgroupTiles) -> Lines:
+    """Load the scales of a stage, and those of the next one that are loaded ahead."""
+    scales = tiles.scales
+    assert scales is not None
+    targets = _column_registers(tiles)
+    for part, half in _thread_rows(tiles):
+        yield f"mov.b32 %r_scale_row_{part}_{half}, %r_next_row_{part}_{half};"
+    yield f"setp.gt.u32 %p_next, %r_remaining, 1;\nsetp.gt.u32 %p_far, %r_remaining, {_FAR + 2};"
+    if scales.shared_columns(tiles.block_n):
+        yield f"mov.b32 {targets[0]}, %r_next_column;"
+    yield from _load_ahead(tiles, "@%p_next ")
+    for part, half in _thread_rows(tiles):
+        yield f"add.u64 %d_scale_at, %d_scale_row_{part}_{half}, %d_far_rows;"
+        yield "@%p_far prefetch.global.L2 [%d_scale_at];"
+    if scales.shared_columns(tiles.block_n):
+        yield "add.u64 %d_scale_at, %d_scale_column, %d_far_columns;\n@%p_far prefetch.global.L2 [%d_scale_at];"
+        return
+    yield "and.pred %p_far, %p_far, %p_fetches;\nadd.u64 %d_scale_at, %d_fetched_column, %d_far_columns;"
+    yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
+    if scales.pairs:
         for low, high, column in zip(targets[::2], targets[1::2], range(0, tiles.block_n, 8), strict=True):
             yield f"add.u32 %r_scale_at, %r_first_scale, {column};\nsetp.lt.u32 %p_scale, %r_scale_at, %r_N;"
             yield f"@%p_scale ld.global.v2.b32 {{{low}, {high}}}, [%d_scale_column+{_BYTES * column}];"

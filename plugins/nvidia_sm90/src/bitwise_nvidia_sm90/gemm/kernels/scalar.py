@@ -165,8 +165,9 @@ def lanes(
     stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
     EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, AHEAD: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
-    ROWS: tl.constexpr, O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
-    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
+    ROWS: tl.constexpr, O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None,
+    o2_row=None, o2_column=None, EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "",
+    PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], with LANES fp32 accumulators for each element.
 
