@@ -340,7 +340,7 @@ def test_the_token_has_the_values_of_pytorchs_functions(
         "_get_cublas_allow_fp16_accumulation": False,
         "_get_cublas_allow_fp16_reduced_precision_reduction": (True, True),
         "_get_cublas_allow_bf16_reduced_precision_reduction": (True, True),
-        "_get_blas_preferred_backend": 0,
+        "_get_blas_preferred_backend": SimpleNamespace(value=0),
         "_get_cublas_allow_tf32": False,
     }
     functions = SimpleNamespace(**{name: lambda name=name: said[name] for name in said})
@@ -351,7 +351,7 @@ def test_the_token_has_the_values_of_pytorchs_functions(
         ("_get_cublas_allow_fp16_accumulation", True),
         ("_get_cublas_allow_fp16_reduced_precision_reduction", (True, False)),
         ("_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
-        ("_get_blas_preferred_backend", 1),
+        ("_get_blas_preferred_backend", SimpleNamespace(value=1)),
         ("_get_cublas_allow_tf32", True),
     ):
         said[name] = other

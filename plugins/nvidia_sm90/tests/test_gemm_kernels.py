@@ -45,15 +45,21 @@ def tf32(k: int, family: str, rest: str = "") -> GEMMDesc:
     return single(k, f"path=matrix multiplied_as=tf32 {unit} {rest}")
 
 
-def simulated(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
-    """Simulate the kernels that a descriptor launches; return the bit patterns of the output."""
+def simulated(
+    desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C", left: str = "C"
+) -> Bits:  # fmt: skip
+    """Simulate the kernels that a descriptor launches; return the bit patterns of the output.
+
+    `left` and `right` are the orders in which operands lie in memory: "C" by rows, "F" by columns.
+    """
     m, n, k = a.shape[0], b.shape[1], desc.k
     strides = (n, 1) if right == "C" else (1, k)
-    left = Matrix("A", (m, k), (k, 1), desc.left_dtype)
+    left_matrix = Matrix("A", (m, k), (k, 1) if left == "C" else (1, m), desc.left_dtype)
     right_matrix, out = Matrix("B", (k, n), strides, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
     size = FLOAT_FORMATS[desc.output_dtype].bits // 8
     state = {
-        "A": a.view(np.uint8).ravel(), "C": np.full(m * n * size, 0xA5, dtype=np.uint8),
+        "A": np.ascontiguousarray(a if left == "C" else a.T).view(np.uint8).ravel(),
+        "C": np.full(m * n * size, 0xA5, dtype=np.uint8),
         "B": np.ascontiguousarray(b if right == "C" else b.T).view(np.uint8).ravel(),
     }  # fmt: skip
 
@@ -62,7 +68,7 @@ def simulated(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: 
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
     made = plan(desc)
-    for call in kernel_calls(made, chosen or fallback(made, m, n), left, right_matrix, out, workspace):
+    for call in kernel_calls(made, chosen or fallback(made, m, n), left_matrix, right_matrix, out, workspace):
         run(source(call), state)
     return state["C"].view(storage(8 * size)).reshape(m, n)
 
@@ -139,6 +145,42 @@ def test_lanes_return_the_bytes_under_any_unrolling(k: int, cuts: str, unroll: i
     a, b = random_patterns((1, k), "bf16", random), random_patterns((k, 5), "bf16", random)
     found = simulated(desc, a, b, Schedule(4, block_k=unroll, warps=2, stages=stages), right)
     assert (found == evaluate(desc, a, b)).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "cuts", "unroll"),
+    [
+        (1, 9, 150, "cut(layout=strided count=4 tile=8 merge=halves) cut(span=16)", 4),
+        (1, 10, 83, "cut(layout=strided count=8 tile=10 merge=halves)", 5),
+        (11, 1, 135, "cut(layout=strided count=8) cut(span=8)", 4),
+        (1, 13, 61, "", 8),
+        (1, 8, 64, "cut(layout=strided count=2 tile=16 merge=halves)", 8),
+    ],
+)  # fmt: skip
+def test_neighbours_that_are_loaded_at_once_have_the_bytes(m: int, n: int, k: int, cuts: str, unroll: int) -> None:
+    """Of a row and of a column, with lines of every alignment, and with a last k whose line ends the matrix."""
+    pytest.importorskip("triton")
+    desc, random = scalar(k, cuts, "bf16"), np.random.default_rng(k + unroll)
+    a, b = random_patterns((m, k), "bf16", random), random_patterns((k, n), "bf16", random)
+    found = simulated(desc, a, b, Schedule(8, block_k=unroll, warps=1, wide=True), "C", left="F")
+    assert (found == evaluate(desc, a, b)).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "cuts", "right", "chosen"),
+    [
+        (5, 7, 300, "cut(layout=strided count=16) cut(span=16)", "F", Schedule(2, 4, 8, warps=1)),
+        (3, 9, 83, "cut(layout=strided count=8 tile=10 merge=halves)", "C", Schedule(4, 4, 5, warps=2, stages=2)),
+        (4, 5, 130, "cut(count=2) cut(layout=strided count=4 tile=4)", "F", Schedule(4, 2, 4, warps=1)),
+    ],
+)
+def test_rows_that_share_loads_have_the_bytes(
+    m: int, n: int, k: int, cuts: str, right: str, chosen: Schedule
+) -> None:  # fmt: skip
+    pytest.importorskip("triton")
+    desc, random = scalar(k, cuts, "bf16"), np.random.default_rng(k)
+    a, b = random_patterns((m, k), "bf16", random), random_patterns((k, n), "bf16", random)
+    assert (simulated(desc, a, b, chosen, right) == evaluate(desc, a, b)).all()
 
 
 @pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, tma=True)], ids=str)

@@ -131,7 +131,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 
 
 def prepare(monkeypatch: pytest.MonkeyPatch, function: Function, made: Any, a: Matrix, b: Matrix, out: Matrix) -> Any:
-    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any) -> list[KernelCall]:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any, *_: Any) -> Any:
         space = workspace((2, 3, 4), "fp32")
         return [
             KernelCall(function, (2,), {"A": a, "B": b, "C": space, "N": 7}, {"BLOCK": 3}, {"num_warps": 4}),
@@ -159,7 +159,7 @@ def test_a_prepared_product_uses_the_matrices_of_its_call(fake: FakeDriver, monk
 def test_the_operands_of_an_epilogue_follow_the_output(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, sliced: bool
 ) -> None:
-    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any) -> list[KernelCall]:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any, *_: Any) -> Any:
         bias, residual = fusion.operands
         last = workspace((2, 2), "fp32") if sliced else out
         return [KernelCall(Function(), (2,), {"A": residual, "B": bias, "C": last, "N": 7}, {"BLOCK": 3},
@@ -180,7 +180,7 @@ def test_the_operands_of_an_epilogue_follow_the_output(
 def test_each_workspace_has_its_own_part_of_one_allocation(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any) -> list[KernelCall]:
+    def calls(plan: Any, chosen: Any, a: Any, b: Any, out: Any, workspace: Any, fusion: Any, *_: Any) -> Any:
         spaces = [workspace((rows, 70), "fp32") for rows in range(1, number + 1)]
         given = [{"A": spaces[-1], "B": spaces[0], "C": spaces[1]}, {"A": a, "B": b, "C": out}]
         return [KernelCall(Function(), (2,), {**each, "N": 7}, {"BLOCK": 3}, {"num_warps": 4}) for each in given]

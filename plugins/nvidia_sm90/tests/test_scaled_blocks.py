@@ -1,19 +1,24 @@
-"""The kernel of products with scales of blocks, compiled here and simulated: the bytes of the description."""
+"""Kernels of products with scales of blocks, compiled here and simulated: the bytes of the description."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.plugins import registry
-from bitwise_nvidia_sm90.gemm.launch import KernelCall
-from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
-from bitwise_nvidia_sm90.gemm.scaled_blocks import check, constants, scaled_sums, span_of, tile_of
+from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.scaled_blocks import check, span_of, triton_call
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from gemm_products import Matrix, random_patterns, run, source
 
 
@@ -27,39 +32,132 @@ def described(k: int, family: str = "wgmma", scaling: Any = "product_first", spa
     return FinishedGEMM(product=product, steps=steps, block_scaling=scaling)
 
 
-@pytest.mark.parametrize(("m", "n", "k", "scaling", "span"), [
-    (3, 5, 384, "product_first", None), (70, 130, 144, "left_first", None), (5, 16, 656, "left_first", 256),
-    (66, 8, 512, "product_first", 128),
-])  # fmt: skip
-def test_the_kernel_has_the_bytes_of_the_description(m: int, n: int, k: int, scaling: Any, span: int | None) -> None:
-    pytest.importorskip("triton")
-    from bitwise_nvidia_sm90.gemm.kernels import scaled_blocks as kernels
+def wide(block_m: int, block_n: int, stages: int, number: int, **fields: Any) -> Schedule:
+    """Return a schedule with consumers."""
+    given = {"block_k": 128, "programs": 3, **fields}
+    return Schedule(block_m, block_n, stages=stages, warps=4 * (number + 1), tma=True, consumers=number, **given)
 
+
+def scaled_operands(
+    m: int, n: int, k: int, shared: tuple[int, int]
+) -> tuple[dict[str, tuple[Any, str]], dict[str, Matrix]]:
+    """Return the bytes of operands and scales by buffer, and the matrices; scales of rows lie as PyTorch wants them."""
     dice = np.random.default_rng(m)
-    a, b = random_patterns((m, k), "e4m3", dice), random_patterns((n, k), "e4m3", dice)
-    blocks = -(-k // 128)
-    scales_a, scales_b = (dice.uniform(0.01, 3, (each, blocks)).astype(np.float32) for each in (m, n))
-    tile, options = tile_of(m, n)
+    blocks, lines = -(-k // 128), (-(-m // shared[0]), -(-n // shared[1]))
+    scales = [dice.uniform(-3, 3, (blocks, each)).astype(np.float32) for each in lines]
+    values = {
+        "A": (random_patterns((m, k), "e4m3", dice), "e4m3"), "B": (random_patterns((n, k), "e4m3", dice), "e4m3"),
+        "SA": (scales[0], "fp32"), "SB": (scales[1], "fp32"),
+    }  # fmt: skip
+    matrices = {
+        "A": Matrix("A", (m, k), (k, 1), "e4m3"), "B": Matrix("B", (k, n), (1, k), "e4m3"),
+        "C": Matrix("C", (m, n), (n, 1), "bf16"), "SA": Matrix("SA", (lines[0], blocks), (1, lines[0]), "fp32"),
+        "SB": Matrix("SB", (blocks, lines[1]), (lines[1], 1), "fp32"),
+    }  # fmt: skip
+    return values, matrices
+
+
+def result(calls: list[KernelCall], values: dict[str, tuple[Any, str]], m: int, n: int) -> Any:
+    """Return the simulated patterns of the output of calls."""
+    state = {name: np.ascontiguousarray(bits).view(np.uint8).ravel() for name, (bits, _) in values.items()}
+    state["C"] = np.full(2 * m * n, 0xA5, np.uint8)
+    for each in calls:
+        for given in each.arguments.values():
+            if isinstance(given, Matrix) and given.name == "W" and "W" not in state:
+                state["W"] = np.full(int(np.prod(given.shape)) * 4, 0x5A, np.uint8)
+        run(source(each), state)
+    return state["C"].view(np.uint16).reshape(m, n)
+
+
+def wanted(desc: FinishedGEMM, values: dict[str, tuple[Any, str]], m: int, n: int) -> Any:
+    """Return the patterns of the description."""
+    down, across = (values[name][0].T for name in ("SA", "SB"))
+    down, across = (
+        np.repeat(each, 1 if len(each) == size else 128, 0)[:size] for each, size in ((down, m), (across, n))
+    )
+    return evaluate_finished(
+        desc, values["A"][0], np.ascontiguousarray(values["B"][0].T),
+        [np.ascontiguousarray(down), np.ascontiguousarray(across.T)], hardware=registry.default().hardware,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "n", "k", "scaling", "span", "shared"), [
+    (3, 5, 384, "product_first", None, (1, 1)), (70, 130, 144, "left_first", None, (128, 1)),
+    (5, 16, 656, "left_first", 256, (1, 1)), (66, 136, 512, "product_first", 128, (1, 128)),
+])  # fmt: skip
+def test_the_kernel_has_the_bytes_of_the_description(
+    m: int, n: int, k: int, scaling: Any, span: int | None, shared: tuple[int, int]
+) -> None:
+    pytest.importorskip("triton")
     desc = described(k, scaling=scaling, span=span)
     assert span_of(desc) == span
-    numbers = {
-        "M": m, "N": n, "K": k, "SPAN": span or k, "stride_am": k, "stride_ak": 1, "stride_bk": 1, "stride_bn": k,
-        "stride_cm": n, "stride_cn": 1, "stride_sam": blocks, "stride_sak": 1, "stride_sbk": 1, "stride_sbn": blocks,
-    }  # fmt: skip
-    buffers = {"A": (a, "e4m3"), "B": (b, "e4m3"), "SA": (scales_a, "fp32"), "SB": (scales_b, "fp32")}
-    given: dict[str, Any] = {name: Matrix(name, bits.shape, (), kind) for name, (bits, kind) in buffers.items()}
-    given["C"] = Matrix("C", (m, n), (), "bf16")
-    state = {name: np.ascontiguousarray(bits).view(np.uint8).ravel() for name, (bits, _) in buffers.items()}
-    state["C"] = np.full(2 * m * n, 0xA5, np.uint8)
-    grid = (-(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"]),)
-    run(source(KernelCall(
-        kernels.scaled_blocks, grid, given | numbers, {**tile, **constants(desc)}, options
-    )), state)  # fmt: skip
-    wanted = evaluate_finished(
-        desc, a, np.ascontiguousarray(b.T), [scales_a, np.ascontiguousarray(scales_b.T)],
-        hardware=registry.default().hardware,
+    values, given = scaled_operands(m, n, k, shared)
+    call = triton_call(desc, *(given[name] for name in ("A", "B", "C", "SA", "SB")))
+    assert (result([call], values, m, n) == wanted(desc, values, m, n)).all()
+
+
+TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = [
+    # Two consumers share a tile; columns share a scale, then rows do.
+    (70, 144, 384, "product_first", None, (1, 128), wide(128, 64, 3, 2)),
+    (150, 48, 256, "product_first", None, (128, 1), wide(128, 48, 2, 2)),
+    # Neither is shared, in pairs and one by one; a tile each in turn, whose rows are columns of the output.
+    (66, 40, 384, "left_first", None, (1, 1), wide(64, 24, 4, 1)),
+    (33, 130, 512, "left_first", None, (1, 1), wide(64, 32, 3, 2, ping_pong=True, transposed=True)),
+    # Slices, rows of a third of a tile each, and blocks that share copies.
+    (200, 16, 768, "product_first", 256, (1, 128), wide(192, 16, 3, 3)),
+    (70, 64, 640, "product_first", None, (128, 1), wide(64, 32, 3, 1, cluster_n=2, programs=2)),
+    (16, 256, 384, "product_first", None, (1, 128), wide(64, 16, 3, 1, transposed=True)),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "scaling", "span", "shared", "chosen"), TILES)
+def test_kernels_of_warpgroups_have_the_bytes_of_the_description(
+    m: int, n: int, k: int, scaling: Any, span: int | None, shared: tuple[int, int], chosen: Schedule
+) -> None:
+    desc = described(k, scaling=scaling, span=span)
+    values, given = scaled_operands(m, n, k, shared)
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
+    calls = kernel_calls(
+        plan(desc.product), chosen, given["A"], given["B"], given["C"], workspace,
+        scaling=BlockScaling(given["SA"], given["SB"], scaling == "left_first"),
     )  # fmt: skip
-    assert (state["C"].view(np.uint16).reshape(m, n) == wanted).all()
+    if len(calls) > 1:
+        pytest.importorskip("triton")
+    assert (result(calls, values, m, n) == wanted(desc, values, m, n)).all()
+
+
+def test_schedules_and_the_triton_kernel_are_one_class() -> None:
+    """With these scales, and another class with the other order."""
+    pytest.importorskip("triton")
+    sources = []
+    for order in ("product_first", "left_first"):
+        desc = described(256, scaling=order)
+        _, given = scaled_operands(128, 64, 256, (1, 1))
+        scaling = BlockScaling(given["SA"], given["SB"], order == "left_first")
+        schedules = (wide(128, 32, 3, 2), wide(64, 64, 2, 1, transposed=True), wide(64, 16, 3, 2, ping_pong=True))
+        for chosen in schedules if order == "left_first" else schedules[:1]:
+            (call,) = kernel_calls(
+                plan(desc.product), chosen, given["A"], given["B"], given["C"], lambda *_: None, scaling=scaling
+            )
+            sources.append(replace(source(call), name=f"{order} {chosen}"))
+        call = triton_call(desc, *(given[name] for name in ("A", "B", "C", "SA", "SB")))
+        sources.append(replace(source(call), name=f"{order} by Triton"))
+    found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
+    assert not found.unknown
+    assert sorted(map(len, found.classes)) == [2, 4]
+
+
+def test_scales_need_accumulators_of_blocks_and_parts_of_128_columns() -> None:
+    _, given = scaled_operands(64, 96, 256, (1, 128))
+    arguments = given["A"], given["B"], given["C"], lambda *_: None
+    scaling = BlockScaling(given["SA"], given["SB"], left_first=False)
+    with pytest.raises(UnsupportedGEMM, match="block_n 96: a divisor of the 128 columns that share a scale"):
+        kernel_calls(plan(described(256).product), wide(64, 96, 3, 1), *arguments, scaling=scaling)
+    with pytest.raises(UnsupportedGEMM, match="scales of blocks of k need fp8 operands"):
+        kernel_calls(plan(described(256).product), Schedule(64, 64, 128), *arguments, scaling=scaling)
 
 
 def test_other_sums_are_refused() -> None:
@@ -68,7 +166,7 @@ def test_other_sums_are_refused() -> None:
         check(described(256, "mma.sync"))
     plain = FinishedGEMM(product=described(256).product, steps=described(256).steps)
     with pytest.raises(UnsupportedGEMM, match="multiply fp8 operands by wgmma"):
-        scaled_sums(plain, None, None, None, None, None)
+        check(plain)
     with pytest.raises(ValueError, match="the product has a cut of span 128"):
         FinishedGEMM(
             product=described(256).product.model_copy(update={"k_cuts": ()}),

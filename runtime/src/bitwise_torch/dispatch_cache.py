@@ -1,6 +1,6 @@
 """A cache of the products that ran: the checks and look-ups of one call hold for later calls of the same key.
 
-The key holds types, shapes, strides, device and the alignments of the addresses.  Everything else is checked in every
+The key holds types, shapes, strides, devices and the alignments of the addresses.  Everything else is checked in every
 call: whether the output overlaps an operand, gradients, negated views, and whether the profile's answer is unchanged.
 """
 
@@ -75,16 +75,29 @@ def call_key(
     a: Any, b: Any, desc: Any = None, like: Any = None, lock: Any = None, out_dtype: Any = None, out: Any = None
 ) -> Key:
     """Return the key of a call of `matmul`.  Raises AttributeError, RuntimeError or TypeError for other arguments."""
-    at_a, at_b = a.data_ptr(), b.data_ptr()
-    key: Key = (
-        type(a), a.dtype, a.device, a.shape, a.stride(), at_a & -at_a & 255,
-        type(b), b.dtype, b.device, b.shape, b.stride(), at_b & -at_b & 255,
+    at_out = 0 if out is None else out.data_ptr()
+    return _key(a, a.data_ptr(), b, b.data_ptr(), desc, like, lock, out_dtype, out, at_out)
+
+
+def _key(
+    a: Any, at_a: int, b: Any, at_b: int, desc: Any, like: Any, lock: Any, out_dtype: Any, out: Any, at_out: int
+) -> Key:
+    """Return the key of a call whose operands have these addresses.
+
+    `get_device` takes half the time of `device`, and tells GPUs apart, whose calls alone are cached.
+    """
+    if out is None:
+        return (
+            type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+            type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
+            desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
+        )  # fmt: skip
+    return (
+        type(a), a.dtype, a.get_device(), a.shape, a.stride(), at_a & -at_a & 255,
+        type(b), b.dtype, b.get_device(), b.shape, b.stride(), at_b & -at_b & 255,
         desc if type(desc) is str else id(desc), like, id(lock), out_dtype,
+        type(out), out.dtype, out.get_device(), out.shape, out.stride(), at_out & -at_out & 255,
     )  # fmt: skip
-    if out is not None:
-        at_out = out.data_ptr()
-        key = (*key, type(out), out.dtype, out.device, out.shape, out.stride(), at_out & -at_out & 255)
-    return key
 
 
 def repeated_product(
@@ -99,7 +112,7 @@ def repeated_product(
     key: Key | None = None
     try:
         at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), 0 if out is None else out.data_ptr()
-        key = call_key(a, b, desc, like, lock, out_dtype, out)
+        key = _key(a, at_a, b, at_b, desc, like, lock, out_dtype, out, at_out)
         call = _calls.get(key)
     except (AttributeError, RuntimeError, TypeError):  # not such a tensor, or an argument that is not hashable
         return None, None

@@ -158,10 +158,7 @@ def _scaled(given: dict[str, Any]) -> Form:
         operands = [scale_b.expand(m, n), scale_a.expand(m, n)]
     elif (blocks := _blocks(a, b, scale_a, scale_b)) is not None:
         scales = "blocks"
-        operands = [
-            scale_a.repeat_interleave(blocks[0], 0)[:m] if blocks[0] > 1 else scale_a,
-            scale_b.repeat_interleave(blocks[1], 1)[:, :n] if blocks[1] > 1 else scale_b,
-        ]  # fmt: skip
+        operands = [scale_a, scale_b]
     else:
         raise NotLockable(f"scales of the shapes {tuple(scale_a.shape)} and {tuple(scale_b.shape)}{nearest}")
     if bias is not None:
@@ -224,7 +221,10 @@ def _finished_matrix(
 
     launcher = _launcher(desc, a.device)
     if desc.block_scaling != "none":
-        _scaled_blocks(desc, launcher, a, b, operands, out)
+        prepared = _scaled_blocks(desc, launcher, a, b, operands, out)
+        if len(_fused) >= CAPACITY:
+            _fused.clear()
+        _fused[key] = (desc, prepared, True)
         return
     sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
     product_into(a, b, sums, desc.product)
@@ -240,8 +240,11 @@ def _finished_matrix(
 def _scaled_blocks(
     desc: FinishedGEMM, launcher: EpilogueLauncher, a: torch.Tensor, b: torch.Tensor,
     operands: tuple[torch.Tensor, ...], out: torch.Tensor,
-) -> None:  # fmt: skip
-    """Compute a product whose blocks of k have scales, the first two operands."""
+) -> EpilogueLaunch | None:  # fmt: skip
+    """Compute a product whose blocks of k have scales, the first two operands.
+
+    Return its launch, None where steps follow that kernels of their own compute.
+    """
     import torch
 
     if not isinstance(launcher, BlockScalingLauncher):
@@ -249,9 +252,11 @@ def _scaled_blocks(
     converts = [each.name for each in desc.steps.steps] == ["convert"]
     sums = out if converts else torch.empty(out.shape, dtype=torch.float32, device=a.device)
     scales_a, scales_b = operands[:2]
-    launcher.scaled_sums(desc, a, b, scales_a, scales_b, sums)
-    if not converts:
-        launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
+    launch = launcher.prepare_scaled(desc, a, b, scales_a, scales_b, sums)
+    if converts:
+        return launch
+    launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
+    return None
 
 
 _fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}
@@ -350,6 +355,9 @@ def _evaluated(
         size = matrix.element_size()
         return matrix.detach().contiguous().view(integers[size]).numpy().view(f"u{size}")
 
+    if desc.block_scaling != "none":
+        m, n = out.shape
+        operands = (_each(operands[0], 0, m), _each(operands[1], 1, n), *operands[2:])
     launchers = [each for each in registry.default().launchers if isinstance(each, EpilogueLauncher)]
     bits = evaluate_finished(
         desc, patterns(a), patterns(b), [patterns(each) for each in operands],
@@ -357,3 +365,10 @@ def _evaluated(
     )  # fmt: skip
     size = out.element_size()
     out.copy_(torch.from_numpy(bits.view("u1" if size == 1 else f"i{size}").copy()).view(out.dtype))
+
+
+def _each(scales: torch.Tensor, axis: int, length: int) -> torch.Tensor:
+    """Return scales of blocks with one for each of `length` rows or columns, not one for BLOCK_K of them."""
+    if scales.shape[axis] == length:
+        return scales
+    return scales.repeat_interleave(BLOCK_K, axis).narrow(axis, 0, length)

@@ -1,7 +1,8 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn` and `small`.  No model, square or odd size of `held-out` is in another set, and no product of `drawn-held-out`.
+`drawn`, `small` and `broad`.  No model, square or odd size of `held-out` is in another set, and no product of
+`drawn-held-out` and `broad-held-out`.
 """
 
 from __future__ import annotations
@@ -68,6 +69,12 @@ _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), 
 _SEED = 20261123
 _MOST_MULTIPLICATIONS = 4e11
 """Those of the largest drawn product, which takes about a millisecond."""
+_BROAD_ROWS = (
+    (1, 1), (2, 16), (2, 16), (17, 64), (17, 64), (65, 128), (129, 256), (65, 256), (257, 600), (257, 600), (601, 1200),
+    (1201, 4096), (2048, 8192),
+)  # fmt: skip
+_LARGEST_WEIGHT = 15e7
+"""The elements of the largest weight of `broad_products`."""
 _HELD_OUT_ROWS = (1, 8, 32, 96, 384, 1536, 6144)
 _FITTED_ROWS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _FITTED_MODELS = ("DeepSeek-V4-Pro", "GLM-5.2", "GLM-4.7-Flash", "gpt-oss-20b", "Qwen3.8-27B", "granite-4.1-8b")
@@ -276,6 +283,32 @@ def small_products(seed: int) -> list[Problem]:
     ]
 
 
+def broad_products(seed: int) -> list[Problem]:
+    """Return drawn products of all numbers of rows, most of them layers with weights of up to 300 MB."""
+    dice = random.Random(seed)
+    found: list[tuple[int, int, int, str, str]] = []
+    for number in range(384):
+        kind = number % 16
+        layout, dtype = dice.choice(("nt", "nt", "nt", "nt", "nn", "tn")), "bfloat16"
+        if kind < 13:
+            first, last = _BROAD_ROWS[kind]
+            m = _drawn(dice, first, last, 1 if layout != "tn" or last < 600 else 8)
+            n, k = (_drawn(dice, 1536, 24576, 128) for _ in range(2))
+            while n * k > _LARGEST_WEIGHT or m * n * k > _MOST_MULTIPLICATIONS:
+                n, k = (_drawn(dice, 1536, 24576, 128) for _ in range(2))
+            m = m if layout != "tn" else 8 * -(-m // 8)
+        elif kind == 13:
+            m, n, k = (_drawn(dice, 256, 2600, 8) for _ in range(3))
+        else:
+            m, n, k = _drawn(dice, *((1, 64), (65, 1200))[kind - 14], 1), *(_drawn(dice, 400, 6000, 1) for _ in "nk")
+            layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append((m, n, k, layout, dtype))
+    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    return [
+        Problem(f"broad-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -320,5 +353,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "tails": tails,
     "drawn": lambda: drawn_products(_SEED + 6),
     "small": lambda: small_products(_SEED + 8),
+    "broad": lambda: broad_products(_SEED + 9),
+    "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -277,8 +277,8 @@ class Comparison:
 
         finish = form.problem.finish
         axes = [(rows, columns)] * len(form.operands)
-        if finish is not None and finish.scales == "blocks":
-            axes[:2] = [(rows, None), (None, columns)]
+        if finish is not None and finish.blocks is not None:
+            axes[:2] = [(rows // finish.blocks[0], None), (None, columns // finish.blocks[1])]
         operands = tuple(part(each, *of) for each, of in zip(form.operands, axes, strict=True))
         found = product_of_form(
             desc, Form(part(form.a, rows, None), part(form.b, None, columns), operands, form.problem)

@@ -103,11 +103,15 @@ class EpilogueLauncher(PreparingLauncher, Protocol):
 class BlockScalingLauncher(ProductLauncher, Protocol):
     """A launcher that computes products whose blocks of k have scales."""
 
-    def scaled_sums(self, desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any) -> None:
+    def prepare_scaled(
+        self, desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any
+    ) -> EpilogueLaunch:
         """Compute the sums of a b that `desc.block_scaling` describes, rounded to the type of out.
 
-        The scales are those of `FinishedGEMM`, with any strides.  Raises DescriptorError for a description that it does
-        not support.
+        The scales are those of `FinishedGEMM`, with any strides; instead of a row of scales for each row of A, or a
+        column for each column of B, there may be one for each BLOCK_K of them.  Return a function that computes the
+        sums of other tensors: that of `prepare`, with the addresses of the scales after that of out.  Raises
+        DescriptorError for a description that it does not support.
         """
 
 

@@ -118,11 +118,12 @@ def stated_settings(
 def settings_token() -> Hashable:
     """A token of everything that `current_settings` reads; see `bitwise_core.plugins.profiles.CacheableProfile`.
 
-    Every cached product asks for it: it calls PyTorch's C functions, which are faster than its attributes.
+    Every cached product asks for it: it calls PyTorch's C functions, which are faster than its attributes. The value of
+    the backend takes two thirds of the time of int().
     """
     try:
         accumulation, fp16, bf16, backend, tf32, variable = _readers()
-        return accumulation(), fp16(), bf16(), int(backend()), tf32(), variable(_ENCODED_WORKSPACE)
+        return accumulation(), fp16(), bf16(), backend().value, tf32(), variable(_ENCODED_WORKSPACE)
     except (AttributeError, KeyError, RuntimeError, TypeError):  # another version of PyTorch or Python
         try:
             return current_settings()

@@ -127,14 +127,16 @@ class GEMMLauncher:
                 BLOCK=block,
             )  # fmt: skip
 
-    def scaled_sums(self, desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any) -> None:
+    def prepare_scaled(
+        self, desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any
+    ) -> EpilogueLaunch:
         """See `bitwise_core.plugins.launchers.BlockScalingLauncher`."""
         import torch
 
-        from bitwise_nvidia_sm90.gemm.scaled_blocks import scaled_sums
+        from bitwise_nvidia_sm90.gemm.scaled_blocks import prepare_scaled
 
         with torch.cuda.device(a.device):
-            scaled_sums(desc, a, b, scales_a, scales_b, out)
+            return prepare_scaled(desc, a, b, scales_a, scales_b, out)
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """See `bitwise_core.plugins.launchers.TunableLauncher`."""

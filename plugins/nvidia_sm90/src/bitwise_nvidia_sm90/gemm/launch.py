@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
@@ -44,6 +46,7 @@ UNROLLED_SLICES = 16
 _TRANSPOSED = {
     "A": "B", "B": "A", "M": "N", "N": "M", "stride_am": "stride_bn", "stride_ak": "stride_bk",
     "stride_bk": "stride_ak", "stride_bn": "stride_am", "stride_cm": "stride_cn", "stride_cn": "stride_cm",
+    "SA": "SB", "SB": "SA", "sa_row": "sb_column", "sb_column": "sa_row", "sa_k": "sb_k", "sb_k": "sa_k",
     **{f"o{index}_{one}": f"o{index}_{other}" for index in range(MOST_OPERANDS)
        for one, other in (("row", "column"), ("column", "row"))},
 }  # fmt: skip
@@ -82,11 +85,11 @@ class _Operand:
 
 def kernel_calls(
     plan: Plan, chosen: Schedule, a: Any, b: Any, out: Any, workspace: Callable[[tuple[int, ...], str], Any],
-    fusion: Fusion | None = None,
+    fusion: Fusion | None = None, scaling: BlockScaling | None = None,
 ) -> list[KernelCall]:  # fmt: skip
     """Return the launches of out = a b, in order, for matrices with the `shape` and `stride()` of tensors.
 
-    With `fusion`, out is its epilogue of the product.
+    With `fusion`, out is its epilogue of the product; with `scaling`, blocks of k have scales.
 
     Each call of `workspace(shape, dtype)` allocates the memory of one more dense matrix: of a packed operand, or of the
     sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
@@ -94,6 +97,10 @@ def kernel_calls(
     check(plan, chosen)
     if fusion and isinstance(plan, SinglePrecisionPlan):
         raise UnsupportedGEMM("an epilogue of a product of fp32 operands: its kernels have none")
+    if scaling and not (isinstance(plan, MatrixPlan) and plan.starts_accumulators and chosen.consumers):
+        raise UnsupportedGEMM(
+            f"{chosen}: scales of blocks of k need fp8 operands, accumulators for each, and consumers"
+        )
     m, n = (int(each) for each in out.shape)
     left, right = _Operand(a, m, *a.stride()), _Operand(b, n, *b.stride()[::-1])
     calls: list[KernelCall] = []
@@ -113,11 +120,16 @@ def kernel_calls(
     last, own = (fusion.arguments(), None if sliced else fusion) if fusion else ({}, None)
     if own:
         common |= last
+    if scaling:
+        common |= scaling.arguments()
     if isinstance(plan, MatrixPlan):
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
-        make = _warpgroups if chosen.consumers else _tma if chosen.tma else _pointers
-        calls.append(make(plan, chosen, common, own))
+        if chosen.consumers:
+            scales = scaling.scales(m, n, chosen.transposed) if scaling else None
+            calls.append(_warpgroups(plan, chosen, common, own, scales))
+        else:
+            calls.append((_tma if chosen.tma else _pointers)(plan, chosen, common, own))
     elif isinstance(plan, SinglePrecisionPlan):
         calls.append(_single_precision(plan, chosen, common))
     else:
@@ -252,7 +264,9 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
     )  # fmt: skip
 
 
-def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None) -> KernelCall:
+def _warpgroups(
+    plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None, scales: BlockScales | None
+) -> KernelCall:
     m, n, number = common["M"], common["N"], plan.slices.number
     types = type_of(common["A"]), type_of(common["B"]), type_of(common["C"])
     size, output_size = (1 if plan.accumulator_k else 2), OUTPUT_BYTES[types[2]]
@@ -282,7 +296,7 @@ def _warpgroups(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], f
         early = not chosen.gathering and are_early(sums, chosen.consumers, len(fusion.operands))
         of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
         finish = fusion.finish(common, of_map)
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]))
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]), scales)
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
     else:
@@ -328,6 +342,10 @@ def _lanes(
 ) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
+    if chosen.wide:
+        if not isinstance(plan, ScalarPlan) or fusion:
+            raise UnsupportedGEMM(f"{chosen}: wide has no epilogue, and applies to lanes of one block")
+        return _wide_lanes(plan, chosen, m, n, common)
     from_zero = plan.from_zero
     if isinstance(plan, BlocksPlan):
         from_zero = from_zero and plan.blocks == 1  # with more blocks, the second kernel adds them to +0
@@ -340,17 +358,52 @@ def _lanes(
         static_tile = plan.tile if plan.strided else 0
     unroll = chosen.block_k
     even_steps = static_tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
-    given = {name: each for name, each in common.items() if name != "M"}
+    rows = chosen.block_n
+    down, across = (-(-m // rows), -(-n // chosen.block_m)) if rows > 1 else (1, -(-m * n // chosen.block_m))
     return KernelCall(
         lanes,
-        (-(-m * n // chosen.block_m), number),
-        {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": number},
+        (across, number, down),
+        {**common, "count": m * n, "tile": tile, "chunk": chunk, "blocks": number},
         {
             "LANES": count, "ACTIVE": active, "TILE": static_tile, "CYCLIC_SLICES": isinstance(plan, BlocksPlan),
             "SEQUENCE": lane_sum.sequence, "ROUNDS": lane_sum.rounds, "ONE_ROW": m == 1, "ONE_COLUMN": n == 1,
             "EVEN_STEPS": even_steps, "UNROLL": unroll, "AHEAD": chosen.stages == 2, "FROM_ZERO": from_zero,
-            "BLOCK": chosen.block_m,
+            "BLOCK": chosen.block_m, "ROWS": rows,
             **_constants(fusion),
+        },
+        {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
+    )  # fmt: skip
+
+
+def _wide_lanes(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.wide_lanes import WIDTH, wide_lanes
+
+    row = m == 1
+    vector, matrix, count = (common["A"], common["B"], n) if row else (common["B"], common["A"], m)
+    v_k, w_k, step, c = ("ak", "bk", "bn", "cn") if row else ("bk", "ak", "am", "cm")
+    line, width, tile = common[f"stride_{w_k}"], WIDTH.value, plan.tile if plan.strided else 0
+    aligned = int(matrix.data_ptr()) % (2 * width) == 0 and type_of(matrix) in ("fp16", "bf16")
+    if min(m, n) != 1 or common[f"stride_{step}"] != 1 or count < 2 * width or line < count or not aligned:
+        raise UnsupportedGEMM(
+            f"{chosen}: wide needs one row or column, and a matrix of 16 bits with neighbours in memory, aligned to "
+            f"{2 * width} bytes"
+        )
+    unroll, chunk = chosen.block_k, plan.chunk
+    even = tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
+    if chosen.block_m % width or not even:
+        raise UnsupportedGEMM(f"{chosen}: {unroll} values of k of a lane are not at equal distances")
+    return KernelCall(
+        wide_lanes,
+        (-(-count // chosen.block_m), plan.slices.number),
+        {
+            "V": vector, "W": matrix, "C": common["C"], "K": common["K"], "count": count, "slice_k": common["slice_k"],
+            "tile": plan.tile, "chunk": chunk, "stride_vk": common[f"stride_{v_k}"], "stride_wk": line,
+            "stride_cs": common["stride_cs"], "stride_c": common[f"stride_{c}"],
+        },
+        {
+            "LANES": plan.lanes, "ACTIVE": plan.active_lanes or plan.lanes, "TILE": tile,
+            "SEQUENCE": plan.lane_sum.sequence, "ROUNDS": plan.lane_sum.rounds, "UNROLL": unroll,
+            "FROM_ZERO": plan.from_zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins.launchers import EpilogueLaunch
+from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.driver_launches import Image, Kernel, TooFewResources, launch_function, on_current_stream
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernel_images import (
@@ -36,7 +37,8 @@ class PreparedProduct:
     """All launches of a product.  It holds `desc`, so that the id of `desc`, by which it is cached, stays unique.
 
     `code` has the hash of each kernel.  `launch` computes out = a b on the current stream for the addresses of a, b and
-    out, which have the layout and the alignment of the first call; with an epilogue, those of its operands follow.
+    out, which have the layout and the alignment of the first call; with an epilogue, those of its operands follow, with
+    scales those of A and of B.
     """
 
     desc: GEMMDesc
@@ -47,27 +49,13 @@ class PreparedProduct:
 
 def prepare(
     desc: GEMMDesc, plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
-    fusion: Fusion | None = None,
+    fusion: Fusion | None = None, scaling: BlockScaling | None = None,
 ) -> PreparedProduct:  # fmt: skip
-    """Compute out = a b, or its epilogue, and return its launches.
+    """Compute out = a b, its epilogue, or with scales of blocks of k, and return its launches.
 
     Raises UnsupportedGEMM for a schedule that does not fit.
     """
-    import torch
-
-    space: list[Any] = []
-    # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
-    a, b, out = a.detach(), b.detach(), out.detach()
-    if fusion is not None:
-        fusion = replace(fusion, operands=tuple(each.detach() for each in fusion.operands))
-    given = (a, b, out, *(fusion.operands if fusion else ()))
-
-    def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        space.append(torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device))
-        return space[-1]
-
-    calls = kernel_calls(plan, chosen, a, b, out, workspace, fusion)
-    made = [_kernel(each, (*given, *space), plan) for each in calls]
+    given, made, space = _kernels(plan, chosen, a, b, out, fusion, scaling)
     sizes = [each.numel() * each.element_size() for each in space]
     try:
         launch = product_launch([kernel for kernel, _ in made], sizes, int(out.device.index), len(given))
@@ -75,6 +63,50 @@ def prepare(
         raise UnsupportedGEMM(f"{chosen}: {error}") from None
     launch(*(each.data_ptr() for each in given))
     return PreparedProduct(desc, chosen, tuple(code for _, code in made), launch)
+
+
+def compile_kernels(plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Compile the kernels of out = a b, which fills the compilers' caches, and launch nothing.
+
+    Raises UnsupportedGEMM for a schedule that does not fit.
+    """
+    _kernels(plan, chosen, a, b, out)
+
+
+def launch_of_call(call: KernelCall, matrices: Sequence[torch.Tensor], plan: Plan) -> EpilogueLaunch:
+    """Launch one kernel, and return its launch as a function of the addresses of matrices, which are distinct objects.
+
+    Raises UnsupportedGEMM.
+    """
+    launch = product_launch([_kernel(call, matrices, plan)[0]], [], int(matrices[0].device.index), len(matrices))
+    launch(*(each.data_ptr() for each in matrices))
+    return launch
+
+
+def _kernels(
+    plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, fusion: Fusion | None = None,
+    scaling: BlockScaling | None = None,
+) -> tuple[tuple[torch.Tensor, ...], list[tuple[Kernel, str]], list[torch.Tensor]]:  # fmt: skip
+    """Return the matrices of a product, its kernels with the hashes of their code, and the memory that they need."""
+    import torch
+
+    space: list[torch.Tensor] = []
+    # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
+    a, b, out = a.detach(), b.detach(), out.detach()
+    if fusion is not None:
+        fusion = replace(fusion, operands=tuple(each.detach() for each in fusion.operands))
+    scales: tuple[torch.Tensor, ...] = ()
+    if scaling is not None:
+        scales = (scaling.scales_a.detach(), scaling.scales_b.detach())
+        scaling = replace(scaling, scales_a=scales[0], scales_b=scales[1])
+    given = (a, b, out, *(fusion.operands if fusion else ()), *scales)
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+        space.append(torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=out.device))
+        return space[-1]
+
+    calls = kernel_calls(plan, chosen, a, b, out, workspace, fusion, scaling)
+    return given, [_kernel(each, (*given, *space), plan) for each in calls], space
 
 
 def product_launch(
@@ -166,7 +198,10 @@ def _kernel(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Kern
     if isinstance(call.kernel, TextKernel):
         kernel = call.kernel
         code = object_file(kernel.text)
-        image = Image(code, kernel.name, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.dependent)
+        image = Image(
+            code, kernel.name, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.dependent,
+            kernel.shared_percent,
+        )  # fmt: skip
         return Kernel(image, _grid(call.grid), text_parameters(call, matrices)), hashlib.sha256(code).hexdigest()
     given = {**call.arguments, **call.constants}
     compiled = call.kernel.warmup(grid=call.grid, **{**given, **_maps(call.arguments)}, **call.options)

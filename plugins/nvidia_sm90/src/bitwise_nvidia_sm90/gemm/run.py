@@ -142,29 +142,37 @@ def _run_first_supported(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: 
 def _compare_with_fallback(
     plan: Plan, found: PreparedProduct, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
 ) -> None:
-    """Compare the first result of compiled kernels with that of the fallback schedule.
+    """Compare the first result of compiled kernels with that of the fallback schedule.  Raises ScheduleMismatch."""
+    reference = fallback(plan, *(int(each) for each in out.shape))
+    if found.chosen != reference:
+        names = f"{found.chosen} and {reference}", found.desc.to_text()
+        compare_first(found.code, out, lambda other: prepare(found.desc, plan, reference, a, b, other), names)
+
+
+def compare_first(
+    code: tuple[str, ...], out: torch.Tensor, compute: Callable[[torch.Tensor], object], names: tuple[str, str]
+) -> None:
+    """Compare the first result of kernels, whose hashes are `code`, with what `compute` writes to a tensor like it.
 
     An assembler can miscompile a kernel whose PTX is correct.  Nothing is compared while a CUDA graph is captured, for
-    more than LARGEST_COMPARED elements, or if there is no memory for a second output.  Raises ScheduleMismatch.
+    more than LARGEST_COMPARED elements, or if there is no memory for a second output.  `names` are those of both
+    computations, and of the product.  Raises ScheduleMismatch.
     """
     import torch
 
-    reference = fallback(plan, *(int(each) for each in out.shape))
-    if found.chosen == reference or found.code in _compared or out.numel() > LARGEST_COMPARED:
-        return
-    if torch.cuda.is_current_stream_capturing():
+    if code in _compared or out.numel() > LARGEST_COMPARED or torch.cuda.is_current_stream_capturing():
         return
     try:
         expected = torch.empty_like(out)
-        prepare(found.desc, plan, reference, a, b, expected)
+        compute(expected)
     except torch.OutOfMemoryError:
         return
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
     result = out.view(bits)
     if not torch.equal(result, expected.view(bits)):
         raise ScheduleMismatch(
-            f"{found.chosen} and {reference} returned different bytes for {found.desc.to_text()}: the compiler or the "
-            "assembler of this machine miscompiled one of the kernels; which one is unknown"
+            f"{names[0]} returned different bytes for {names[1]}: the compiler or the assembler of this machine "
+            "miscompiled one of the kernels; which one is unknown"
         )
     if bool((result != result[0, 0]).any()):  # an output of one repeated value would hide most errors
-        _compared.add(found.code)
+        _compared.add(code)

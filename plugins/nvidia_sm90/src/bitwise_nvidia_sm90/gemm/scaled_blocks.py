@@ -1,17 +1,33 @@
-"""Launches of products whose blocks of k have scales; see `bitwise_core.plugins.launchers.BlockScalingLauncher`."""
+"""Products whose blocks of k have scales; see `bitwise_core.plugins.launchers.BlockScalingLauncher`.
+
+Kernels of warpgroups compute them where tensor maps have the operands, and a Triton kernel all others.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors.problem import BLOCK_K, FinishedGEMM
-from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
+from bitwise_core.plugins.launchers import EpilogueLaunch
+from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.launch import KernelCall
+from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map
+from bitwise_nvidia_sm90.gemm.measured_schedules import ranked
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.prepared_launches import launch_of_call, prepare
+from bitwise_nvidia_sm90.gemm.run import compare_first
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
+
+if TYPE_CHECKING:
+    import torch
 
 _FP8 = frozenset({"e4m3", "e5m2"})
+_CANDIDATES = 400
+"""The schedules among which one is that the scales allow."""
 
 
 def tile_of(m: int, n: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the constants of the tile of a program, and the options of its launch."""
+    """Return the constants of the tile of a Triton program, and the options of its launch."""
     if m <= 64:
         return {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": BLOCK_K, "GROUP": 8}, {"num_warps": 4, "num_stages": 4}
     if -(-m // 128) * -(-n // 128) < 132:
@@ -26,7 +42,7 @@ def span_of(desc: FinishedGEMM) -> int | None:
 
 
 def constants(desc: FinishedGEMM) -> dict[str, bool]:
-    """Return the constants of the kernel that a description decides."""
+    """Return the constants of the Triton kernel that a description decides."""
     return {
         "WHOLE_BLOCKS": desc.product.k % BLOCK_K == 0, "LEFT_FIRST": desc.block_scaling == "left_first",
         "SLICED": (span_of(desc) or desc.product.k) < desc.product.k,
@@ -34,7 +50,7 @@ def constants(desc: FinishedGEMM) -> dict[str, bool]:
 
 
 def check(desc: FinishedGEMM) -> None:
-    """Raise UnsupportedGEMM unless the kernel computes the sums of a description."""
+    """Raise UnsupportedGEMM unless the kernels compute the sums of a description."""
     product = desc.product
     instruction = product.instruction
     fits = desc.block_scaling != "none" and {product.left_dtype, product.right_dtype} <= _FP8
@@ -42,14 +58,60 @@ def check(desc: FinishedGEMM) -> None:
         raise UnsupportedGEMM("kernels of scaled blocks multiply fp8 operands by wgmma")
 
 
-def scaled_sums(desc: FinishedGEMM, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any) -> None:
-    """Compute the scaled sums of a b, rounded to the type of out.  Raises UnsupportedGEMM."""
+def triton_call(desc: FinishedGEMM, a: Any, b: Any, out: Any, scales_a: Any, scales_b: Any) -> KernelCall:
+    """Return the launch of the Triton kernel, which takes matrices with any strides."""
     from bitwise_nvidia_sm90.gemm.kernels.scaled_blocks import scaled_blocks
 
-    check(desc)
     m, n, k = int(a.shape[0]), int(b.shape[1]), int(a.shape[1])
     tile, options = tile_of(m, n)
-    scaled_blocks[(-(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"]),)](
-        a, b, out, scales_a, scales_b, m, n, k, span_of(desc) or k, *a.stride(), *b.stride(), *out.stride(),
-        *scales_a.stride(), *scales_b.stride(), **tile, **constants(desc), **options,
-    )  # fmt: skip
+    names = ("am", "ak", "bk", "bn", "cm", "cn", "sam", "sak", "sbk", "sbn")
+    strides = [int(step) for each in (a, b, out, scales_a, scales_b) for step in each.stride()]
+    arguments = {
+        "A": a, "B": b, "C": out, "SA": scales_a, "SB": scales_b, "M": m, "N": n, "K": k, "SPAN": span_of(desc) or k,
+        **{f"stride_{name}": step for name, step in zip(names, strides, strict=True)},
+    }  # fmt: skip
+    shared = {
+        "SHARED_ROWS": BLOCK_K if int(scales_a.shape[0]) < m else 1,
+        "SHARED_COLUMNS": BLOCK_K if int(scales_b.shape[1]) < n else 1,
+    }
+    grid = (-(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"]),)
+    return KernelCall(scaled_blocks, grid, arguments, {**tile, **constants(desc), **shared}, options)
+
+
+def prepare_scaled(
+    desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, scales_a: torch.Tensor, scales_b: torch.Tensor,
+    out: torch.Tensor,
+) -> EpilogueLaunch:  # fmt: skip
+    """Compute the scaled sums of a b, rounded to the type of out, and return the launches.
+
+    They are a function of the addresses of a, b, out and the scales.  The first result of kernels of warpgroups is
+    compared with the Triton kernel's.  Raises UnsupportedGEMM, and ScheduleMismatch if the bytes differ.
+    """
+    check(desc)
+    planned = plan(desc.product)
+    # detach() makes distinct objects, so that each argument identifies its matrix even if one tensor is passed twice.
+    a, b, scales_a, scales_b, out = (each.detach() for each in (a, b, scales_a, scales_b, out))
+
+    def by_triton(target: torch.Tensor) -> EpilogueLaunch:
+        matrices = (a, b, target, scales_a, scales_b)
+        return launch_of_call(triton_call(desc, *matrices), matrices, planned)
+
+    for chosen in schedules(desc, planned, a, b, scales_a, scales_b, out):
+        try:
+            scaling = BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
+            found = prepare(desc.product, planned, chosen, a, b, out, scaling=scaling)
+        except UnsupportedGEMM:
+            continue
+        text = f"{desc.product.to_text()} with scales, {desc.block_scaling}"
+        compare_first(found.code, out, by_triton, (f"{chosen} and a Triton kernel", text))
+        return found.launch
+    return by_triton(out)
+
+
+def schedules(
+    desc: FinishedGEMM, planned: Plan, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any
+) -> list[Schedule]:
+    """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run."""
+    if not isinstance(planned, MatrixPlan) or desc.product.k % BLOCK_K or not (has_map(a) and has_map(b)):
+        return []
+    return [each for each in ranked(planned, a, b, out, _CANDIDATES) if each.consumers]

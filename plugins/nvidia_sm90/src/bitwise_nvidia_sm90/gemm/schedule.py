@@ -14,8 +14,12 @@ class Schedule:
 
     `transposed`: compute the transposed product, so that rows of tiles run along n.  `tma`: load the operands by TMA.
     With `tma`, `programs` is the number of persistent programs (0: one program per tile), and a tile is stored in
-    `store_parts` parts, 1 or 2.  For products by lanes, `block_m` is the number of output elements of a program and
-    `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one first.
+    `store_parts` parts, 1 or 2.
+
+    For products by lanes, `block_m` is the number of output elements of a program, or with `block_n` > 1 of its columns
+    in as many rows, and `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one
+    first.  With `wide`, a thread loads the values of four neighbouring elements at once, where the output is one row or
+    column.
 
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
@@ -53,6 +57,7 @@ class Schedule:
     resident: int = 1
     overlap: bool = True
     gathering: int = 0
+    wide: bool = False
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of an output of m rows and n columns."""
@@ -70,9 +75,13 @@ def check(plan: Plan, chosen: Schedule) -> None:
             )
         if chosen.resident != 1 or not chosen.overlap:
             raise UnsupportedGEMM(f"{chosen}: resident and overlap apply to 16-bit and 8-bit types")
+        if chosen.wide and not isinstance(plan, ScalarPlan):
+            raise UnsupportedGEMM(f"{chosen}: wide applies to lanes of one block")
         if isinstance(plan, SinglePrecisionPlan) and chosen.block_k % 16:
             raise UnsupportedGEMM(f"{chosen}: an iteration of fp32 operands takes a multiple of 16 values of k")
         return
+    if chosen.wide:
+        raise UnsupportedGEMM(f"{chosen}: wide applies to products by lanes")
     if chosen.packed:
         if not chosen.tma:
             raise UnsupportedGEMM(f"{chosen}: packed needs tma")

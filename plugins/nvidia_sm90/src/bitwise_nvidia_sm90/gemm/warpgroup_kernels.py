@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
 from bitwise_nvidia_sm90.gemm.kernels.finish import Finish
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
@@ -20,13 +21,13 @@ from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 def warpgroup_tiles(
     plan: MatrixPlan, chosen: Schedule, types: tuple[str, str, str], k_major: tuple[bool, bool], store: str,
-    finish: Finish | None = None, pairs: tuple[bool, bool] = (False, False),
+    finish: Finish | None = None, pairs: tuple[bool, bool] = (False, False), scales: BlockScales | None = None,
 ) -> WarpgroupTiles:  # fmt: skip
     """Return the tiles of a schedule with consumers.
 
     `types` are those of A, B and the matrix that the kernel stores; `k_major` says for A and B whether their values of
-    k are contiguous; `store` is how a tile is stored, and `finish` what is stored; `pairs` is that of a gathering.
-    Raises UnsupportedGEMM.
+    k are contiguous; `store` is how a tile is stored, and `finish` what is stored; `pairs` is that of a gathering,
+    and `scales` are those of blocks of k.  Raises UnsupportedGEMM.
     """
     *operands, output = types
     gathering = None
@@ -36,7 +37,7 @@ def warpgroup_tiles(
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,
         (operands[0], operands[1]), output, *k_major, store, plan.starts_accumulators, finish, chosen.resident,
-        chosen.overlap, gathering, chosen.block_k * OPERAND_BYTES[operands[0]] // STAGE_BYTES,
+        chosen.overlap, gathering, chosen.block_k * OPERAND_BYTES[operands[0]] // STAGE_BYTES, scales,
     )  # fmt: skip
     try:
         found.check()

@@ -150,14 +150,24 @@ def _add_steps(
     return accumulator
 
 
-@triton.jit(do_not_specialize=["N", "K", "count", "slice_k", "tile", "chunk", "blocks"])
+@triton.jit
+def _zeros(ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr):
+    """Return the accumulators of a program: for each column of several rows, or for each element of one."""
+    if ROWS > 1:
+        return tl.zeros((ROWS, BLOCK, LANES), dtype=tl.float32)
+    else:
+        return tl.zeros((BLOCK, LANES), dtype=tl.float32)
+
+
+@triton.jit(do_not_specialize=["M", "N", "K", "count", "slice_k", "tile", "chunk", "blocks"])
 def lanes(
-    A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
+    A, B, C, M, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, blocks, LANES: tl.constexpr, ACTIVE: tl.constexpr, TILE: tl.constexpr, CYCLIC_SLICES: tl.constexpr,
     SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr, ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
     EVEN_STEPS: tl.constexpr, UNROLL: tl.constexpr, AHEAD: tl.constexpr, FROM_ZERO: tl.constexpr, BLOCK: tl.constexpr,
-    O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
-    EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
+    ROWS: tl.constexpr, O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None,
+    o2_row=None, o2_column=None, EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "",
+    PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], with LANES fp32 accumulators for each element.
 
@@ -167,29 +177,39 @@ def lanes(
     those of `_sum_lanes`.  With FROM_ZERO, the sum of the lanes starts from +0.  ONE_ROW and ONE_COLUMN: C has one row,
     one column, whose operand all elements share.  With EVEN_STEPS, UNROLL consecutive k of a lane, counted
     from the start of an accumulator, are in one tile, or tiles have one k; with AHEAD, those of an iteration are then
-    loaded before the sums of the iteration before.
+    loaded before the sums of the iteration before.  A program computes BLOCK elements, counted along rows, or with
+    ROWS > 1 BLOCK columns of ROWS rows, which share the loads of B.
     """
     gdc_wait()
     gdc_launch_dependents()
-    element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = element < count
     # Elements outside of the matrix have the addresses of the last one; their results are not stored.
-    last = tl.minimum(element, count - 1)
-    if ONE_ROW:
-        row, column = tl.zeros_like(last), last
-    elif ONE_COLUMN:
-        row, column = last, tl.zeros_like(last)
+    if ROWS > 1:
+        row = (tl.program_id(2).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+        column = (tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK))[None, :]
+        inside = (row < M) & (column < N)
+        row, column = tl.minimum(row, M - 1), tl.minimum(column, N - 1)
     else:
-        row, column = quotient(last, N, count)
-        row, column = row.to(tl.int64), column.to(tl.int64)
+        element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        inside = element < count
+        last = tl.minimum(element, count - 1)
+        if ONE_ROW:
+            row, column = tl.zeros_like(last), last
+        elif ONE_COLUMN:
+            row, column = last, tl.zeros_like(last)
+        else:
+            row, column = quotient(last, N, count)
+            row, column = row.to(tl.int64), column.to(tl.int64)
     first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
     second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
     third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
     slice_index = tl.program_id(1)
     start = 0 if CYCLIC_SLICES else slice_index * slice_k
     length = slice_k if CYCLIC_SLICES else min(slice_k, K - start)
-    left = A + tl.zeros((1, 1), tl.int64) if ONE_ROW else A + (row * stride_am)[:, None]
-    right = B + tl.zeros((1, 1), tl.int64) if ONE_COLUMN else B + (column * stride_bn)[:, None]
+    if ROWS > 1:
+        left, right = A + (row * stride_am)[:, :, None], B + (column * stride_bn)[:, :, None]
+    else:
+        left = A + tl.zeros((1, 1), tl.int64) if ONE_ROW else A + (row * stride_am)[:, None]
+        right = B + tl.zeros((1, 1), tl.int64) if ONE_COLUMN else B + (column * stride_bn)[:, None]
     # `lane_k` is the largest number of k of a lane; all active lanes have the first `common` of them.
     if CYCLIC_SLICES:
         lane_k = tile
@@ -200,11 +220,11 @@ def lanes(
     else:
         lane_k = tile
         common = length - (LANES - 1) * tile
-    total = tl.zeros((BLOCK, LANES), dtype=tl.float32)
+    total = _zeros(ROWS, BLOCK, LANES)
     for begin in range(0, lane_k, chunk):
         end = min(begin + chunk, lane_k)
         whole = begin + max(min(common, end) - begin, 0) // UNROLL * UNROLL
-        accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
+        accumulator = _zeros(ROWS, BLOCK, LANES)
         if AHEAD and EVEN_STEPS:
             # An assembler moves the sums between the loads of one iteration, which then wait for each other; those of
             # the next iteration it cannot delay.
@@ -235,7 +255,9 @@ def lanes(
         total = tl.where(begin == 0, accumulator, total + accumulator)
     if ACTIVE < LANES:
         total = tl.where((tl.arange(0, LANES) < ACTIVE)[None, :], total, _negative_zero())
-    sums = _sum_lanes(total, BLOCK, LANES, SEQUENCE, ROUNDS)
+    sums = _sum_lanes(tl.reshape(total, (ROWS * BLOCK, LANES)), ROWS * BLOCK, LANES, SEQUENCE, ROUNDS)
+    if ROWS > 1:
+        sums = tl.reshape(sums, (ROWS, BLOCK))
     if FROM_ZERO:
         sums += 0.0  # starting from +0 changes a sum only where it is -0
     out = C + slice_index.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn

@@ -16,12 +16,13 @@ def scaled_blocks(
     A, B, C, SA, SB, M, N, K, SPAN, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn, stride_sam,
     stride_sak, stride_sbk, stride_sbn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr, WHOLE_BLOCKS: tl.constexpr, LEFT_FIRST: tl.constexpr, SLICED: tl.constexpr,
+    SHARED_ROWS: tl.constexpr, SHARED_COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """C[m, n] = the sum of slices of SPAN values of k, each the total of fma(P, s, total) from +0 over its blocks.
 
     P is the sum of A[m, k] B[k, n] over a block of BLOCK_K values of k in an accumulator of its own, s is the product
     of SA[m, block] and SB[block, n].  LEFT_FIRST: fma(P SA, SB, total) instead.  WHOLE_BLOCKS: K is a multiple of
-    BLOCK_K.  SLICED: there are several slices.
+    BLOCK_K.  SLICED: there are several slices.  SHARED_ROWS rows of A share a scale, and SHARED_COLUMNS columns of B.
     """
     across, down = tl.cdiv(N, BLOCK_N), tl.cdiv(M, BLOCK_M)
     program = tl.program_id(0)
@@ -35,7 +36,7 @@ def scaled_blocks(
     position = tl.arange(0, BLOCK_K)
     left = A + row[:, None] * stride_am + position[None, :] * stride_ak
     right = B + column[None, :] * stride_bn + position[:, None] * stride_bk
-    scale_a, scale_b = SA + row * stride_sam, SB + column * stride_sbn
+    scale_a, scale_b = SA + row // SHARED_ROWS * stride_sam, SB + column // SHARED_COLUMNS * stride_sbn
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     slices = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for first in range(0, K, BLOCK_K):

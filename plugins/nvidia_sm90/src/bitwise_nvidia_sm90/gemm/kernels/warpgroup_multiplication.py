@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import load_scales, scaled_sums, scales_of_job
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import ELEMENT_TYPES
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, OperandTile, WarpgroupTiles
@@ -71,19 +72,25 @@ def multiplied_stages(tiles: WarpgroupTiles) -> Lines:
 
 
 def promoted_stages(tiles: WarpgroupTiles) -> Lines:
-    """Multiply each stage of a job in an accumulator of its own, and add it to the total."""
+    """Multiply each stage of a job in an accumulator of its own, and add it to the total, with scales by fma."""
     count = tiles.consumer_rows * tiles.block_n // WARPGROUP
     for index in range(count):
         yield f"mov.b32 %r_total_{index}, 0f00000000;"
+    if tiles.scales is not None:
+        yield from scales_of_job(tiles)
     if tiles.ping_pong:
         yield from _wait_for_turn()
     yield "STAGE:"
+    if tiles.scales is not None:
+        yield from load_scales(tiles)
     yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "wgmma.wait_group.sync.aligned 0;"
     yield from _release(tiles)
-    for index in range(count):
+    if tiles.scales is not None:
+        yield from scaled_sums(tiles)
+    for index in range(0 if tiles.scales is not None else count):
         yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
     yield "@%p_more bra STAGE;"
     if tiles.ping_pong:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import SCALE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.finish import OperandLayout
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
@@ -20,7 +21,8 @@ ELEMENT_TYPES = {"fp16": "f16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2"}
 def parameters(tiles: WarpgroupTiles) -> tuple[str, ...]:
     """Return the names of the parameters in order."""
     operands = (each.format(index) for index, _ in operand_layouts(tiles) for each in OPERAND_PARAMETERS)
-    return (*PARAMETERS, *operands, *(LINE_PARAMETERS if tiles.gathering else ()))
+    others = (*(LINE_PARAMETERS if tiles.gathering else ()), *(SCALE_PARAMETERS if tiles.scales else ()))
+    return (*PARAMETERS, *operands, *others)
 
 
 def operand_layouts(tiles: WarpgroupTiles) -> tuple[tuple[int, OperandLayout], ...]:

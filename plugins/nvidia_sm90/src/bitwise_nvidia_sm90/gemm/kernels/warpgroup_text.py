@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import scale_places
 from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lines_of_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
@@ -55,7 +56,10 @@ def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     producer = gathering_producer(tiles, decoded=place_of_job(tiles)) if tiles.gathering else copying_producer(tiles)
     body = "\n".join((*_start(tiles), *producer, *_consumer(tiles), "END:", "ret;"))
     text = _module(tiles, name, body)
-    return TextKernel(name, text, tiles.threads, tiles.shared_bytes, parameters(tiles), (tiles.blocks, 1, 1))
+    return TextKernel(
+        name, text, tiles.threads, tiles.shared_bytes, parameters(tiles), (tiles.blocks, 1, 1),
+        shared_percent=tiles.shared_percent,
+    )  # fmt: skip
 
 
 def _name(tiles: WarpgroupTiles) -> str:
@@ -68,7 +72,7 @@ def _name(tiles: WarpgroupTiles) -> str:
         f"{roles}_{cluster}_"
         f"group_{tiles.group}_{tiles.store}{f'_{tiles.resident}_resident' if tiles.resident > 1 else ''}"
         f"{'' if tiles.overlap else '_alone'}{_gathering_name(tiles)}"
-        f"{'_epilogue' if tiles.finish else ''}"
+        f"{'_epilogue' if tiles.finish else ''}{_scales_name(tiles)}"
     )
 
 
@@ -78,6 +82,13 @@ def _gathering_name(tiles: WarpgroupTiles) -> str:
         return ""
     pairs = "".join("12"[each] for each in given.pairs)
     return f"_gathers_{given.warpgroups}_{pairs}_{given.short_first}_{given.taken}"
+
+
+def _scales_name(tiles: WarpgroupTiles) -> str:
+    given = tiles.scales
+    if given is None:
+        return ""
+    return f"_scales_{given.rows}x{given.columns}_{given.order}_{'pairs' if given.pairs else 'elements'}"
 
 
 def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
@@ -200,6 +211,7 @@ def _consumer_places(tiles: WarpgroupTiles) -> Lines:
         yield f"setp.eq.u32 %p_is_{consumer}, %r_group, {consumer};"
     yield from (matrix_store_places if tiles.stores_through_map else pointer_places)(tiles)
     yield from operand_places(tiles)
+    yield from scale_places(tiles)
 
 
 def _cluster_barrier() -> Lines:

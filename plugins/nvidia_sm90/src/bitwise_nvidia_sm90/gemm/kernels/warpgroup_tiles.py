@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, BlockScales
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, Finish, are_early
 
 WARPGROUP = 128
@@ -132,7 +133,8 @@ class WarpgroupTiles:
     "elements".  `starts_accumulators`: each stage has its own
     accumulator, which is added to the total in fp32.  `finish` is the epilogue of each sum; `output` is its type.
     `resident` blocks fit on a multiprocessor at once.  `overlap`: the next kernel may start before this one ends.
-    With a `gathering`, no operand is copied by TMA.
+    With a `gathering`, no operand is copied by TMA.  With `scales`, the sum of each stage is added by fused
+    multiply-adds with the scales of its operands.
     """
 
     block_m: int
@@ -153,6 +155,7 @@ class WarpgroupTiles:
     overlap: bool = True
     gathering: Gathering | None = None
     depth: int = 1
+    scales: BlockScales | None = None
 
     @property
     def block_k(self) -> int:
@@ -289,6 +292,15 @@ class WarpgroupTiles:
         return self._bytes_with(self.store_buffers)
 
     @property
+    def shared_percent(self) -> int | None:
+        """The part of a multiprocessor's memory that must be shared memory, where loads profit by the L1 cache."""
+        if self.gathering is None:
+            return None
+        return min(
+            100, -(-100 * self.resident * (self.shared_bytes + RESERVED_BYTES) // (SHARED_BYTES + RESERVED_BYTES))
+        )
+
+    @property
     def registers(self) -> tuple[int, int]:
         """The registers of a thread of the producer and of a consumer, which together fit in the register file.
 
@@ -331,7 +343,13 @@ class WarpgroupTiles:
             f"depth {self.depth}: 1, 2 or 4, and 1 with a gathering or with an accumulator for each stage",
         )
         needed = self.consumer_rows * self.block_n // WARPGROUP * (2 if self.starts_accumulators else 1)
+        if self.scales is not None:
+            self._check_scales(self.scales)
         most = most_accumulators(self.consumers, self.resident, self.gathering.warpgroups if self.gathering else 0)
+        if self.scales is not None:
+            # One consumer has as many registers as each of two.
+            most = max(most, most_accumulators(2)) if self.resident == self.consumers == 1 else most
+            most -= self.scales.registers(self.block_m, self.block_n, self.consumer_rows)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
         _require(needed <= most, f"{needed} bytes of shared memory: at most {most}")
@@ -359,6 +377,15 @@ class WarpgroupTiles:
         sizes = {OPERAND_BYTES[each] for each in self.operands}
         _require(len(sizes) == 1, f"operands {self.operands}: one width")
         _require(2 in sizes or (self.a_k_major and self.b_k_major), "operands of 8 bits: k must be contiguous in both")
+
+    def _check_scales(self, scales: BlockScales) -> None:
+        _require(self.starts_accumulators and self.block_k == BLOCK, f"scales need an accumulator for each {BLOCK} k")
+        _require(self.finish is None, "a product with scales has no epilogue")
+        _require({scales.rows, scales.columns} <= {1, BLOCK}, f"rows and columns share a scale of 1 or {BLOCK}")
+        _require(
+            scales.columns == 1 or scales.shared_columns(self.block_n),
+            f"block_n {self.block_n}: a divisor of the {BLOCK} columns that share a scale",
+        )
 
     def _check_gathering(self) -> None:
         if self.gathering is None:

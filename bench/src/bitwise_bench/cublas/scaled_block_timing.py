@@ -1,0 +1,147 @@
+"""Times of fp8 products whose blocks of 128 values of k have scales: torch._scaled_mm against kernels with its bytes.
+
+    python -m bitwise_bench.cublas.scaled_block_timing --out records/cublas-scaled-blocks-sm90-h200.json
+    python -m bitwise_bench.cublas.scaled_block_timing --most 8 --out times.json
+
+Each product runs under the launcher's own choice and, with --most, under that many schedules, and must return the
+library's bytes.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.cublas.schedule_timing import row_class
+from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.graph_times import in_turn
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.prepared_launches import prepare
+from bitwise_nvidia_sm90.gemm.scaled_blocks import prepare_scaled, schedules
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
+
+LAYERS = ((2112, 7168), (24576, 1536), (7168, 16384), (4096, 7168), (7168, 2048), (5120, 5120), (3072, 8192))
+"""n and k of layers of models whose weights have scales of blocks, and of two others."""
+ROWS = (1, 16, 64, 128, 512, 2048, 4096)
+BLOCKS = ((1, 128), (1, 1), (128, 1))
+"""The rows of A, and the columns of B, that share a scale."""
+_ROUNDS = 3
+
+
+def scales(rows: int, k: int, shared: int, generator: Any) -> Any:
+    """Return scales of `shared` rows and 128 values of k each, as PyTorch takes them."""
+    import torch
+
+    found = torch.rand(-(-rows // shared), k // 128, device="cuda", generator=generator) + 0.01
+    if shared == 1:
+        return found.t().contiguous().t()
+    padded = torch.zeros(found.shape[0], 4 * -(-found.shape[1] // 4), device="cuda")
+    padded[:, : found.shape[1]] = found
+    return padded[:, : found.shape[1]]
+
+
+def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict[str, Any]:
+    """Return the record of one product."""
+    import torch
+
+    from bitwise_core.descriptors.problem import FinishedGEMM
+    from bitwise_torch import NotCovered
+    from bitwise_torch.product_calls import described_call
+
+    generator = torch.Generator(device="cuda").manual_seed(m + n + k)
+    a = torch.randn(m, k, device="cuda", generator=generator).to(torch.float8_e4m3fn)
+    b = torch.randn(n, k, device="cuda", generator=generator).to(torch.float8_e4m3fn).t()
+    scales_a, scales_b = scales(m, k, blocks[0], generator), scales(n, k, blocks[1], generator).t()
+    options = {"out_dtype": torch.bfloat16}
+    record: dict[str, Any] = {"m": m, "n": n, "k": k, "blocks": list(blocks)}
+    try:
+        _, desc = described_call("_scaled_mm", (a, b, scales_a, scales_b), options, "cublas")
+    except NotCovered as error:
+        return {**record, "declined": str(error)[:300]}
+    assert isinstance(desc, FinishedGEMM)
+    theirs = partial(torch._scaled_mm, a, b, scales_a, scales_b, **options)
+    wanted, out = theirs(), torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    given = tuple(each.data_ptr() for each in (a, b, out, scales_a, scales_b))
+    launches: dict[str, Callable[[], Any]] = {"cublas": theirs}
+    launches["default"] = partial(prepare_scaled(desc, a, b, scales_a, scales_b, out), *given)
+    wrong = [] if torch.equal(out.view(torch.int16), wanted.view(torch.int16)) else ["default"]
+    planned, scaling = plan(desc.product), BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
+    names: dict[str, Schedule] = {}
+    for each in schedules(desc, planned, a, b, scales_a, scales_b, out) if most else ():
+        if len(names) == most:
+            break
+        try:
+            launch = prepare(desc.product, planned, each, a, b, out, scaling=scaling).launch
+        except UnsupportedGEMM:
+            continue
+        names[str(len(names))] = each
+        launches[str(len(names) - 1)] = partial(launch, *given)
+        if not torch.equal(out.view(torch.int16), wanted.view(torch.int16)):
+            wrong.append(str(each))
+    times = in_turn(launches, _ROUNDS)
+    usual = asdict(Schedule(0))
+    record |= {"descriptor": desc.product.to_text(), "order": desc.block_scaling, "wrong": wrong}
+    record |= {name: round(times[name], 2) for name in ("cublas", "default")}
+    if names:
+        record["times"] = [
+            [{name: value for name, value in asdict(each).items() if value != usual[name]}, round(times[place], 2)]
+            for place, each in names.items()
+        ]
+    return record
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return geometric means of the library's time over ours: of all, by blocks and by rows; the least is `slowest`."""
+    timed = [(row, row["cublas"] / row["default"]) for row in rows if "default" in row]
+    groups: dict[str, list[float]] = {}
+    for row, ratio in timed:
+        for name in ("all", "x".join(map(str, row["blocks"])), row_class(row["m"])):
+            groups.setdefault(name, []).append(ratio)
+    return {
+        **{name: round(math.exp(sum(map(math.log, each)) / len(each)), 3) for name, each in groups.items()},
+        "slowest": round(min((ratio for _, ratio in timed), default=0.0), 3), "products": len(timed),
+        "declined": len(rows) - len(timed), "other bytes": sum(len(row.get("wrong", ())) for row in rows),
+    }  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write and print.  The exit status is 1 if bytes differ."""
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.scaled_block_timing", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")
+    parser.add_argument("--every", type=int, default=1, help="take every so many products (default 1)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="start no product after this time (default 60)")
+    given = parser.parse_args(arguments)
+    import torch
+
+    from bitwise_cublas_profiles.library import Library
+
+    with Library() as library:
+        version = library.version
+    found = {"environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": version}}
+    problems = [(m, n, k, blocks) for blocks in BLOCKS for m in ROWS for n, k in LAYERS][:: given.every]
+    rows: list[dict[str, Any]] = []
+    deadline = time.time() + given.seconds
+    for problem in problems:
+        if time.time() > deadline:
+            break
+        rows.append(measured(*problem, given.most))
+        head = {**found, "summary": {**summary(rows), "problems that were not reached": len(problems) - len(rows)}}
+        lines = ",\n".join(json.dumps(row) for row in rows)
+        given.out.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{lines}\n]\n}}\n', encoding="utf-8")
+    print(json.dumps(summary(rows), indent=1))
+    return 1 if any(row.get("wrong") for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

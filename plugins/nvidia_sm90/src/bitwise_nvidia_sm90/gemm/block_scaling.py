@@ -1,0 +1,43 @@
+"""The scales of blocks of 128 values of k of a product, as the kernels of warpgroups take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, BlockScales, Order
+
+_PAIR_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockScaling:
+    """Scales of A and of B: for each block of k a column and a row of fp32 with any strides.
+
+    A has a scale for each row, or one for each BLOCK of them; so has B for its columns.  `left_first`: a sum is
+    multiplied by the scale of A alone, then by that of B and added; otherwise by their product.
+    """
+
+    scales_a: Any
+    scales_b: Any
+    left_first: bool
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of kernels."""
+        (row, a_k), (b_k, column) = self.scales_a.stride(), self.scales_b.stride()
+        return {
+            "SA": self.scales_a, "SB": self.scales_b, "sa_row": row, "sa_k": a_k, "sb_column": column, "sb_k": b_k,
+        }  # fmt: skip
+
+    def scales(self, m: int, n: int, transposed: bool) -> BlockScales:
+        """Return the scales as a kernel of warpgroups has them, of the transposed product if so."""
+        shared = tuple(
+            BLOCK if int(count) < length else 1
+            for count, length in ((self.scales_a.shape[0], m), (self.scales_b.shape[1], n))
+        )
+        across, (step, line), columns = self.scales_b, self.scales_b.stride()[::-1], n
+        if transposed:
+            shared, across, (step, line), columns = shared[::-1], self.scales_a, self.scales_a.stride(), m
+        pairs = step == 1 and line % 2 == 0 and columns % 2 == 0 and int(across.data_ptr()) % _PAIR_BYTES == 0
+        order: Order = "product" if not self.left_first else "columns" if transposed else "rows"
+        return BlockScales(shared[0], shared[1], order, pairs and shared[1] == 1)
