@@ -32,3 +32,13 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
         gc.set_threshold(*OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
+
+
+@pytest.fixture
+def without_machine_code() -> Iterator[None]:
+    """Kernels that Triton compiles have assembly only; see `assembly_only`."""
+    pytest.importorskip("triton")
+    from assembly_only import assembly_only
+
+    with assembly_only(lines=True):
+        yield

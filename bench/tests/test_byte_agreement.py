@@ -41,6 +41,7 @@ def test_other_texts_and_nondeterministic_bytes_are_excluded() -> None:
     assert compare(results, records) == Agreement(4, 0, 1, 3, 0, 0, ())
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("family", families())
 def test_no_class_has_two_byte_patterns(family: str, record_property: Callable[[str, object], None]) -> None:
     """Of the configuration of a family that executes fastest and one of its group, with other bytes if there is one."""

@@ -52,6 +52,7 @@ def test_a_wrong_hash_is_detected() -> None:
     assert run_case(case, changed, known, DRAWS[:4]) == Run(case.id, str(one.digest), (DRAWS[2],))
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("family", families())
 def test_bytes_of_the_smallest_configuration(family: str) -> None:
     triton = pytest.importorskip("triton")
