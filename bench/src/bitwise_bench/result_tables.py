@@ -167,7 +167,7 @@ def product_speeds(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the products of sweeps whose bytes were compared with a library's, by GPU, library and types of A and B."""
+    """Return the products of sweeps whose bytes were compared with a library's, by GPU, library and operand type."""
     types = ("fp16", "bf16", "e4m3", "e5m2")
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in records:
