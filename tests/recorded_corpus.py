@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-
 from typing import TYPE_CHECKING
 
 from bitwise_bench.recorded_bytes import Records, load_records
