@@ -32,3 +32,24 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
         gc.set_threshold(*OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let every second worker collect from the end: in a fresh clone, each compiles half of the test modules."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0").endswith(("1", "3", "5", "7", "9")):
+        config.args.reverse()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests the same order in all workers: by file."""
+    items.sort(key=lambda item: item.nodeid.partition("::")[0])
+
+
+@pytest.fixture
+def without_machine_code() -> Iterator[None]:
+    """Kernels that Triton compiles have assembly only; see `assembly_only`."""
+    pytest.importorskip("triton")
+    from assembly_only import assembly_only
+
+    with assembly_only(lines=True):
+        yield

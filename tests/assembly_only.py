@@ -9,8 +9,8 @@ from typing import Any
 
 
 @contextmanager
-def assembly_only() -> Iterator[None]:
-    """Compile without machine code and without lines of the source, which take a third of the time.
+def assembly_only(*, lines: bool = False) -> Iterator[None]:
+    """Compile without machine code, and without `lines` of the source, which take up to a third of the time.
 
     The kernels are in a folder of their own below Triton's cache, where no launch finds them.
     """
@@ -22,5 +22,5 @@ def assembly_only() -> Iterator[None]:
     with knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope():
         knobs.cache.dir = str(Path(knobs.cache.dir) / "assembly-only")
         knobs.runtime.add_stages_inspection_hook = without_machine_code
-        knobs.compilation.disable_line_info = True
+        knobs.compilation.disable_line_info = not lines
         yield

@@ -12,7 +12,7 @@ import pytest
 from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.recorded_bytes import CaseRecord
 from bitwise_bench.simulation.execution import Run, run_case, size
-from recorded_corpus import recorded
+from recorded_corpus import families, recorded, smallest_first
 
 SHOWN = ("wide", "zeros", "negative_zero", "subnormal", "special", "cancelling", "tiny", "huge")
 """The draws that the tests run."""
@@ -22,10 +22,6 @@ REFUSED = {
     "serial_split_k": "a barrier depends on data",
 }
 """Families of which no configuration is executed, and why: their blocks wait for each other."""
-
-
-def families() -> list[str]:
-    return list(dict.fromkeys(family for family, _ in recorded().groups()))
 
 
 def record(digest: str) -> CaseRecord:
@@ -56,16 +52,14 @@ def test_a_wrong_hash_is_detected() -> None:
     assert run_case(case, changed, known, DRAWS[:4]) == Run(case.id, str(one.digest), (DRAWS[2],))
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("family", families())
 def test_bytes_of_the_smallest_configuration(family: str) -> None:
     triton = pytest.importorskip("triton")
     known = recorded()
     if triton.__version__ != known.environment["triton"]:
         pytest.skip(f"the bytes were recorded with Triton {known.environment['triton']}")
-    from bitwise_bench.corpus import catalogue
-
-    records = known.by_id()
-    cases = sorted((each for each in catalogue.cases() if each.family == family and records[each.id].usable), key=size)
+    records, cases = known.by_id(), smallest_first(family)
     if not cases:
         pytest.skip("no kernel of the family returns the same bytes twice")
     for case in cases:

@@ -100,6 +100,7 @@ def test_lines_are_removed_and_numbered_from_one() -> None:
     assert dropped.text == TEXT.replace("\tbar.sync \t0;\n", "")
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mutants_of_compiled_kernels(family: str) -> None:
     pytest.importorskip("triton")

@@ -35,8 +35,8 @@ TABLE = table()
 TASKS = tasks(TABLE)
 CONTENT = read(TABLE.path)
 SECONDS = 30.0
-SLOWEST = 2.0
-"""Obligations that took more seconds are left to `nox -s proofs`."""
+SLOWEST = 0.5
+"""Obligations that took more seconds are left to `nox -s proofs`: all those of 6 of 187 statements."""
 
 
 def rule(name: str) -> Rule:

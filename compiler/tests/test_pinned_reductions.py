@@ -25,6 +25,8 @@ from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: 
 from bitwise_triton.reductions import Order, evaluate, tree_of  # noqa: E402
 from bitwise_triton.reductions.kernels.functions import add_rounded, tree_reduce, tree_sum  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("without_machine_code")
+
 CASES = {case.name: case for case in cases()}
 CHUNKED = [name for name, case in CASES.items() if case.chunked]
 

@@ -166,6 +166,22 @@ def product_speeds(records: Sequence[Mapping[str, Any]]) -> str:
     return _markdown(head, rows) + f"\n\nGeometric means of CUDA graphs, in turn; {wrong} schedules had other bytes."
 
 
+def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the products of sweeps whose bytes were compared with a library's, by GPU, library and operand type."""
+    types = ("fp16", "bf16", "e4m3", "e5m2")
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for each in records:
+        found = counts.setdefault((each["environment"]["gpu"], each["environment"]["library"]), Counter())
+        for key, count in each["outcomes"].items():
+            dtype, outcome = key.removeprefix("candidate ").split(": ")
+            found[dtype if outcome == "equal" else "other" if outcome == "different" else "not compared"] += count
+    rows = [
+        [gpu, library, *(f"{found[dtype]:,}" for dtype in types), found["other"], found["not compared"]]
+        for (gpu, library), found in sorted(counts.items())
+    ]
+    return _markdown(("GPU", "cuBLASLt", *types, "other bytes", "not compared"), rows)
+
+
 def fused_epilogues(record: Mapping[str, Any]) -> str:
     """Return the speed of products with an epilogue over PyTorch's separate operators, by part and epilogue."""
     rows = []
@@ -567,6 +583,12 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 )
 """Tables whose record may be missing, and the command that writes it."""
 
+_SWEEPS = (
+    *(f"cublas-sweep-sm90-h100-13.1-seed{seed}.json" for seed in (4, 6, 7, 14)),
+    "cublas-sweep-sm90-h200-13.1-seed5.json",
+    "cublas-sweep-sm90-h100-12.8-seed12.json",
+)
+
 COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(
     {
         "headlines": (
@@ -574,12 +596,11 @@ COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, An
                 "published-corpus-sm90-h100.json",
                 "pinned-reductions-sm90-h100.json",
                 *(f"cublas-{name}-sm90-h100.json" for name in ("published", "held-out", "second-held-out")),
-                *(f"cublas-sweep-sm90-h100-13.1-seed{seed}.json" for seed in (4, 6, 7, 14)),
-                "cublas-sweep-sm90-h200-13.1-seed5.json",
-                "cublas-sweep-sm90-h100-12.8-seed12.json",
+                *_SWEEPS,
             ),
             headlines,
         ),
+        "library-bytes": (_SWEEPS, library_bytes),
     }
 )
 """The records and the generator of each table that needs several records."""

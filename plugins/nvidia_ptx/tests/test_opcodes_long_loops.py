@@ -15,8 +15,16 @@ from functools import cache
 import numpy as np
 import pytest
 
+from bitwise_core.execution import executor
 from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, simulated
+
+
+@pytest.fixture
+def few_followed_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lower number of iterations that are followed before a loop is one function: each takes milliseconds."""
+    monkeypatch.setattr(executor, "MAXIMUM_ITERATIONS", 12)
+
 
 THREADS = 64
 SHARED = ".shared .align 16 .b8 room[1024]; .local .align 4 .b8 stack[16];"
@@ -264,6 +272,7 @@ def form(body: str) -> dict[int, tuple[int, int, int]]:
     return hashes(PLACES + body, threads=THREADS, shared=SHARED)
 
 
+@pytest.mark.usefixtures("few_followed_iterations")
 @pytest.mark.parametrize("name", EQUAL)
 def test_both_programs_have_one_form_and_return_the_same_bytes(name: str) -> None:
     left, right = EQUAL[name]
@@ -271,6 +280,7 @@ def test_both_programs_have_one_form_and_return_the_same_bytes(name: str) -> Non
     assert returned(left) == returned(right)
 
 
+@pytest.mark.usefixtures("few_followed_iterations")
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses_have_other_forms_and_return_other_bytes(name: str) -> None:
     left, right = NEAR_MISSES[name]
@@ -433,6 +443,7 @@ def merged() -> list[list[RandomLoop]]:
     return [each for seed in SEEDS for each in classes(seed, 8) if len(each) > 1]
 
 
+@pytest.mark.usefixtures("few_followed_iterations")
 def test_loops_of_one_form_return_the_same_bytes() -> None:
     for members in merged():
         assert len({tuple(returned(each.text())) for each in members}) == 1, members
