@@ -373,13 +373,24 @@ class Executor:
         if not rest.any():
             group.pc = control.target
             return
+        machine.splits_warps = machine.splits_warps or self._splits_warps(active, rest)
         group.mask, group.pc = rest, pc + 1
         groups.append(replace(group, pc=control.target, mask=active))
+
+    def _splits_warps(self, left: Array, right: Array) -> bool:
+        """Return whether some warp has lanes in both of these masks."""
+        machine = self.machine
+        if machine.threads % machine.warp:
+            return True
+        shape = machine.blocks, machine.threads
+        one, other = (whole_mask(each, shape).reshape(-1, machine.warp).any(axis=1) for each in (left, right))
+        return bool((one & other).any())
 
     def _jump(self, control: Jump, group: LaneGroup, groups: list[LaneGroup]) -> None:
         if not self.follows_data:
             raise Unsupported("an indirect branch is followed for a given launch only", self._line(group.pc))
         active = self.machine.active()
+        self.machine.splits_warps = True
         targets = np.broadcast_to(control.targets, active.shape)
         first, *others = np.unique(targets[active]).tolist()
         groups += [replace(group, pc=place, mask=active & (targets == place)) for place in others]
@@ -399,6 +410,7 @@ class Executor:
                 "the kernel's control flow depends on data, and its end may not be reached", self._line(pc)
             )
         entered = self.entered.get(pc, 0)
+        splits, machine.splits_warps = machine.splits_warps, True
         if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
             machine.mask, group.pc = group.mask, join
             return
@@ -408,6 +420,7 @@ class Executor:
         if last is not None:
             raise _noted(self._long_loop(control, join, pc, last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
+        machine.splits_warps = splits or not whole
         if entered:
             self._run_sides(control, taken, group, join, whole)
             return
