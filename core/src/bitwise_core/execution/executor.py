@@ -670,8 +670,17 @@ class Executor:
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
                 machine.races.forget_what_is_ordered()
-                if not (everyone & ~(present & ready[:, None])).any():
+                if not (everyone & ~(present & ready[:, None])).any() and not self._pass_without(~everyone):
                     machine.epoch += 1
+
+    def _pass_without(self, ended: Array) -> bool:
+        """Return whether whole warps that have ended have stored in global memory: no barrier orders what they did."""
+        machine = self.machine
+        if not ended.any():
+            return False
+        starts = np.arange(0, machine.threads, machine.warp)
+        gone = np.repeat(np.logical_and.reduceat(ended, starts, axis=1), machine.warp, axis=1)[:, : machine.threads]
+        return bool(gone.any()) and machine.memory.pass_without(np.broadcast_to(machine.thread, gone.shape)[gone])
 
     def _release_single_group(self, group: LaneGroup) -> None:
         machine = self.machine

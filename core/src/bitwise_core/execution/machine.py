@@ -138,7 +138,7 @@ class Machine:
     threads' local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols`
     holds the addresses of arrays, and `windows`, for those whose address differs between blocks, the special register
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
-    `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp, and
+    `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp;
     whether its lanes are together again is not determined.
     """
 

@@ -319,6 +319,10 @@ class ParametricMemory:
         """See `GlobalMemory.store_under_condition`: each store is a select of its own."""
         return False
 
+    def pass_without(self, thread: Array) -> bool:
+        """See `GlobalMemory.pass_without`: a thread reads only what it alone writes, whatever barriers order."""
+        return False
+
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: one term, since nothing may depend on it."""
         return term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)
