@@ -543,6 +543,7 @@ class Executor:
     def _run_forward_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
+        machine.splits_warps = True
         guarded = self.program.kernel.instructions[pc].guard is not None
         reconvergence = self.program.reconvergence.get(pc) if guarded else None
         if (
