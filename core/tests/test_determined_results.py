@@ -220,6 +220,12 @@ $done:
 """A loop in which each thread stores at the place that its cell holds; the seventh iteration changes the cell."""
 
 
+READ_FIRST = """	mul.wide.s32 %rd8, %r5, 8;
+	add.s64 %rd8, %rd2, %rd8;
+	ld.global{kind}.b32 %r11, [%rd8];
+	st.global.b32 [%rd8], %r1;
+	st.global.b32 [%rd8+4], %r11;
+"""
 SIDES = """	mov.b32 %r20, 1;
 	mov.b32 %r21, 2;
 	setp.lt.s32 %p1, %r3, 2;
@@ -318,6 +324,10 @@ TEXTS = {
     "a content that some blocks replace": (
         kernel(GOES_ON.format(value="%r21"), 1),
         kernel(GOES_ON.format(value="%r20"), 1),
+    ),
+    "a load that nothing orders with a later store": (
+        with_cells(READ_FIRST.format(kind=".nc")),
+        with_cells(READ_FIRST.format(kind="")),
     ),
     "a remainder of the block": (
         with_cells(at("rem.s32 %r20, %r3, %r2;\n\tmad.lo.s32 %r20, %r20, 128, %r4;")),

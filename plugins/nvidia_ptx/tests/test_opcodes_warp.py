@@ -59,6 +59,12 @@ def test_the_source_lane_may_differ_between_lanes() -> None:
         ("setp.lt.u32 %p1, %r0, 9; @%p1 shfl.sync.down.b32 %r2, %r0, 1, 31, -1;", "does not take part"),
         ("ld.global.b32 %r5, [%d1]; shfl.sync.down.b32 %r2, %r0, %r5, 31, -1;", "distance depends on data"),
         ("setp.lt.u32 %p1, %r0, 9; @%p1 activemask.b32 %r2;", "is not determined"),
+        ("setp.lt.u32 %p1, %r0, 9; @%p1 bra JOIN; mov.b32 %r3, 1; JOIN: activemask.b32 %r2;", "is not determined"),
+        (
+            "ld.global.b32 %r3, [%d1]; setp.lt.u32 %p1, %r3, 9; @%p1 bra JOIN;"
+            "mov.b32 %r3, 1; JOIN: activemask.b32 %r2;",
+            "is not determined",
+        ),
         ("setp.lt.u32 %p1, %r0, 9; @%p1 redux.sync.add.u32 %r2, %r0, 0x1ff;", "part of a warp"),
         ("redux.sync.add.u32 %r2, %r0, 0xffff;", "not the set of lanes that execute it"),
         (

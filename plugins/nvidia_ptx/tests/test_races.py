@@ -491,3 +491,35 @@ def test_a_barrier_ends_what_distinguishes_histories() -> None:
         each.barrier(np.arange(2))
     joined.forget_what_is_ordered()
     assert len(joined.all()) == 1
+
+
+ENDED = """
+setp.ge.u32 %p1, %r0, 64; xor.b32 %r5, %r0, 64; mul.wide.u32 %d5, %r5, 4; add.s64 %d6, %d0, %d5;
+mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2; add.s64 %d9, %d3, 4096;
+"""
+"""%p1: threads of the second half; %d3: the own word of out, %d6 that of a thread of the other half, %d9 a further one."""
+
+
+@pytest.mark.parametrize(
+    ("body", "determined"),
+    [
+        ("st.global.b32 [%d3], %r0; bar.sync 0; ld.global.b32 %r2, [%d6]; st.global.b32 [%d9], %r2;", True),
+        ("st.global.b32 [%d3], %r0; @%p1 ret; bar.sync 0; ld.global.b32 %r2, [%d6]; st.global.b32 [%d9], %r2;", False),
+        ("@%p1 st.global.b32 [%d3], %r0; @%p1 ret; bar.sync 0; bar.sync 0; st.global.b32 [%d6], %r5;", True),
+        ("@%p1 st.global.b32 [%d3], %r0; @%p1 ret; bar.sync 0; bar.sync 0; st.global.b32 [%d6], 9;", False),
+        ("ld.global.b32 %r2, [%d3]; @%p1 st.global.b32 [%d9], %r2; @%p1 ret; bar.sync 0; st.global.b32 [%d6], 9;", False),
+        # What they do not share with others needs no order, and neither do those that have stored nothing.
+        ("@%p1 ret; st.global.b32 [%d3], %r0; bar.sync 0; ld.global.b32 %r2, [%d3]; st.global.b32 [%d9], %r2;", True),
+        (
+            "ld.global.b32 %r3, [%d4]; @%p1 ret; xor.b32 %r5, %r0, 1; mul.wide.u32 %d5, %r5, 4; add.s64 %d6, %d0, %d5;"
+            "st.global.b32 [%d3], %r3; bar.sync 0; ld.global.b32 %r2, [%d6]; st.global.b32 [%d9], %r2;",
+            True,
+        ),
+    ],
+)
+def test_no_barrier_orders_what_warps_that_have_ended_did_in_global_memory(body: str, *, determined: bool) -> None:
+    if determined:
+        assert hashes(ENDED + body, threads=128)
+        return
+    with pytest.raises(Unsupported, match=r"race|order in which threads run"):
+        hashes(ENDED + body, threads=128)

@@ -44,7 +44,7 @@ RACES = {
     "a thread stores before a barrier and the copy": START + CHANGED.format("%p5") + "bar.sync 0;" + LOAD + WAIT + OUT,
     "the issuing thread stores while the copy is made": START + LOAD + CHANGED.format("%p1") + WAIT + OUT,
     "a thread stores after a barrier, before the wait": START + LOAD + "bar.sync 0;" + CHANGED.format("%p5") + WAIT + OUT,
-    "a thread stores many times after a barrier": START + LOAD + "bar.sync 0; and.pred %p6, %p3, %p5;" + "@%p6 st.global.b64 [%d1+64], %d1;" * 16 + WAIT + OUT,
+    "a thread stores many times after a barrier": START + LOAD + "bar.sync 0; and.pred %p6, %p3, %p5; mov.b64 %d22, {%r30, %r30};" + "@%p6 st.global.b64 [%d1+64], %d22;" * 16 + WAIT + OUT,
     "the issuing thread loads after a copy to global memory": START + STORE + "@%p1 ld.global.b32 %r21, [%d8];" + OUT,
     "a thread loads after the copy has read": START + STORE + READ + "@%p5 ld.global.b32 %r21, [%d8];" + OUT,
     "the issuing thread stores after the copy": START + STORE + CHANGED.format("%p1"),

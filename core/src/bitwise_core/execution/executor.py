@@ -374,13 +374,24 @@ class Executor:
         if not rest.any():
             group.pc = control.target
             return
+        machine.splits_warps = machine.splits_warps or self._splits_warps(active, rest)
         group.mask, group.pc = rest, pc + 1
         groups.append(replace(group, pc=control.target, mask=active))
+
+    def _splits_warps(self, left: Array, right: Array) -> bool:
+        """Return whether some warp has lanes in both of these masks."""
+        machine = self.machine
+        if machine.threads % machine.warp:
+            return True
+        shape = machine.blocks, machine.threads
+        one, other = (whole_mask(each, shape).reshape(-1, machine.warp).any(axis=1) for each in (left, right))
+        return bool((one & other).any())
 
     def _jump(self, control: Jump, group: LaneGroup, groups: list[LaneGroup]) -> None:
         if not self.follows_data:
             raise Unsupported("an indirect branch is followed for a given launch only", self._line(group.pc))
         active = self.machine.active()
+        self.machine.splits_warps = True
         targets = np.broadcast_to(control.targets, active.shape)
         first, *others = np.unique(targets[active]).tolist()
         groups += [replace(group, pc=place, mask=active & (targets == place)) for place in others]
@@ -400,6 +411,7 @@ class Executor:
                 "the kernel's control flow depends on data, and its end may not be reached", self._line(pc)
             )
         entered = self.entered.get(pc, 0)
+        splits, machine.splits_warps = machine.splits_warps, True
         if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
             machine.mask, group.pc = group.mask, join
             return
@@ -409,6 +421,7 @@ class Executor:
         if last is not None:
             raise _noted(self._long_loop(control, join, pc, last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
+        machine.splits_warps = splits or not whole
         if entered:
             self._run_sides(control, taken, group, join, whole)
             return
@@ -531,6 +544,7 @@ class Executor:
     def _run_forward_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
+        machine.splits_warps = True
         guarded = self.program.kernel.instructions[pc].guard is not None
         reconvergence = self.program.reconvergence.get(pc) if guarded else None
         if (
@@ -661,8 +675,19 @@ class Executor:
                 machine.races.forget_what_is_ordered()
                 # Blocks that have ended pass no barrier, and access nothing either.
                 passed = ~(everyone & ~(present & ready[:, None])).any(axis=1)
-                if orders_global and (passed.all() or not machine.memory.orders_blocks):
+                if not orders_global or (machine.memory.orders_blocks and not passed.all()):
+                    continue
+                if not self._pass_without(~everyone & (ready & passed)[:, None]):
                     machine.epoch = next_epoch(machine.epoch, passed)
+
+    def _pass_without(self, ended: Array) -> bool:
+        """Return whether whole warps that have ended have stored in global memory: no barrier orders what they did."""
+        machine = self.machine
+        if not ended.any():
+            return False
+        starts = np.arange(0, machine.threads, machine.warp)
+        gone = np.repeat(np.logical_and.reduceat(ended, starts, axis=1), machine.warp, axis=1)[:, : machine.threads]
+        return bool(gone.any()) and machine.memory.pass_without(np.broadcast_to(machine.thread, gone.shape)[gone])
 
     def _release_single_group(self, group: LaneGroup, orders_global: bool) -> None:
         machine = self.machine

@@ -143,7 +143,8 @@ class Machine:
     threads' local arrays by address.  `asynchronous_reads` holds the asynchronous reads of shared memory.  `symbols`
     holds the addresses of arrays, and `windows`, for those whose address differs between blocks, the special register
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
-    `storing_agents` counts the asynchronous stores to global memory.
+    `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp;
+    whether its lanes are together again is not determined.
     """
 
     domain: Domain
@@ -178,6 +179,7 @@ class Machine:
     asynchronous_reads: AsynchronousReads = field(default_factory=AsynchronousReads)
     cluster: ClusterState | None = None
     storing_agents: int = 0
+    splits_warps: bool = False
     _whole_blocks: tuple[Array, WholeBlocks] | None = None
 
     def read(self, operand: Operand) -> Value:

@@ -54,16 +54,21 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
         names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()})
         if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
-        before = {name: machine.registers[name] for name in names if name in machine.registers}
-        shape = machine.blocks, machine.threads
-        open_ = {name: undetermined(width(value), shape, machine.domain.recorder) for name, value in before.items()}
-        machine.registers.update(open_)
+        shape, registers = (machine.blocks, machine.threads), machine.registers
+        open_ = {
+            name: undetermined(width(registers[name]), shape, machine.domain.recorder)
+            for name in names
+            if name in registers
+        }
+        before = {**registers, **open_}
+        machine.registers = dict(before)
         try:
             return step(machine)
         finally:
-            for name, value in before.items():
-                if machine.registers[name] is open_[name]:
-                    machine.registers[name] = value
+            after, machine.registers = machine.registers, registers
+            for name, value in after.items():
+                if value is not before.get(name):
+                    registers[name] = value
 
     return run
 

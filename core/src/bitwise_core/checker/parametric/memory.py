@@ -55,14 +55,21 @@ class ParametricMemory:
     """Loads and stores of a block; a buffer is identified by the pointer parameter that is the base of an address.
 
     `path` are the conditions of the branches on the path to the current instruction.  `only_determined`: loaded values
-    need not be exact, so that a thread may read an element that it has written.
+    need not be exact, so that a thread may read an element that it has written.  `unordered` are the lines of loads
+    that nothing orders with stores, not even with those of their thread.
     """
 
     undetermined = None
     """A race ends the analysis."""
 
-    def __init__(self, domain: ParametricDomain, threads: int, only_determined: bool = False) -> None:
-        self.only_determined = only_determined
+    def __init__(
+        self,
+        domain: ParametricDomain,
+        threads: int,
+        only_determined: bool = False,
+        unordered: frozenset[int] = frozenset(),
+    ) -> None:
+        self.only_determined, self.unordered = only_determined, unordered
         self.domain, self.rows, self.threads = domain, domain.rows, threads
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
@@ -320,6 +327,10 @@ class ParametricMemory:
         """See `GlobalMemory.store_under_condition`: each store is a select of its own."""
         return False
 
+    def pass_without(self, thread: Array) -> bool:
+        """See `GlobalMemory.pass_without`: a thread reads only what it alone writes, whatever barriers order."""
+        return False
+
     def old_value(self, bits: int, shape: tuple[int, int], line: int) -> Value:
         """See `GlobalMemory.old_value`: one term, since nothing may depend on it."""
         return term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)
@@ -334,6 +345,10 @@ class ParametricMemory:
         for pointer, line in self.contributed.items():
             if pointer in self.loaded:
                 raise Unsupported("a buffer that atomic operations change is read", line)
+        stored = {each.access.pointer for each in self.stored}
+        for each in (each for pointer in stored for each in self.loaded.get(pointer, ())):
+            if each.line in self.unordered:
+                raise Unsupported("a buffer that the launch writes is read by a load that nothing orders", each.line)
         for operation in {each.operation for each in self.stored}:
             self._check(operation, [each for each in self.stored if each.operation == operation])
         return check_conflicts(

@@ -39,6 +39,7 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import build
+from bitwise_core.execution.synchronised_launch import unordered_lines
 from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import hashing
 
@@ -175,6 +176,13 @@ def execute(
         )
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
+    programs = (program, *program.functions.values())
+    lines = [
+        (instruction.line, info)
+        for each in programs
+        for instruction, info in zip(each.kernel.instructions, each.infos, strict=True)
+    ]
+    unordered = unordered_lines(lines)
     axes = grid_axes(arch.every_launch, shape if shape is not None and cluster_registers else _ALONE)
     if only_determined and (axes.size > 1 or holds_ranks(module, kernel, shape)):
         raise Unsupported(f"{NOT_DETERMINED}: the text alone does not show what the blocks of a cluster store")
@@ -189,7 +197,7 @@ def execute(
         memories = []
         try:
             for rank in range(axes.size):
-                memory = ParametricMemory(domain, x * y * z, only_determined)
+                memory = ParametricMemory(domain, x * y * z, only_determined, unordered)
                 place = Place(shape or _ALONE, rank if axes.size > 1 else rank_of_addresses)
                 machine = machine_for(
                     module, kernel, arch, domain, memory, granule, axes, place, any_pointer=only_determined

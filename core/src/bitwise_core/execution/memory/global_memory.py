@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -169,6 +170,14 @@ class Load:
             for offset, lanes in stored_elements(self.value)
         ]
 
+    def of_ended(self, threads: Array) -> list[Load]:
+        """Return the load of these threads as one that is never complete; none if they do not take part."""
+        active = whole_mask(self.mask, self.shape) & np.isin(self.thread, threads)
+        return [replace(self, mask=active, flight=_ENDLESS)] if active.any() else []
+
+
+_ENDLESS = Flight(np.iinfo(np.int32).max, 0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadInFlight:
@@ -204,6 +213,8 @@ class GlobalMemory:
         """The buffers whose loads are recorded from the start; those of others are kept while nothing is stored."""
         self.kept: dict[int, list[Load]] = {}
         self._bytes_kept = 0
+        self._absent: Array = np.zeros(0, dtype=np.int64)
+        """The threads that had ended where others passed a barrier."""
         self._in_flight: list[LoadInFlight] | None = None
         """The loads that are made now, if they are asynchronous."""
         self.stored = 0
@@ -687,6 +698,26 @@ class GlobalMemory:
         for buffer in self._buffers(address, mask):
             limited = Access(where, who, epochs_of_lanes(epoch, active), None, bits, line)
             self.of_blocks.setdefault(buffer, []).append(limited)
+
+    def pass_without(self, thread: Array) -> bool:
+        """Others pass a barrier of the block without these threads, which have ended.
+
+        Their loads are taken to read at any later time.  Return whether they may have stored: then the barrier orders
+        nothing.
+        """
+        atomics = (event for found in self.atomics.values() for _, event in found)
+        stored = any(np.isin(event.thread, thread).any() for event in chain(*self.stores.values(), atomics))
+        if stored or self.conditional.count or self.scattered or self._bytes_kept > MAXIMUM_BYTES_KEPT:
+            return True
+        fresh = np.setdiff1d(thread, self._absent)
+        if fresh.size:
+            self._absent = np.union1d(self._absent, fresh)
+            for buffer, kept in self.kept.items():
+                self.kept[buffer] = [*kept, *(each for load in kept for each in load.of_ended(fresh))]
+            for buffer, loads in self.loads.items():
+                mine = [each for each in loads if np.isin(each.thread, fresh).any()]
+                self.loads[buffer] = [*loads, *(replace(each, flight=_ENDLESS) for each in mine)]
+        return False
 
     def change_by(self, operation: Operation, value: Value) -> Change:
         """Return the change of an element by an atomic operation with `value`."""

@@ -124,7 +124,7 @@ class _Recorded:
 
 
 _LISTS = ("stores", "loads", "kept")
-_NUMBERS = ("stored", "_bytes_kept")
+_NUMBERS = ("stored", "_bytes_kept", "_absent")
 """The fields of `GlobalMemory` that accesses to elements change; those of atomic operations are not among them."""
 
 

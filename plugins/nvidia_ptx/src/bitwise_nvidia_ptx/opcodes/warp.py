@@ -190,7 +190,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
     if parts[0] == "activemask":
 
         def active(machine: Machine) -> None:
-            if not has_whole_warps(machine):
+            if machine.splits_warps or not has_whole_warps(machine):
                 raise Unsupported("which lanes of a warp are active together is not determined", line)
             machine.write(destination, ballot(machine, np.ones((1, 1), dtype=bool)))
 
