@@ -19,6 +19,7 @@ from bitwise_core.execution.memory.store_forwarding import (
     Access,
     StoredElements,
     common_granule,
+    differing,
     forward_stores,
     payload,
 )
@@ -96,7 +97,8 @@ class _Elements:
     line: Array
     value: SymbolicVector
     earlier: Array
-    """The earlier stores to these elements by another thread or in another epoch: key, thread, epoch, line; (4, n)."""
+    """The earlier stores to these elements by another thread, in another epoch or of another content, shape (4, n):
+    their keys, threads, epochs and lines."""
 
     @staticmethod
     def of(events: Sequence[Access], bits: int, keys: _Keys) -> _Elements:
@@ -121,12 +123,13 @@ class _Elements:
         rows = np.flatnonzero(last)
         final = rows[np.cumsum(last) - last]
         decided = np.concatenate([np.full(each.address.size, each.chosen) for each in events])[order]
-        stored = StoredElements(address, thread, epoch, exact_hash(value)[:, 0], decided)
+        hashes = exact_hash(value)[:, 0]
+        stored = StoredElements(address, thread, epoch, hashes, decided)
         clash = stored.after_last(np.arange(address.size), final)
         if clash.any():
             raise race(Kind.GLOBAL, STORE_RACE, int(line[clash][0]))
         chosen = L.chosen_lanes(value, last[None])
-        replaced = (thread != thread[final]) | (epoch != epoch[final])
+        replaced = (thread != thread[final]) | (epoch != epoch[final]) | differing(hashes, hashes[:, final])
         earlier = np.unique(np.stack([key, thread, epoch, line])[:, replaced], axis=1)
         return _Elements(key[rows], address[rows], thread[rows], epoch[rows], line[rows], chosen, earlier)
 
