@@ -63,17 +63,6 @@ def test_a_shift_to_the_right_bounds_numbers_without_a_sign_bit(name: str) -> No
     assert maximum_of_result(operation(name), [term(8, "left", 100), constant_vector(np.uint32([[2]]))]) == 25
 
 
-def test_a_shift_to_the_left_bounds_numbers_that_keep_all_bits() -> None:
-    for count in (0, 1, 3, 7, 8, 40):
-        by = np.full((1, 1), count, dtype=np.uint32)
-        found = operation("shl.b8").evaluate(NUMBERS, np.full(NUMBERS.shape, count, dtype=np.uint32))
-        for bound in BOUNDS:
-            shifted = maximum_of_result(operation("shl.b8"), [term(8, "left", bound), by])
-            assert shifted == (bound << count if count < 8 and bound << count < 256 else None)
-            assert shifted is None or int(found[bound >= NUMBERS].max()) == shifted
-    assert maximum_of_result(operation("shl.b8"), [term(8, "left", 1), term(32, "by")]) is None
-
-
 def test_a_mask_of_low_bits_is_dropped_from_numbers_within_it() -> None:
     for mask in NUMBERS:
         number = np.full((1, 2), mask, dtype=np.uint8)

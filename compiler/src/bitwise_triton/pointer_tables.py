@@ -86,7 +86,7 @@ def _pointers(
     table: str, contents: TensorContents, memories: list[_Memory], taken: Iterable[str]
 ) -> tuple[Pointer, ...] | None:
     """The pointers of a table; None if it holds a number that is no address of a known tensor."""
-    from bitwise_core.execution.tensor_contents import Pointer
+    from bitwise_core.execution.tensor_contents import FLOATS, INTEGERS, Pointer
 
     starts = [each.start for each in memories]
     names: dict[int, str] = {}
@@ -103,9 +103,8 @@ def _pointers(
             names[place] = memory.name if memory.name is not None else _free_name(f"{table}_{index}", used)
             used.add(names[place])
         dtype = _element_type(memory, address)
-        elements = (
-            None if dtype is None or memory.name is not None else (memory.end - memory.start) // item_bytes(dtype)
-        )
+        counted = memory.name is None and (dtype in INTEGERS or dtype in FLOATS)
+        elements = (memory.end - memory.start) // item_bytes(str(dtype)) if counted else None
         found.append(Pointer(index, names[place], address - memory.start, dtype, elements))
     return tuple(found)
 

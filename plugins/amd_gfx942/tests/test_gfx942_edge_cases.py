@@ -9,7 +9,7 @@ from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Argument, Launch
-from gfx942_kernels import HEAD, TAIL, reading, run, text_of
+from gfx942_kernels import HEAD, TAIL, launch_of, reading, run, text_of
 
 LANES = list(range(64))
 UNDEFINED = "a stored value depends on a register or on memory that nothing wrote"
@@ -135,6 +135,31 @@ s_barrier"""
     assert run(body.format("s_waitcnt vmcnt(0)\n"), values, threads=128).tolist() == [each ^ 64 for each in values]
     assert "a race" in unknown(body.format(""), threads=128)
     assert "a race" in unknown(body.format("s_waitcnt vmcnt(1)\n"), threads=128)
+
+
+def test_barrier_of_one_block_during_pending_global_writes_orders_nothing_in_another_block() -> None:
+    """Each thread of the first block loads what a thread of the other wave stores; the second block has a barrier."""
+    body = """s_cmp_eq_u32 s2, 0
+s_cselect_b32 s5, {}, 0
+v_xor_b32_e32 v6, s5, v0
+v_lshlrev_b32_e32 v6, 2, v6
+s_lshl_b32 s4, s2, 9
+v_add_u32_e32 v1, s4, v1
+v_add_u32_e32 v6, s4, v6
+global_load_dword v5, v6, s[8:9]
+s_waitcnt vmcnt(0)
+s_cbranch_scc1 .Lfirst
+global_store_dword v1, v2, s[14:15]
+s_barrier
+.Lfirst:"""
+    launch, buffers = launch_of(128).model_copy(update={"grid": (2, 1, 1)}), {"out": 1, "a": 2, "b": 3, "c": 4}
+    reasons = [
+        analyse(Source("kernel.amdgcn", text_of(body.format(lanes)), launch), GFX942, buffers, Options()).unknown
+        for lanes in (64, 0)
+    ]
+    assert reasons[0] is not None
+    assert "a race" in reasons[0]
+    assert reasons[1] is None
 
 
 def test_barrier_during_pending_shared_reads_is_unknown() -> None:

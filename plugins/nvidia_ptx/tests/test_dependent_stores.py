@@ -62,7 +62,8 @@ def prepared(body: str, blocks: int = 1) -> PreparedLaunch:
     return prepare_launch(ARCH.parse(text(body), "k.ptx"), ARCH, launch)
 
 
-def program(lanes: tuple[Lane, Lane], blocks: int = 1) -> PreparedLaunch:
+def program(lanes: tuple[Lane, Lane], blocks: int = 1, ends: bool = False, first: str = "") -> PreparedLaunch:
+    """Return a kernel whose pairs of lanes do this; `ends`: data may end it before the stores; `first`: before them."""
     even, odd = lanes
     lines = [
         "and.b32 %r1, %r0, 1; setp.eq.u32 %p1, %r1, 0; shr.u32 %r2, %r0, 1; mov.u32 %r3, %ctaid.x;",
@@ -74,7 +75,9 @@ def program(lanes: tuple[Lane, Lane], blocks: int = 1) -> PreparedLaunch:
     for guard, lane in (("%p1", even), ("%p2", odd)):
         lines += [f"@{guard} add.u32 %r6, %r6, %r4;"] * lane.own + [f"@{guard} add.u32 %r6, %r6, %r5;"] * lane.other
     lines.append(f"selp.b64 %d7, {4 * even.stores}, {4 * odd.stores}, %p1; add.s64 %d7, %d5, %d7;")
-    return prepared("\n".join([*lines, "st.global.u32 [%d7], %r6;"]), blocks)
+    if ends:
+        lines.append("ld.global.u32 %r7, [%d1]; setp.eq.u32 %p3, %r7, 0; @%p3 bra END;")
+    return prepared("\n".join([*lines, first, "st.global.u32 [%d7], %r6;", "END:"]), blocks)
 
 
 def is_determined(ready: PreparedLaunch) -> bool:
@@ -87,12 +90,13 @@ def is_determined(ready: PreparedLaunch) -> bool:
 LANES = [Lane(*each) for each in itertools.product((0, 1), (0, 1), (False, True), (False, True))]
 
 
-def test_a_determined_result_is_that_of_every_order() -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_determined_result_is_that_of_every_order(ends: bool) -> None:
     proved = 0
     # Exchanged lanes are the same program with exchanged numbers; a few are executed too.
     pairs = [*itertools.combinations_with_replacement(LANES, 2), *zip(LANES[1:], LANES, strict=False), SWAPPED[::-1]]
     for lanes in pairs:
-        if is_determined(program(lanes)):
+        if is_determined(program(lanes, ends=ends)):
             assert len(outcomes(lanes)) == 1, lanes
             proved += lanes[0].loads != lanes[0].stores or lanes[1].loads != lanes[1].stores
         else:  # of two loads of one element, none is followed
@@ -102,6 +106,12 @@ def test_a_determined_result_is_that_of_every_order() -> None:
 
 SWAPPED = (Lane(0, 1, False, True), Lane(1, 0, False, True))
 """Each lane stores what the other has loaded to its cell."""
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_earlier_store_of_the_same_thread_must_depend_on_the_load_too(ends: bool) -> None:
+    assert is_determined(program(SWAPPED, ends=ends))
+    assert not is_determined(program(SWAPPED, ends=ends, first="st.global.u32 [%d7], 7;"))
 
 
 def test_blocks_are_followed_together() -> None:

@@ -498,6 +498,27 @@ def test_the_halves_of_a_product_are_not_those_of_its_operand(read: str, dtype: 
     assert (product == operand) is (dtype == "fp32" and read is not AS_HALVES)
 
 
+PACKED = {
+    "numbers": ("st.global.b8 [%d0], 1; st.global.b8 [%d0+1], 2;", "st.global.b16 [%d0], 0x0201;"),
+    "copies": (
+        "ld.global.b8 %h1, [%d1]; ld.global.b8 %h2, [%d1+1]; st.global.b8 [%d0], %h1; st.global.b8 [%d0+1], %h2;",
+        "ld.global.b16 %h1, [%d1]; st.global.b16 [%d0], %h1;",
+    ),
+}
+
+
+@pytest.mark.parametrize(("bytewise", "packed"), PACKED.values(), ids=PACKED)
+@pytest.mark.parametrize(
+    ("dtype", "alike"), [("i1", True), ("u8", True), ("e4m3", True), ("i16", False), (None, False)]
+)
+def test_elements_of_one_byte_have_one_form_however_they_are_packed(
+    dtype: str | None, alike: bool, bytewise: str, packed: str
+) -> None:
+    assert (hashes(bytewise, threads=1, dtype=dtype) == hashes(packed, threads=1, dtype=dtype)) is alike
+    exchanged = bytewise.replace("[%d0]", "[%d8]").replace("[%d0+1]", "[%d0]").replace("[%d8]", "[%d0+1]")
+    assert hashes(exchanged, threads=1, dtype=dtype) != hashes(packed, threads=1, dtype=dtype)
+
+
 # -- races ------------------------------------------------------------------------------------------------------------
 
 PLACES = " ".join(

@@ -159,6 +159,14 @@ def body_of_blocks(own: Sequence[Sequence[Step]], common: Sequence[Step]) -> str
     return "\n".join([*lines, *_end()])
 
 
+def body_of_sides(before: Sequence[Step], sides: Sequence[Sequence[Step]], after: Sequence[Step]) -> str:
+    """Return a kernel of two warps that execute one of two programs, by data, between two common ones."""
+    lines = [*_begin("global", "warp", 2), "ld.global.u32 %r6, [%d0+8192]; setp.eq.s32 %p8, %r6, 0;"]
+    lines += [*_instructions(before, "global"), "@%p8 bra OTHER;", *_instructions(sides[0], "global"), "bra.uni JOIN;"]
+    lines += ["OTHER:", *_instructions(sides[1], "global"), "JOIN:", *_instructions(after, "global")]
+    return "\n".join([*lines, *_end()])
+
+
 def _begin(space: str, actor: str, actors: int) -> list[str]:
     lines = [f"mov.u32 %r1, {actor};" if actor == "%ctaid.x" else "shr.u32 %r1, %r0, 5;", "and.b32 %r2, %r0, 31;"]
     lines += ["mul.lo.u32 %r3, %r2, 4; cvt.u64.u32 %d5, %r3;"]
@@ -292,6 +300,26 @@ def test_blocks_that_pass_different_barriers_are_ordered_by_their_own(skipped: i
         proved += 1
     assert proved >= 12
     assert missed <= 8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_result_behind_a_branch_on_data_is_determined_only_if_it_is_on_both_sides(seed: int) -> None:
+    draw = random.Random(f"sides {seed}")
+    proved = missed = 0
+    for _ in range(60):
+        before, *sides, after = (program(draw, 2, True, "words")[: draw.randrange(1, 5)] for _ in range(4))
+        results = [outcomes([*before, *side, *after], 2) for side in sides]
+        code = text(body_of_sides(before, sides, after), threads=64, shared=ROOM)
+        prepared = prepare_launch(ARCH.parse(code, "k.ptx"), ARCH, launch(64, 1))
+        try:
+            checked_outputs(*run_blocks(prepared, TermDomain(), {"out": 1, "in": 2}))
+        except Unsupported:
+            missed += all(len(each) == 1 for each in results)
+            continue
+        assert [len(each) for each in results] == [1, 1], (before, sides, after)
+        proved += 1
+    assert proved >= 12
+    assert missed <= 12
 
 
 @pytest.mark.parametrize(("between", "determined"), [("bar.sync 0;", True), ("", False)])

@@ -215,10 +215,16 @@ def _elements(selection: _Selection, prepared: PreparedLaunch) -> _Elements | No
 
 
 def _are_stored_plainly(memory: GlobalMemory, elements: _Elements) -> bool:
-    """Return whether contested elements are changed by stores alone, each to a part of one of them or to none."""
+    """Return whether contested elements are changed by stores alone, each to a part of one of them or to none.
+
+    Where data decides whether a store is executed, it must be the only one of its element: the joined content of two
+    does not say on which loads each of them depends.
+    """
     touched = set(buffers_at(elements.address).tolist())
     if not touched.isdisjoint(memory.atomics) or memory.scattered:
         return False
+    stores = np.zeros(elements.address.size, dtype=np.int64)
+    decided: Array = np.zeros(elements.address.size, dtype=bool)
     for buffer in touched:
         for store in memory.stores.get(buffer, ()):
             end = store.address + np.uint64(store.bits // 8)
@@ -226,9 +232,11 @@ def _are_stored_plainly(memory: GlobalMemory, elements: _Elements) -> bool:
             beyond = np.searchsorted(elements.address, end, side="left")
             inside = np.minimum(first, elements.address.size - 1)
             part = (store.address >= elements.address[inside]) & (end <= (elements.address + elements.size)[inside])
-            if store.chosen or ((beyond > first) & ~part).any():
+            if ((beyond > first) & ~part).any():
                 return False
-    return True
+            np.add.at(stores, inside[part], 1)
+            decided[inside[part]] |= store.chosen
+    return not (decided & (stores > 1)).any()
 
 
 def _is_undetermined(memory: GlobalMemory, elements: _Elements, *, some: bool = False) -> Array:

@@ -63,7 +63,8 @@ _SCRATCH_BUFFERS = 64
 
 def is_like_address(numbers: Array, buffers: int) -> Array:
     """Return which unsigned numbers lie within the reach of a buffer of a launch with so many buffers."""
-    found: Array = (numbers >= np.uint64(BUFFER_REACH)) & (buffers_at(numbers) <= np.uint64(buffers + _SCRATCH_BUFFERS))
+    end = np.uint64((buffers + _SCRATCH_BUFFERS << POINTER_SHIFT) + BUFFER_REACH)
+    found: Array = (numbers >= np.uint64(BUFFER_REACH)) & (numbers < end)
     return found
 
 

@@ -30,6 +30,8 @@ INTEGERS = {
 }  # fmt: skip
 """The least and the greatest number of each integer type."""
 FLOATS = ("fp16", "bf16", "fp32", "fp64")
+MAXIMUM_OFFSET = 1 << 39
+"""No pointer points further from the start of its buffer, in bytes."""
 POINTER_TYPES = ("i64", "u64")
 """The types of elements that may be pointers."""
 
@@ -218,14 +220,18 @@ def _pointers_of(values: Sequence[Any], dtype: str) -> tuple[Pointer, ...]:
             raise ValueError(
                 f"{where}, which has `buffer`, and if needed `offset`, `dtype` and `elements`, not {given!r}"
             )
-        if "dtype" in given and given["dtype"] not in (*INTEGERS, *FLOATS):
-            raise ValueError(f"{where} to elements of the type {given['dtype']!r}, which does not exist")
-        for name, least in (("offset", -(1 << 62)), ("elements", 0)):
+        stated = given.get("dtype")
+        if stated is not None and (not isinstance(stated, str) or element_type(stated).kind is None):
+            raise ValueError(f"{where} to elements of the type {stated!r}, which does not exist")
+        for name, least in (("offset", -MAXIMUM_OFFSET), ("elements", 0)):
             number = given.get(name, 0)
-            if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 1 << 62:
-                raise ValueError(f"{where} whose `{name}` is {number!r}, which is no number of that kind")
-        if "elements" in given and "dtype" not in given:
-            raise ValueError(f"{where} with `elements` and no `dtype` of these")
+            if isinstance(number, bool) or not isinstance(number, int) or not least <= number < MAXIMUM_OFFSET:
+                raise ValueError(
+                    f"{where} whose `{name}` is {number!r}, no integer from {least} to {MAXIMUM_OFFSET - 1}"
+                )
+        if "elements" in given and stated not in (*INTEGERS, *FLOATS):
+            known = ", ".join((*INTEGERS, *FLOATS))
+            raise ValueError(f"{where} with `elements` and no `dtype` of these, one of {known}")
         found.append(Pointer(index, given["buffer"], given.get("offset", 0), given.get("dtype"), given.get("elements")))
     return tuple(found)
 

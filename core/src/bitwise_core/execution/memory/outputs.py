@@ -89,16 +89,16 @@ class _StoredRows:
     flags: Array
     line: Array
     epoch: Array
+    chosen: Array
     order: Array
 
     @staticmethod
     def of(events: list[Access]) -> _StoredRows:
         """Return the elements of these stores."""
-        address, thread, size, words, flags, line, epoch = _columns(events)
+        address, thread, size, words, flags, line, epoch, chosen = _columns(events)
         order = np.argsort(address, kind="stable")
-        columns = (_taken(each, order) for each in (size, flags, line, epoch))
-        sizes, all_flags, lines, epochs = columns
-        return _StoredRows(address[order], thread[order], sizes, words[:, order], all_flags, lines, epochs, order)
+        sizes, all_flags, lines, *rest = (_taken(each, order) for each in (size, flags, line, epoch, chosen))
+        return _StoredRows(address[order], thread[order], sizes, words[:, order], all_flags, lines, *rest, order)
 
     def rows(self, chosen: Array) -> Output:
         """Return the chosen elements."""
@@ -130,32 +130,26 @@ def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
         start += chosen.size
         if chosen.any():
             value = L.chosen_lanes(event.value, chosen[None])
-            found.append(
-                Access(
-                    event.address[chosen],
-                    event.thread[chosen],
-                    epochs_at(event.epoch, chosen),
-                    value,
-                    event.bits,
-                    event.line,
-                )
-            )
+            epoch = epochs_at(event.epoch, chosen)
+            own = replace(event, address=event.address[chosen], thread=event.thread[chosen], epoch=epoch, value=value)
+            found.append(own)
     return found
 
 
-def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, Array, Array, Array]:
+def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, Array, Array, Array, Array]:
     address = np.concatenate([e.address for e in events])
     thread = np.concatenate([e.thread for e in events])
     size = np.concatenate([np.full(e.address.size, e.bits // 8, dtype=np.uint8) for e in events])
     line = np.concatenate([np.full(e.address.size, e.line, dtype=np.int32) for e in events])
     epoch = np.concatenate([np.full(e.address.size, e.epoch, dtype=np.int32) for e in events])
+    chosen = np.concatenate([np.full(e.address.size, e.chosen) for e in events])
     words, flag_rows = [], []
     for event in events:
         assert event.value is not None
         shape = (1, event.address.size)
         words.append(np.broadcast_to(exact_hash(event.value), (2, *shape))[:, 0])
         flag_rows.append(L.flags_of_lanes(event.value.flags, shape)[0])
-    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(flag_rows), line, epoch
+    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(flag_rows), line, epoch, chosen
 
 
 def _without_own_nans(events: list[Access], form: FloatFormat | None) -> list[Access]:
@@ -210,12 +204,12 @@ def split_elements(
             lanes = L.chosen_lanes(event.value, keep[None])
             lanes.recorder = recorder
             epoch = epochs_at(event.epoch, keep)
-            base = Access(event.address[keep], event.thread[keep], epoch, lanes, event.bits, event.line)
+            base = replace(event, address=event.address[keep], thread=event.thread[keep], epoch=epoch, value=lanes)
             width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):
                 part = as_symbolic_vector(extract(lanes, low, width))
                 place = base.address + np.uint64(low // 8)
-                result.append(Access(place, base.thread, base.epoch, part, width, base.line))
+                result.append(replace(base, address=place, value=part, bits=width))
     return result
 
 
@@ -452,8 +446,8 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     """
     last = np.append(rows.address[1:] != rows.address[:-1], True)
     if not last.all():
-        stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
-        clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last), memory.block_order)
+        stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words, rows.chosen)
+        clash = stored.after_last(np.arange(rows.address.size), _last_row_of_address(last), memory.block_order)
         if clash.any():
             raise _store_race(memory, rows, clash, _last_row_of_address(last))
     if memory.undetermined is None:

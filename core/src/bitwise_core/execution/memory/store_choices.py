@@ -19,6 +19,7 @@ from bitwise_core.execution.memory.store_forwarding import (
     Access,
     StoredElements,
     common_granule,
+    differing,
     forward_stores,
     payload,
 )
@@ -95,17 +96,20 @@ class _Elements:
     epoch: Array
     line: Array
     value: SymbolicVector
+    earlier: Array
+    """The earlier stores to these elements by another thread, in another epoch or of another content, shape (4, n):
+    their keys, threads, epochs and lines."""
 
     @staticmethod
     def of(events: Sequence[Access], bits: int, keys: _Keys) -> _Elements:
-        """Return the last stores of each block to each address.
+        """Return the last stores of each block to each address, and the earlier ones without their values.
 
         Raises Race if the order of the threads of a block decides which is last.
         """
         if not events:
             none = np.zeros(0, dtype=np.int64)
             empty = SymbolicVector(bits, np.zeros((2, 1, 0), dtype=np.uint64), np.zeros((1, 0), dtype=np.uint32))
-            return _Elements(none, none.astype(np.uint64), none, none, none, empty)
+            return _Elements(none, none.astype(np.uint64), none, none, none, empty, np.zeros((4, 0), dtype=np.int64))
         address = np.concatenate([each.address for each in events])
         thread = np.concatenate([each.thread for each in events])
         epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in events])
@@ -118,11 +122,16 @@ class _Elements:
         last = np.append(key[1:] != key[:-1], True)
         rows = np.flatnonzero(last)
         final = rows[np.cumsum(last) - last]
-        clash = StoredElements(address, thread, epoch, exact_hash(value)[:, 0]).after(np.arange(address.size), final)
+        decided = np.concatenate([np.full(each.address.size, each.chosen) for each in events])[order]
+        hashes = exact_hash(value)[:, 0]
+        stored = StoredElements(address, thread, epoch, hashes, decided)
+        clash = stored.after_last(np.arange(address.size), final)
         if clash.any():
             raise race(Kind.GLOBAL, STORE_RACE, int(line[clash][0]))
         chosen = L.chosen_lanes(value, last[None])
-        return _Elements(key[rows], address[rows], thread[rows], epoch[rows], line[rows], chosen)
+        replaced = (thread != thread[final]) | (epoch != epoch[final]) | differing(hashes, hashes[:, final])
+        earlier = np.unique(np.stack([key, thread, epoch, line])[:, replaced], axis=1)
+        return _Elements(key[rows], address[rows], thread[rows], epoch[rows], line[rows], chosen, earlier)
 
     def contents(self, rows: Array) -> SymbolicVector:
         """Return the contents of these rows, shape (1, rows)."""
@@ -242,6 +251,14 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
         chosen = _joint_predicate(machine, chosen, address, [there for _, there in found], contents)
     value = as_symbolic_vector(machine.domain.select(chosen, contents[0], contents[1]))
     result: list[Access] = []
+    # Other accesses may conflict with the earlier stores too, whatever these stored.
+    for part in parts:
+        place = np.searchsorted(key, part.earlier[0])
+        for stamp in np.unique(part.earlier[2:], axis=1).T:
+            here = (part.earlier[2:] == stamp[:, None]).all(axis=0)
+            lanes = _rows_of(value, place[here], address.size)
+            at, who = address[place[here]], part.earlier[1, here]
+            result.append(Access(at, who, int(stamp[0]), lanes, bits, int(stamp[1]), chosen=True))
     for part, (rows, there) in zip(parts, found, strict=True):
         stamps = np.stack([part.epoch, part.line], axis=1)[rows] if part.address.size else np.zeros((address.size, 2))
         for epoch, number in np.unique(stamps[there], axis=0):
@@ -251,6 +268,14 @@ def _joined(machine: Machine, predicate: Value, buffer: int, sides: Sequence[lis
                 Access(address[here], part.thread[rows[here]], int(epoch), lanes, bits, int(number), chosen=True)
             )
     return result
+
+
+def _rows_of(value: SymbolicVector, rows: Array, count: int) -> SymbolicVector:
+    """Return rows of a value of `count` rows, shape (1, count), by their numbers, some of them several times."""
+    words = np.broadcast_to(value.words, (2, 1, count))[:, :, rows]
+    found = SymbolicVector(value.bits, words, L.flags_of_lanes(value.flags, (1, count))[:, rows])
+    found.recorder = value.recorder
+    return found
 
 
 def _joint_predicate(

@@ -68,6 +68,8 @@ class StoredElements:
     epoch: Array
     words: hashing.Words
     """The hashes of the stored values, shape (2, elements)."""
+    chosen: Array
+    """For which of them data decides whether they are stored at all, see `Access.chosen`."""
 
     def after(self, row: Array, final: Array, order: BlockOrder | None = None) -> Array:
         """Return which rows may execute after the `final` row of their address, despite earlier program order."""
@@ -81,6 +83,23 @@ class StoredElements:
         chosen = np.flatnonzero(other_thread & unordered)
         found: Array = np.zeros(row.shape, dtype=bool)
         found[chosen] = differing(self.words[:, row[chosen]], self.words[:, final[chosen]])
+        return found
+
+    def after_last(self, row: Array, final: Array, order: BlockOrder | None = None) -> Array:
+        """Return which rows may execute after the last store to their address, in program order the `final` row.
+
+        If data decides whether the final store is executed, another one of the same content may be the last: that of
+        the other side of a branch.
+        """
+        found = self.after(row, final, order)
+        open_ = np.flatnonzero(self.chosen[final] & ~found)
+        if not open_.size:
+            return found
+        place, other = range_pairs(row[open_] + 1, final[open_])
+        alike = self.chosen[other] & ~differing(self.words[:, other], self.words[:, final[open_[place]]])
+        place, other = place[alike], other[alike]
+        late = self.after(row[open_[place]], other, order)
+        found[open_[place[late]]] = True
         return found
 
 
@@ -306,7 +325,8 @@ def _last_before(
                 races.append(LoadRaces(np.unique(place[chosen]), cause))
     ordered = np.flatnonzero(~unordered)
     final = taken[place[ordered]]
-    late = StoredElements(rows.address, rows.thread, rows.epoch, hashes).after(row[ordered], final, order)
+    stored = StoredElements(rows.address, rows.thread, rows.epoch, hashes, rows.chosen)
+    late = stored.after_last(row[ordered], final, order)
     if late.any():
         first, last = int(rows.line[row[ordered][late][0]]), int(rows.line[final[late][0]])
         cause = Cause(Kind.GLOBAL, STORE_RACE, first, last)

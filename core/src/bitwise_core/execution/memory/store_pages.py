@@ -190,7 +190,8 @@ def _reduced(rows: StoredRows, *, by_epoch: bool) -> StoredRows:
     The stores of one thread to one element in one epoch have the same order with every other access.  The last of them
     is the one that may be read, and if any differs from what is read, so does the first or the first that differs from
     it.  With `by_epoch` no block returns to an earlier epoch and no access of another block is ordered: then this
-    holds for the stores of a block before its last two epochs with a store to the element, of which none is read.
+    holds for the stores of a block before its last two epochs with a store to the element, of which none is read, if
+    all of them are executed.
     """
     hashes = np.empty((2, rows.address.size), dtype=np.uint64)
     for bits in np.unique(rows.bits).tolist():
@@ -202,7 +203,7 @@ def _reduced(rows: StoredRows, *, by_epoch: bool) -> StoredRows:
     kept = _decisive(rows.taken(order), hashes[:, order], ("address", "bits", "thread", "epoch"))
     order = np.sort(order[kept])
     order = order[np.lexsort((rows.thread[order] >> 20, rows.bits[order], rows.address[order]))]
-    if by_epoch and not is_agent(rows.thread).any():
+    if by_epoch and not rows.chosen.any() and not is_agent(rows.thread).any():
         order = order[_decisive_of_blocks(rows.taken(order), hashes[:, order])]
     order = np.sort(order)
     return rows.taken(order[np.argsort(rows.address[order], kind="stable")])

@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, lazy_integers, width
 from bitwise_core.numerics import Operation
 
-BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shl", "shr", "popc"})
+BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc"})
 """The verbs of operations whose results may have a bound."""
 
 
@@ -42,13 +42,6 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
         if bound is None or bound >> operation.bits - 1:
             return None  # a signed shift fills with the sign
         return bound >> min(_least(operands[1]), operation.bits)
-    if operation.verb == "shl":
-        bound, amount = maximum_of(operands[0]), maximum_of(operands[1])
-        return (
-            None
-            if bound is None or amount is None or amount >= operation.bits
-            else _fitting(bound << amount, operation)
-        )
     # Known numbers are looked at last: most results have an operand of which nothing is known.
     bounds = []
     for operand in sorted(operands, key=lambda each: isinstance(each, np.ndarray)):
@@ -62,12 +55,8 @@ def maximum_of_result(operation: Operation, operands: Sequence[Value]) -> int | 
         return min(bounds, default=None)
     if operation.verb in ("or", "xor"):
         return (1 << max(bounds).bit_length()) - 1
-    return _fitting(bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1], operation)
-
-
-def _fitting(bound: int, operation: Operation) -> int | None:
-    """Return a bound of a result that did not wrap, None where it may have wrapped."""
-    return bound if bound < 1 << operation.bits else None
+    found = bounds[0] + bounds[1] if operation.verb == "add" else bounds[0] * bounds[1]
+    return found if found < 1 << operation.bits else None
 
 
 def without_mask(operation: Operation, operands: Sequence[Value]) -> Value | None:
