@@ -2,7 +2,8 @@
 
 A write in some lanes selects between the new and the old value.  Blocks that execute a loop for different numbers of
 iterations would do so for every instruction.  No instruction reads registers of another block, so each such group has a
-table of its own instead, in which what other lanes hold has no meaning.  Where groups meet, each register selects once.
+table of its own instead, in which what other lanes hold has no meaning.  A group that waits keeps the registers that it
+may read.  Where groups meet, each register selects once.
 """
 
 from __future__ import annotations
