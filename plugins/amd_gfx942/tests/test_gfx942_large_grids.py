@@ -199,6 +199,7 @@ end:
 def gather_source(name: str, body: str) -> Source:
     """Return a kernel of two waves, of which the first one stores."""
     found = source(name, body.replace("s_lshl_b32 s4, s2, 8", "s_mov_b32 s3, 0\ns_lshl_b32 s4, s2, 8", 1))
+    assert found.launch is not None
     sized = tuple(each.model_copy(update={"elements": 1 << 16}) for each in found.launch.args)
     return Source(name, found.text, found.launch.model_copy(update={"block": (128, 1, 1), "args": sized}))
 
@@ -237,6 +238,7 @@ def test_gathers_from_sums_of_32_bits(size: str, change: tuple[str, str], equal:
 def test_sums_of_32_bits_that_may_wrap_around(change: tuple[str, str]) -> None:
     assert change[0] in GATHER
     one = gather_source("one", GATHER)
+    assert one.launch is not None
     buffers = buffer_numbers({each.buffer for each in one.launch.args if each.buffer})
     assert len(summarise(analysis.prepare(one, GFX942, Options()), buffers).classes) == 1
     with pytest.raises(NotSymmetric):
@@ -245,6 +247,7 @@ def test_sums_of_32_bits_that_may_wrap_around(change: tuple[str, str]) -> None:
 
 def test_a_buffer_of_unknown_size_has_elements_below_its_start() -> None:
     one = gather_source("one", GATHER)
+    assert one.launch is not None
     open_buffers = tuple(each.model_copy(update={"elements": None}) for each in one.launch.args)
     prepared = analysis.prepare(
         Source("one", one.text, one.launch.model_copy(update={"args": open_buffers})), GFX942, Options()

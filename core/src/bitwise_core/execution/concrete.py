@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -14,7 +15,7 @@ from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers,
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor, unknown_lanes
+from bitwise_core.execution.executor import DIVIDED_BLOCKS, MAXIMUM_STEPS, Executor, unknown_lanes
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import ClusterState, Machine
@@ -44,8 +45,12 @@ MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
 MAXIMUM_ATTEMPTS = 16
 """How often a launch is run at most, until its races are known."""
 
-LANES_PER_BATCH = 16384
-"""The number of lanes that run together, which amortises the cost of a NumPy call."""
+LANES_PER_BATCH = 8192
+"""The number of lanes that run together, which amortises the cost of a NumPy call.
+
+After a batch whose blocks took the same steps, twice as many run together.  Where blocks take other steps, each step
+is computed for all lanes of the batch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,9 @@ def _run_batches(
     # Batches take different numbers of steps: one may use a few times its share, all together at most the limit.
     allowed = MAXIMUM_STEPS if work is None else work // (len(batches[0]) * prepared.threads)
     remaining = allowed
-    for batch in batches:
+    waiting, together = deque(batches), 1
+    while waiting:
+        batch = np.concatenate([waiting.popleft() for _ in range(min(together, len(waiting)))])
         machine = machine_for(prepared, memory, buffers, batch, granule)
         share = remaining if work is None else min(remaining, 4 * allowed // len(batches))
         budget = [share]
@@ -258,6 +265,7 @@ def _run_batches(
             raise
         remaining -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
+        together = 2 if work is None and not machine.extra.get(DIVIDED_BLOCKS) else 1
     return scratch
 
 

@@ -63,6 +63,9 @@ from bitwise_core.execution.values.symbolic_vector import Array, Value, constant
 
 MAXIMUM_STEPS = 20_000_000
 
+DIVIDED_BLOCKS = "groups of some blocks"
+"""The key of `machine.extra` that is set once a group with lanes of some blocks alone has run."""
+
 _STEPS_BETWEEN_CHECKS = 7
 """A mask: the time limit is checked where these bits of the number of remaining steps are zero."""
 
@@ -202,6 +205,8 @@ class Executor:
         steps = steps_with_byte_functions(program) if isinstance(machine.domain, TermDomain) else program.steps
         instructions, joins = program.kernel.instructions, program.joins
         machine.mask = machine.group = group.mask
+        if group.mask is not None and len(group.mask) > 1 and not group.mask.any(axis=1).all():
+            machine.extra[DIVIDED_BLOCKS] = True
         machine.live_elsewhere = self._live_elsewhere(group, groups)
         pc, end = group.pc, len(steps)
         others = [each for each in _ready(groups, stop) if each is not group]

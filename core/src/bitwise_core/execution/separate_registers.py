@@ -2,7 +2,8 @@
 
 A write in some lanes selects between the new and the old value.  Blocks that execute a loop for different numbers of
 iterations would do so for every instruction.  No instruction reads registers of another block, so each such group has a
-table of its own instead, in which what other lanes hold has no meaning.  Where groups meet, each register selects once.
+table of its own instead, in which what other lanes hold has no meaning.  A group that waits keeps the registers that it
+may read.  Where groups meet, each register selects once.
 """
 
 from __future__ import annotations
@@ -57,11 +58,29 @@ class SeparateRegisters:
         machine, mask = self.machine, group.mask
         assert group.registers is not None
         machine.owned = None
-        if mask is not None and mask.shape[0] > 1 and has_whole_blocks(mask):
+        if self._separate(group):
             machine.owned = mask
-            if any(each.registers is group.registers for each in self.groups if each is not group):
-                group.registers = dict(group.registers)
         self.running = machine.registers = group.registers
+
+    def _separate(self, group: Group) -> bool:
+        """Give a group of whole blocks a table of its own; return whether it is one."""
+        shared = group.registers
+        assert shared is not None
+        if group.mask is None or group.mask.shape[0] == 1 or not has_whole_blocks(group.mask):
+            return False
+        if any(each.registers is shared for each in self.groups if each is not group):
+            group.registers = dict(shared)
+            self._forget_dead(shared)
+        return True
+
+    def _forget_dead(self, registers: dict[str, Value]) -> None:
+        """Forget the registers of a table that no group with this table may read while others run."""
+        live = live_at(self.program, *{each.pc for each in self.groups if each.registers is registers})
+        storage = self.program.storage
+        # Registers that are stored together are kept, as in `join`.
+        together = {storage(name) for name in registers if storage(name) != name}
+        for name in [each for each in registers if storage(each) not in together and not live(each)]:
+            del registers[name]
 
     def end(self) -> None:
         """The group that ran has ended its run; an instruction may have put another table in the place of its own."""
@@ -73,15 +92,20 @@ class SeparateRegisters:
 
     def join(self, group: Group, other: Group) -> None:
         """Two groups meet at one instruction: groups with the table of either have one table from now on."""
+        if group.registers is other.registers:
+            return
+        # What the groups of other blocks have in their registers stays as it is.
+        for each in (group, other):
+            self._separate(each)
         left, right = group.registers, other.registers
         assert left is not None
         assert right is not None
-        if left is right:
-            return
         sharing = [each for each in self.groups if each.registers is right]
         lanes = _union([each.mask for each in sharing])
-        alone = len(sharing) == 1 and sum(each.registers is left for each in self.groups) == 1
-        live = live_at(self.program, group.pc) if alone else lambda name: True
+        live = live_at(
+            self.program,
+            *{each.pc for each in self.groups if each.registers is left or each.registers is right},
+        )
         self._bring_under_same_keys(left, right)
         storage, recorder = self.program.storage, self.machine.domain.recorder
         names = {**left, **right}
