@@ -3,8 +3,8 @@
 It computes the tree of `chunks.forward`.  A program visits tiles of rows of one head in turn, the longest first.  A
 warpgroup has 64 of 128 rows, or with COLUMNS half of the components of all 64 rows, since the states of wide values do
 not fit the registers of one.  It multiplies queries and the next block of keys while it computes the exponentials of
-the block before, whose product with values it then adds.  The queries of SIDES tiles are in memory; with two, the copies of
-the next tile begin before one ends.
+the block before, whose product with values it then adds.  The queries of SIDES tiles are in memory; with two, the
+copies of the next tile begin before one ends.
 
 Components of queries and keys beyond the first D1, a power of 2, have tiles of their own.
 """
