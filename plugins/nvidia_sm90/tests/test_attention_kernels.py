@@ -205,6 +205,10 @@ PROBLEMS = {
     "pages of 32 and heads of 128": (
         Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)
     ),
+    "pages of many sequences": (
+        Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 3, 600, 1, 1, 7, 1, 64, 65, 2, 9, 4, 4, 4, 4, 2, 30, 3)),
+                layout="paged"), (FEWS, replace(FEW, programs=3))
+    ),
     "pages of fp8": (
         Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
     ),
