@@ -444,7 +444,7 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
+    assert schedule_of(narrow, 100, 8, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
     assert schedule_of(desc, 20, 8, 4096, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
     # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
@@ -453,11 +453,14 @@ def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None
 
 
 def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu() -> None:
-    desc, narrower = (attention_descriptor(form(depth=depth)) for depth in (128, 96))
+    desc, narrower, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 96, 64))
     whole, divided = Schedule(16, True, False, 6, programs=132), Schedule(16, True, True, 3, programs=264)
     for sequences, keys, expected in ((16, 4096, whole), (64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
         assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
     assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, blocks=2)
+    shared = Schedule(16, True, False, 3, programs=396, blocks=2)
+    for sequences, keys, split in ((1, 512, False), (100, 3000, True), (48, 3000, False)):
+        assert schedule_of(narrow, sequences, 1, keys, 32, 8, False, 132, True) == replace(shared, split=split)
     # Lengths that may differ share their chunks; one chunk has nothing to merge.
     assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
     assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, split=False)

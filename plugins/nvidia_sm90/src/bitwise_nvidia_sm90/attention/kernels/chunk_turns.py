@@ -4,7 +4,7 @@ It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring
 of a program, whatever sequence and head they belong to, so that memory is never idle.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment, misc, var-annotated"
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,attr-defined,assignment,misc,var-annotated"
 from __future__ import annotations
 
 from triton.experimental import gluon
