@@ -1,6 +1,6 @@
-"""The Gluon kernel of attention for few queries: programs take chunks of keys in turn.
+"""The Gluon kernel of attention for few queries: programs take chunks of keys, or all keys of some rows, in turn.
 
-It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring of tiles and run ahead over the chunks
+It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring of tiles and run ahead over the parts
 of a program, whatever sequence and head they belong to, so that memory is never idle.
 """
 
