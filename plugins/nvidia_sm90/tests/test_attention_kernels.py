@@ -405,7 +405,8 @@ def _source(problem: Problem, schedule: Schedule) -> list[Any]:
 
 @pytest.mark.parametrize("widths", WIDTHS)
 def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None:
-    for changes in ({}, {"causal": False}, {"window": 5}, {"soft_cap": 30.0}, {"sink": True}):
+    fp8 = {"stored": "e5m2", "output_scale": 0.5}
+    for changes in ({}, {"causal": False}, {"window": 5}, {"soft_cap": 30.0}, {"sink": True}, fp8):
         desc = attention_descriptor(form("fp16", *widths, **changes))
         assert is_served(desc)
         assert read(write(desc)) == desc
@@ -423,6 +424,9 @@ def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None
         ({"scale": -1.0}, r"a scale of -1\.0 has no kernel: give a positive one"),
         ({"soft_cap": 0.0}, r"a soft cap of 0\.0 has no kernel: give a positive one"),
         ({"window": 4, "causal": False}, "a window is the positive number of keys that a causal query sees"),
+        ({"stored": "fp32"}, "keys and values of fp32 have no kernel for queries of bf16: convert them to bf16, e4m3"),
+        ({"stored": "e4m3", "output_scale": -1.0}, r"an output scale of -1\.0 has no kernel: give a positive one"),
+        ({"output_scale": 2.0}, "an output scale has a kernel for keys and values of fp8 alone: leave it out"),
     ],
 )
 def test_forms_without_a_kernel_are_refused(changes: dict[str, Any], sentence: str) -> None:

@@ -252,7 +252,8 @@ def _specialised_call(
             "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
             "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "SIDES": 1 if depth == 192 else 2,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "SIDES": 1 if depth == 192 else 2,  # the queries of two tiles would not fit the memory
         },
         schedule.warps,
         schedule.stages,
