@@ -205,6 +205,10 @@ PROBLEMS = {
     "pages of 32 and heads of 128": (
         Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)
     ),
+    "pages of many sequences": (
+        Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 3, 600, 1, 1, 7, 1, 64, 65, 2, 9, 4, 4, 4, 4, 2, 30, 3)),
+                layout="paged"), (FEWS, replace(FEW, programs=3))
+    ),
     "pages of fp8": (
         Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
     ),
@@ -401,7 +405,8 @@ def _source(problem: Problem, schedule: Schedule) -> list[Any]:
 
 @pytest.mark.parametrize("widths", WIDTHS)
 def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None:
-    for changes in ({}, {"causal": False}, {"window": 5}, {"soft_cap": 30.0}, {"sink": True}):
+    fp8 = {"stored": "e5m2", "output_scale": 0.5}
+    for changes in ({}, {"causal": False}, {"window": 5}, {"soft_cap": 30.0}, {"sink": True}, fp8):
         desc = attention_descriptor(form("fp16", *widths, **changes))
         assert is_served(desc)
         assert read(write(desc)) == desc
@@ -419,6 +424,9 @@ def test_descriptors_are_served_and_have_a_text(widths: tuple[int, int]) -> None
         ({"scale": -1.0}, r"a scale of -1\.0 has no kernel: give a positive one"),
         ({"soft_cap": 0.0}, r"a soft cap of 0\.0 has no kernel: give a positive one"),
         ({"window": 4, "causal": False}, "a window is the positive number of keys that a causal query sees"),
+        ({"stored": "fp32"}, "keys and values of fp32 have no kernel for queries of bf16: convert them to bf16, e4m3"),
+        ({"stored": "e4m3", "output_scale": -1.0}, r"an output scale of -1\.0 has no kernel: give a positive one"),
+        ({"output_scale": 2.0}, "an output scale has a kernel for keys and values of fp8 alone: leave it out"),
     ],
 )
 def test_forms_without_a_kernel_are_refused(changes: dict[str, Any], sentence: str) -> None:
@@ -440,7 +448,7 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    assert schedule_of(narrow, 100, 1, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
+    assert schedule_of(narrow, 100, 8, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
     assert schedule_of(desc, 20, 8, 4096, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
     # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
@@ -449,11 +457,14 @@ def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None
 
 
 def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu() -> None:
-    desc, narrower = (attention_descriptor(form(depth=depth)) for depth in (128, 96))
+    desc, narrower, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 96, 64))
     whole, divided = Schedule(16, True, False, 6, programs=132), Schedule(16, True, True, 3, programs=264)
     for sequences, keys, expected in ((16, 4096, whole), (64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
         assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
     assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, blocks=2)
+    shared = Schedule(16, True, False, 3, programs=396, blocks=2)
+    for sequences, keys, split in ((1, 512, False), (100, 3000, True), (48, 3000, False)):
+        assert schedule_of(narrow, sequences, 1, keys, 32, 8, False, 132, True) == replace(shared, split=split)
     # Lengths that may differ share their chunks; one chunk has nothing to merge.
     assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
     assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, split=False)
@@ -490,7 +501,7 @@ SPECIALISED_GRADIENTS = {
         form(), ((3, 7), (130, 121), (5, 4)), heads=1, layout="varlen", only=1
     ),
     "specialised, a sequence among others without a mask": Problem(
-        form("fp16", depth=128, causal=False), ((7, 9), (70, 90), (5, 4)), heads=1, layout="varlen", only=1
+        form("fp16", depth=128, causal=False), ((7, 9), (70, 90), (5, 4)), heads=2, layout="varlen", only=1
     ),
 }
 

@@ -48,7 +48,7 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
         layout = "dense"
     if "stored" in form:
         layout = "paged"
-    if layout in IN_TURN and form["widths"] not in ((64, 64), (128, 128)):
+    if layout in IN_TURN and form["widths"] not in ((64, 64), (96, 96), (128, 128), (256, 256)):
         form = {**form, "widths": (64, 64) if number % 2 else (128, 128)}
     draw = random.Random(number)
     groups = draw.choice((1, 2))
@@ -82,7 +82,10 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     if in_turn:
         lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300))) for _ in range(count)]
     turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000)), "split": draw.random() < 0.6}
-    turns["rows"] = draw.choice((16, 64))
+    turns["rows"] = draw.choice((16, 64)) if depth in (64, 128) else 16
+    few = turns["rows"] == 16
+    turns["team"] = draw.choice((1, 2, 4)) if few and depth <= 128 else 4
+    turns["blocks"] = draw.choice((1, 2)) if few and depth < 128 else 1
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
@@ -142,7 +145,7 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     return _differences(chosen(attention), operands, options)
 
 
-def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: Any) -> Any:
+def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
     """Return a call of attention by programs that take chunks in turn; tensors of a CPU are evaluated."""
     import torch
 
@@ -173,7 +176,7 @@ def _in_turn(function: Any, turns: dict[str, int], *arguments: Any, **options: A
     )
     assert desc.chunk is not None
     split = bool(turns["split"]) and keys > desc.chunk
-    attend(desc, operands, Schedule(turns["rows"], True, split, turns["stages"], programs=turns["programs"]))
+    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split}))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

@@ -9,9 +9,10 @@ from typing import Any
 
 HEADS = {"batch": 1, "heads": 32, "groups": 8, "depth": 128}
 PREFILL = (
-    *({**HEADS, "queries": queries, "flexible": True} for queries in (4096, 8192)),
+    {**HEADS, "queries": 4096, "flexible": True},
+    {**HEADS, "queries": 8192},
     {"batch": 1, "queries": 16384, "heads": 16, "groups": 16, "depth": 128},
-    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128, "causal": False, "flexible": True},
+    {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128, "causal": False},
     {"batch": 2, "queries": 4096, "heads": 32, "groups": 32, "depth": 64},
     {"batch": 1, "queries": 16384, "heads": 16, "groups": 4, "depth": 64},
     {"batch": 1, "queries": 5000, "heads": 24, "groups": 8, "depth": 128, "held_out": True},
@@ -29,7 +30,7 @@ PREFILL = (
     {"batch": 6, "queries": 900, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
 )
 DECODE = (
-    {**HEADS, "keys": 65536, "flexible": True},
+    {**HEADS, "keys": 65536},
     {**HEADS, "keys": 8192},
     {**HEADS, "keys": 512},
     {**HEADS, "keys": 1024},

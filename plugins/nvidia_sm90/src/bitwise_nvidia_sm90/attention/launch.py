@@ -65,9 +65,8 @@ def schedule_of(
     """
     assert desc.chunk is not None
     share = heads // groups
-    if turns and queries * share <= _FEW_ROWS and desc.scores.k > 64:
-        found = _few_rows(desc.chunk, sequences * groups, keys, ragged, processors)
-        return replace(found, blocks=2) if desc.scores.k == 96 else found
+    if turns and queries * share <= _FEW_ROWS and not (ragged and desc.scores.k == 64):
+        return _few_rows(desc, sequences * groups, keys, ragged, processors)
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -95,21 +94,26 @@ def schedule_of(
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
 
 
-def _few_rows(chunk: int, rows: int, keys: int, ragged: bool, processors: int) -> Schedule:
-    """Return the schedule of programs that take turns, with at most 16 rows, of which there are `rows` times.
+def _few_rows(desc: AttentionDesc, rows: int, keys: int, ragged: bool, processors: int) -> Schedule:
+    """Return the schedule of programs that take turns, for `rows` times at most 16 rows.
 
     Programs with all chunks of a row have nothing to merge; those with chunks share them evenly.
     """
-    parts = rows * -(-keys // chunk)
-    whole = -(-rows // processors) * keys
-    divided = (2 * -(-parts // (2 * processors)) if parts > processors else 1) * chunk
-    # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch
-    # that of 120 keys.
-    if parts > rows and (ragged or 1.07 * divided + 120 < whole):
-        return Schedule(_FEW_ROWS, True, True, 3, programs=2 * processors)
-    if parts > rows:
-        return Schedule(_FEW_ROWS, True, False, 6, programs=processors)
-    return Schedule(_FEW_ROWS, True, False, 3, programs=2 * processors)
+    assert desc.chunk is not None
+    narrow = desc.scores.k == 64
+    resident = 3 if narrow else 2  # programs of a multiprocessor, whose copies fill its memory
+    common = Schedule(_FEW_ROWS, True, False, 3, programs=resident * processors, blocks=2 if desc.scores.k < 128 else 1)
+    parts = rows * -(-keys // desc.chunk)
+    if parts == rows:
+        return common
+    # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch that of
+    # 30 KB of keys.
+    divided = (resident * -(-parts // (resident * processors)) if parts > processors else 1) * desc.chunk
+    together = 3 if narrow else 1  # programs of a multiprocessor with whole rows
+    whole = together * -(-rows // (together * processors))
+    if ragged or 1.07 * divided + 15000 // desc.scores.k < whole * keys:
+        return replace(common, split=True)
+    return common if narrow else replace(common, stages=6, programs=processors)
 
 
 @cache
@@ -249,6 +253,7 @@ def _specialised_call(
             "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
             "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "SIDES": 1 if depth == 192 else 2,  # the queries of two tiles would not fit the memory
         },
         schedule.warps,
         schedule.stages,

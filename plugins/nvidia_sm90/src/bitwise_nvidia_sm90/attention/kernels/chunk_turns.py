@@ -1,10 +1,10 @@
-"""The Gluon kernel of attention for few queries: programs take chunks of keys in turn.
+"""The Gluon kernel of attention for few queries: programs take chunks of keys, or all keys of some rows, in turn.
 
-It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring of tiles and run ahead over the chunks
+It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring of tiles and run ahead over the parts
 of a program, whatever sequence and head they belong to, so that memory is never idle.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment"
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,attr-defined,assignment,misc,var-annotated"
 from __future__ import annotations
 
 from triton.experimental import gluon
@@ -32,6 +32,26 @@ NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
+def parts_of(
+    sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the parts of one chunk of a sequence, the first chunk that its queries see, and the number of chunks."""
+    own_queries, own_keys, own_first = lengths_of(
+        sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+    )
+    lowest, chunks = 0, 1
+    if SPLIT:
+        if WINDOW:
+            lowest = gl.maximum(0, own_first - window + 1) // CHUNK
+        chunks = (own_keys + CHUNK - 1) // CHUNK
+        lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
+        chunks -= lowest
+    return (own_queries * GROUP + M - 1) // M * groups, lowest, chunks
+
+
+@gluon.jit
 def next_part(
     place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
@@ -45,21 +65,31 @@ def next_part(
     The result is the place and the sequence, the group of heads, the tile of rows, and the keys from first to last.
     """
     programs = gl.num_programs(0)
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    if RAGGED:  # eight sequences at a time, whose lengths are loaded at once
+        behind = sequence == sequence
+        while behind & (sequence + 8 <= sequences):
+            count = 0
+            for each in gl.static_range(8):
+                width, _, chunks = parts_of(
+                    sequence + each, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
+                    groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+                )  # fmt: skip
+                count += width * chunks
+            behind = place >= count
+            place = gl.where(behind, place - count, place)
+            sequence = gl.where(behind, sequence + 8, sequence)
     group, tile, begin, end = 0, 0, 0, 0
     while (begin >= end) & (sequence < sequences):
         own_queries, own_keys, own_first = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
-        lowest, chunks = 0, 1
-        if SPLIT:
-            if WINDOW:
-                lowest = gl.maximum(0, own_first - window + 1) // CHUNK
-            chunks = (own_keys + CHUNK - 1) // CHUNK
-            lowest = gl.minimum(lowest, gl.maximum(chunks - 1, 0))
-            chunks -= lowest
-        width = (own_queries * GROUP + M - 1) // M * groups
+        width, lowest, chunks = parts_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+        )  # fmt: skip
         of_chunk = width
-        if (query_starts is None) and (key_starts is None) and (key_lengths is None):
+        if not RAGGED:
             of_chunk = width * sequences
             sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
         elif place >= width * chunks:

@@ -3,7 +3,8 @@
 It computes the tree of `chunks.forward`.  A program visits tiles of rows of one head in turn, the longest first.  A
 warpgroup has 64 of 128 rows, or with COLUMNS half of the components of all 64 rows, since the states of wide values do
 not fit the registers of one.  It multiplies queries and the next block of keys while it computes the exponentials of
-the block before, whose product with values it then adds.
+the block before, whose product with values it then adds.  The queries of SIDES tiles are in memory; with two, the
+copies of the next tile begin before one ends.
 
 Components of queries and keys beyond the first D1, a power of 2, have tiles of their own.
 """
@@ -92,7 +93,7 @@ def copy_tiles(
     given,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr,
     PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    COLUMNS: gl.constexpr,
+    COLUMNS: gl.constexpr, SIDES: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries of each tile, and the blocks of keys and values that it visits."""
     (
@@ -115,18 +116,20 @@ def copy_tiles(
         if PAGE:
             own_pages = pages + sequence.to(gl.int64) * page_batch
         begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
-        mbarrier.wait(q_empty, (turn & 1) ^ 1)
+        side = turn % SIDES
+        mbarrier.wait(q_empty.index(side), (turn // SIDES & 1) ^ 1)
         size: gl.constexpr = query_map.block_type.nbytes
+        bar = q_full.index(side)
         if query_rest_map is not None:
-            mbarrier.expect(q_full, M // 64 * (size + query_rest_map.block_type.nbytes))
+            mbarrier.expect(bar, M // 64 * (size + query_rest_map.block_type.nbytes))
         else:
-            mbarrier.expect(q_full, M // 64 * size)
+            mbarrier.expect(bar, M // 64 * size)
         for half in gl.static_range(M // 64):
             place = [q_batch, head, q_row + tile * M + half * 64, 0]
-            tma.async_copy_global_to_shared(query_map, place, q_full, q.index(half))
+            tma.async_copy_global_to_shared(query_map, place, bar, q.index(side * (M // 64) + half))
             if query_rest_map is not None:
                 place = [q_batch, head, q_row + tile * M + half * 64, D1]
-                tma.async_copy_global_to_shared(query_rest_map, place, q_full, q_rest.index(half))
+                tma.async_copy_global_to_shared(query_rest_map, place, bar, q_rest.index(side * (M // 64) + half))
         for start in range(begin, end, N):
             stage = count % STAGES
             phase = (count // STAGES & 1) ^ 1
@@ -150,6 +153,12 @@ def copy_tiles(
             count += 1
         turn += 1
         tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
+
+
+@gluon.jit
+def queries_of(q, place):
+    """Return 64 rows of queries as a matrix."""
+    return q.index(place).reshape([q.shape[3], q.shape[4]])
 
 
 @gluon.jit
@@ -271,7 +280,7 @@ def compute_tiles(
     half: gl.constexpr, given,
     M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr,
+    COLUMNS: gl.constexpr, SIDES: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
     (
@@ -287,9 +296,6 @@ def compute_tiles(
     STORED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     rows: gl.constexpr = 0 if COLUMNS else half
-    q = q.index(rows).reshape([64, q.shape[4]])
-    if q_rest is not None:
-        q_rest = q_rest.index(rows).reshape([64, q_rest.shape[4]])
     count = 0
     played = 0
     turn = 0
@@ -316,11 +322,15 @@ def compute_tiles(
         out = gl.zeros([64, DV], gl.float32, OUT)
         top = gl.full([64], NOTHING, gl.float32, ROWS)
         total = gl.zeros([64], gl.float32, ROWS)
-        mbarrier.wait(q_full, turn & 1)
+        side = turn % SIDES
+        own_q, own_q_rest = queries_of(q, side * (M // 64) + rows), q_rest
+        if q_rest is not None:
+            own_q_rest = queries_of(q_rest, side * (M // 64) + rows)
+        mbarrier.wait(q_full.index(side), turn // SIDES & 1)
         stage = count % STAGES
         mbarrier.wait(k_full.index(stage), count // STAGES & 1)
         s = gl.zeros([64, N], gl.float32, SCORES)
-        s = scores_of(q, q_rest, k, k_rest, stage, s)
+        s = scores_of(own_q, own_q_rest, k, k_rest, stage, s)
         s = warpgroup_mma_wait(0, deps=[s])
         mbarrier.arrive(k_empty.index(stage))
         if CAP:
@@ -334,16 +344,16 @@ def compute_tiles(
         played += 1
         border = gl.minimum(gl.maximum(begin + N, plain), end)
         count, weights, top, total, out, state_top, state_total, state_out = visit(
-            begin + N, border, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
+            begin + N, border, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
             half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor,
             window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
         )  # fmt: skip
         count, weights, top, total, out, state_top, state_total, state_out = visit(
-            (border + N - 1) // N * N, end, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
-            played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+            (border + N - 1) // N * N, end, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty,
+            turns, played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
             cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
         )  # fmt: skip
-        mbarrier.arrive(q_empty)
+        mbarrier.arrive(q_empty.index(side))
         before = (count - 1) % STAGES
         mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
         values = values_of(v, before, half, COLUMNS)
@@ -400,21 +410,22 @@ def forward_specialised(
     D1: gl.constexpr, D2: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
     N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
+    SIDES: gl.constexpr,
 ):  # fmt: skip
     """Compute all tiles of M rows of sequences in turn; the arguments are those of `chunks.forward`."""
     kind: gl.constexpr = query_map.dtype
-    q = gl.allocate_shared_memory(kind, [M // 64, 1, 1, 64, D1], query_map.layout)
+    q = gl.allocate_shared_memory(kind, [SIDES * (M // 64), 1, 1, 64, D1], query_map.layout)
     k_parts = parts_of_ring(key_map, STAGES, N, D1)
     k = ring_of_parts(key_map, k_parts, STAGES, N, D1)
     v_parts = parts_of_ring(value_map, (1 + COLUMNS) * STAGES, N, DV)
     v = ring_of_parts(value_map, v_parts, (1 + COLUMNS) * STAGES, N, DV)
     q_rest, k_rest_parts, k_rest = None, None, None
     if query_rest_map is not None:
-        q_rest = gl.allocate_shared_memory(kind, [M // 64, 1, 1, 64, D2], query_rest_map.layout)
+        q_rest = gl.allocate_shared_memory(kind, [SIDES * (M // 64), 1, 1, 64, D2], query_rest_map.layout)
         k_rest_parts = parts_of_ring(key_rest_map, STAGES, N, D2)
         k_rest = ring_of_parts(key_rest_map, k_rest_parts, STAGES, N, D2)
-    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [SIDES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [SIDES, 1], mbarrier.MBarrierLayout())
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -424,8 +435,9 @@ def forward_specialised(
     mbarrier.init(turns.index(0), count=1)
     mbarrier.init(turns.index(1), count=1)
     mbarrier.init(v_cleared, count=1)
-    mbarrier.init(q_full, count=1)
-    mbarrier.init(q_empty, count=2)
+    for side in gl.static_range(SIDES):
+        mbarrier.init(q_full.index(side), count=1)
+        mbarrier.init(q_empty.index(side), count=2)
     for stage in gl.static_range(STAGES):
         mbarrier.init(k_full.index(stage), count=1)
         mbarrier.init(k_empty.index(stage), count=2)
@@ -447,13 +459,13 @@ def forward_specialised(
         [
             (
                 compute_tiles,
-                (0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS),
+                (0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES),
             ),
             (
                 compute_tiles,
-                (1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS),
+                (1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES),
             ),
-            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS)),
+            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS, SIDES)),
         ],
         [4, 1],
         [240, 24],
