@@ -110,7 +110,7 @@ static int add_argument(Key *key, PyObject *argument, void **address)
         for (Py_ssize_t place = 0; place < size; place++) {
             PyObject *item = PyList_GET_ITEM(argument, place);
             void *ignored;
-            if (!PyLong_CheckExact(item) || add_argument(key, item, &ignored) != 1)
+            if ((!PyLong_CheckExact(item) && !PyBool_Check(item)) || add_argument(key, item, &ignored) != 1)
                 return 0;
         }
         return 1;
