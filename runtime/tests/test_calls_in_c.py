@@ -7,6 +7,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -49,10 +50,13 @@ class Setting:
         self.original: list[tuple[Any, ...]] = []
         self.inside: Callable[[], Any] = lambda: None
         self.scopes: ThreadObject[Any] = ThreadObject("test_calls_in_c")
+        self.group = Scope(None)
         self.out = torch.empty(3, 4)
 
     def kernel(self, operator: str = "aten::f") -> Any:
-        return self.module.Kernel(self.function, operator, *self.scopes.functions(), self.call_boxed, "keys")
+        return self.module.Kernel(
+            self.function, operator, *self.scopes.functions(), self.call_boxed, "keys", self.group
+        )
 
     def call_boxed(self, keys: str, *arguments: Any, **options: Any) -> str:
         assert keys == "keys"
@@ -167,6 +171,18 @@ def test_only_one_scope_of_a_thread_serves_calls(setting: Setting) -> None:
     assert kernel(x) is setting.out
 
 
+def test_a_thread_without_an_object_of_scopes_has_the_table_of_the_group(setting: Setting) -> None:
+    kernel, x = setting.kernel(), torch.zeros(4)
+    setting.keep(x)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(kernel, x).result() == "Python"
+        setting.group.calls_in_c = setting.table
+        assert thread.submit(kernel, x).result() is setting.out
+        assert thread.submit(kernel, x[:2]).result() == "Python"
+    with setting.scopes.held(()):
+        assert kernel(x) == "PyTorch"
+
+
 def test_errors_of_what_is_called_reach_the_caller(setting: Setting) -> None:
     def fail(*arguments: Any) -> None:
         raise ValueError(f"{len(arguments)} arguments")
@@ -240,7 +256,8 @@ def test_operators_inside_of_a_call_that_is_passed_on_are_pytorchs(setting: Sett
     assert setting.called == []
 
     other: ThreadObject[Any] = ThreadObject("test_calls_in_c, another group")
-    of_others = setting.module.Kernel(setting.function, "aten::g", *other.functions(), setting.call_boxed, "keys")
+    functions = setting.function, "aten::g", *other.functions(), setting.call_boxed
+    of_others = setting.module.Kernel(*functions, "keys", setting.group)
 
     def another_group() -> None:
         setting.inside = lambda: None
