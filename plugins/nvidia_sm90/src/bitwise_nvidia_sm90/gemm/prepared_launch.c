@@ -229,8 +229,8 @@ static PyTypeObject launch_type = {
               "A function of a stream and of the addresses of matrices.  `launch_kernel` is the address of the\n"
               "driver's function; `kernels` are the address of a function and the offsets of its parameters in the\n"
               "memory, each; `maps` are the number of a matrix, a table of encoded maps by address, and a function\n"
-              "that encodes one, each.  The memory has the maps, the addresses and the constants.  Raises ValueError for\n"
-              "too many.",
+              "that encodes one, each.  The memory has the maps, the addresses and the constants.  Raises ValueError\n"
+              "for too many.",
     .tp_basicsize = sizeof(Launch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Launch, call),
