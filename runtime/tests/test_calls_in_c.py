@@ -329,7 +329,7 @@ def test_tensors_are_read_as_pytorch_reads_them(setting: Setting) -> None:
 @pytest.mark.parametrize("training", [False, True])
 def test_repeated_calls_have_the_bytes_of_calls_in_python(monkeypatch: pytest.MonkeyPatch, training: bool) -> None:
     if calls_in_c.module() is None:
-        pytest.skip("there is no C compiler")
+        pytest.skip("there is no C compiler, or PyTorch serves no GPU")
     layer = torch.nn.Sequential(torch.nn.Linear(256, 320), torch.nn.Linear(320, 64, bias=False)).cuda().bfloat16()
 
     weight, bias = torch.randn(2, 256, device="cuda").bfloat16()
