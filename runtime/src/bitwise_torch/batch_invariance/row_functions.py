@@ -323,7 +323,10 @@ def launch_of_normalised_rows(
     run = _repetition("normalised_rows", grid, tensors, numbers, (centered, *sizes.values()))
     if run is None:
         return None
-    places = [None if each is None else next(at for at, own in enumerate(given) if own is each) for each in tensors]
+    # By position: two tensors of this call may be one, and two in a later one.
+    numbered = iter(range(len(given)))
+    places = [None if each is None else next(numbered) for each in (x, weight, bias)]
+    places += [next(numbered), len(given) - len(results) + 1, len(given) - 1]
 
     def launch(*addresses: int) -> None:
         run(*[None if place is None else addresses[place] for place in places])
