@@ -11,6 +11,7 @@ import pytest
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.plugins import registry
 from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, recorded_products
+from bitwise_torch.batch_invariance import row_functions
 from bitwise_torch.locks import Entry, Lock
 from bitwise_torch.operator_samples import library_operator
 from bitwise_torch.product_forms import with_bias_first
@@ -176,6 +177,34 @@ def test_a_setting_of_fp32_products_is_part_of_their_key(stub: Stub) -> None:
         finally:
             torch.set_float32_matmul_precision(before)
         assert len({key[1] for key in mode._ready._calls}) == 2
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("centered", [False, True])
+def test_the_launch_of_a_normalisation_takes_the_tensors_that_exist(
+    monkeypatch: pytest.MonkeyPatch, weighted: bool, biased: bool, centered: bool
+) -> None:
+    seen: list[Any] = []
+
+    def repetition(name: str, grid: Any, tensors: tuple[Any, ...], *rest: Any) -> Any:
+        seen.append((name, grid, [None if each is None else each.data_ptr() for each in tensors], *rest))
+        return lambda *addresses: seen.append(list(addresses))
+
+    monkeypatch.setattr(row_functions, "_repetition", repetition)
+    monkeypatch.setattr(row_functions, "_is_plain", lambda x: True)
+    x, out = tensor(3, 64), tensor(3, 64, seed=1)
+    weight, bias = torch.ones(64) if weighted else None, torch.ones(64) if biased else None
+    statistics = [torch.ones(3, 1) for _ in range(1 + centered)]
+    same = weight if weighted and biased else bias  # one tensor for both, and two in the call that repeats it
+    found = row_functions.launch_of_normalised_rows(x, weight, same, (out, *statistics), 64, 1e-6)
+    assert found is not None
+    given = [each for each in (x, weight, bias, out, *statistics) if each is not None]
+    found(*[each.data_ptr() for each in given])
+    seen[0][2][2] = None if bias is None else bias.data_ptr()
+    assert seen[0][:2] == ("normalised_rows", (-(-3 // row_functions.geometry(64)[0]["ROWS"]), 1, 1))
+    assert seen[0][2] == seen[1]  # the addresses of another call in the same places
+    assert seen[0][3:] == ((3, 64, 64.0, 1e-6), (centered, *row_functions.geometry(64)[0].values()))
 
 
 def test_the_launch_of_a_bias_takes_it_first() -> None:

@@ -22,13 +22,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from bitwise_bench.model_locks import built_model
+from bitwise_bench.model_locks import built_model, environment
 from bitwise_torch import batch_invariant
 
 PREFILL, DECODE, TRAINING = (512, 2048, 8192), (1, 8, 64), 2048
@@ -400,27 +399,6 @@ def add_costs(content: dict[str, Any], name: str, times: dict[str, dict[str, flo
         | ({"rows": ratios({name: times})} if name == "rows" else {})
         | {kind: each for kind, each in content["ratios"].items() if kind == "rows" and name != "rows"}
     )
-
-
-def environment() -> dict[str, Any]:
-    """Return the GPU, its driver, and the versions of all that takes part."""
-    import torch
-
-    return {
-        "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
-        "cuda": torch.version.cuda, "triton": version("triton"), "transformers": version("transformers"),
-    }  # fmt: skip
-
-
-def driver_version() -> str:
-    """Return the version of the GPU's driver."""
-    import subprocess
-
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split("\n")[0].strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -65,6 +66,25 @@ llama-8b has layers of the widths of Llama 3 8B.
 """
 
 _Scope = Callable[[], AbstractContextManager[Any]]
+
+
+def environment() -> dict[str, Any]:
+    """Return the GPU, its driver, and the versions of all that takes part."""
+    import torch
+
+    return {
+        "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
+        "cuda": torch.version.cuda, "triton": version("triton"), "transformers": version("transformers"),
+    }  # fmt: skip
+
+
+def driver_version() -> str:
+    """Return the version of the GPU's driver."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split("\n")[0].strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
 
 
 def model_of(name: str) -> Any:
@@ -253,13 +273,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="models that run at once; times are measured one by one")
     parser.add_argument("--rounds", type=int, default=8, help="measured turns of each time; 0 measures none")
     given = parser.parse_args(arguments)
-    import torch
-
     given.folder.mkdir(parents=True, exist_ok=True)
     measure = replayed_here if given.replay else recorded
     content: dict[str, Any] = {
-        "environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
-                        "transformers": version("transformers")},
+        "environment": environment(),
         "shape": {
             "sequences": BATCH, "tokens": {each: MODELS[each][-1] for each in given.models}, "steps": STEPS,
             "prompt": PROMPT, "generated tokens": GENERATED,

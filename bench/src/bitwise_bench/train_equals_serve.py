@@ -25,8 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.mode_costs import environment
-from bitwise_bench.model_locks import MODELS, built_model, digest_of
+from bitwise_bench.model_locks import MODELS, built_model, digest_of, environment
 from bitwise_core.errors import BitwiseError
 from bitwise_torch import batch_invariant
 

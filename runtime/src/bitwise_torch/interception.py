@@ -175,6 +175,8 @@ class Operators:
 
     def __init__(self, key: str, names: Callable[[], tuple[KernelName, ...]]) -> None:
         self.library: Any = None
+        self.calls_in_c: Any = None
+        """The table of the only scope, where it receives the calls of threads without scopes; see `Scope`."""
         self._names = names
         self._lock = threading.Lock()
         self._of_thread: ThreadObject[tuple[Scope, ...]] = ThreadObject(key)
@@ -227,15 +229,20 @@ class Operators:
                 if self._found is None:
                     self._found = self._names()
                 self.library = replaced_kernels(self._found, self._replacement)
-            self._active = (*self._active, scope)
+            self._set_active((*self._active, scope))
 
     def _remove(self, scope: Scope) -> None:
         with self._lock:
             position = next(at for at, each in enumerate(self._active) if each is scope)
-            self._active = self._active[:position] + self._active[position + 1 :]
+            self._set_active(self._active[:position] + self._active[position + 1 :])
             if not self._active:
                 self.library._destroy()
                 self.library = None
+
+    def _set_active(self, scopes: tuple[Scope, ...]) -> None:
+        self._active = scopes
+        only = scopes[0] if len(scopes) == 1 and scopes[0].other_threads == "cover" else None
+        self.calls_in_c = None if only is None else only.calls_in_c
 
     def _replacement(self, kernel: Kernel) -> Callable[..., Any]:
         """Return a function that passes the calls of a kernel to the scopes of its thread."""
@@ -256,7 +263,7 @@ class Operators:
         if module is None:
             return replacement
         made: Callable[..., Any] = module.Kernel(
-            replacement, kernel.full_name, key, is_there, read, kernel.kernel.call_boxed, kernel.keys
+            replacement, kernel.full_name, key, is_there, read, kernel.kernel.call_boxed, kernel.keys, self
         )
         return made
 

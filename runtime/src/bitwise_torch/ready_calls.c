@@ -32,7 +32,8 @@ static PyObject *name_of_cdata, *name_of_default, *name_of_table;
 
 /* ---- tensors ---- */
 
-/* Set the address of a tensor's implementation, to which PyTorch's at::Tensor is a pointer.  Return -1 with an error. */
+/* Set the address of a tensor's implementation, to which PyTorch's at::Tensor is a pointer.  Return -1 with an error.
+ */
 static int implementation_of(PyObject *tensor, void **found)
 {
     PyObject *number = PyObject_GetAttr(tensor, name_of_cdata);
@@ -110,7 +111,7 @@ static int add_argument(Key *key, PyObject *argument, void **address)
         for (Py_ssize_t place = 0; place < size; place++) {
             PyObject *item = PyList_GET_ITEM(argument, place);
             void *ignored;
-            if (!PyLong_CheckExact(item) || add_argument(key, item, &ignored) != 1)
+            if ((!PyLong_CheckExact(item) && !PyBool_Check(item)) || add_argument(key, item, &ignored) != 1)
                 return 0;
         }
         return 1;
@@ -354,7 +355,8 @@ static PyObject *table_keep(Table *table, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "UO!OOO!O!OLlO", &operator, &PyTuple_Type, &operands, &launch, &empty,
                           &PyTuple_Type, &shape, &PyTuple_Type, &strides, &dtype, &alignment, &device, &counter))
         return NULL;
-    Entry *entry = entry_of(operator, ((PyTupleObject *)operands)->ob_item, PyTuple_GET_SIZE(operands), NULL, &registry);
+    PyObject *const *given = ((PyTupleObject *)operands)->ob_item;
+    Entry *entry = entry_of(operator, given, PyTuple_GET_SIZE(operands), NULL, &registry);
     if (entry == NULL)
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
     entry->launch = Py_NewRef(launch);
@@ -412,8 +414,9 @@ static PyMethodDef table_methods[] = {
     {"keep", (PyCFunction)table_keep, METH_VARARGS,
      "keep(operator, arguments, launch, empty, shape, strides, dtype, alignment, device, counter)\n\n"
      "Keep the launch of a call, a function of the addresses of its tensors and of its result, which is\n"
-     "empty(shape, strides, dtype) on a device, at an address of an alignment.  Each repetition is added to `counter`,\n"
-     "an object with a buffer of one integer of 64 bits, or None.  Return False for arguments that no key holds."},
+     "empty(shape, strides, dtype) on a device, at an address of an alignment.  Each repetition is added to\n"
+     "`counter`, an object with a buffer of one integer of 64 bits, or None.  Return False for arguments that no key\n"
+     "holds."},
     {"pass_on", (PyCFunction)(void (*)(void))table_pass_on, METH_FASTCALL | METH_KEYWORDS,
      "pass_on(operator, counter, *arguments, **options)\n\n"
      "Let PyTorch's kernel compute all repetitions of a call; see `keep`."},
@@ -435,7 +438,7 @@ static PyTypeObject table_type = {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys;
+    PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys, *group;
 } Kernel;
 
 /* A call that PyTorch's kernel computes now: the key of its group of operators, and the call that it is a part of. */
@@ -477,11 +480,11 @@ static PyObject *scopes_of_thread(const Kernel *kernel)
     return there == Py_True ? PyObject_CallOneArg(kernel->read, kernel->key) : NULL;
 }
 
-/* Run a call that the table of a scope keeps, see `run`. */
-static PyObject *run_in(PyObject *scope, const Kernel *kernel, PyObject *const *arguments, Py_ssize_t count,
+/* Run a call that the table of a scope keeps, or of a group of operators for threads without scopes; see `run`. */
+static PyObject *run_in(PyObject *owner, const Kernel *kernel, PyObject *const *arguments, Py_ssize_t count,
                         PyObject *names, int *pass_on)
 {
-    PyObject *table = PyObject_GetAttr(scope, name_of_table), *found = NULL;
+    PyObject *table = PyObject_GetAttr(owner, name_of_table), *found = NULL;
     if (table != NULL && Py_TYPE(table) == &table_type)
         found = run((Table *)table, kernel->operator, arguments, count, names, pass_on);
     Py_XDECREF(table);
@@ -495,7 +498,10 @@ static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t 
         return original(kernel, arguments, count, names);
     PyObject *scopes = scopes_of_thread(kernel), *found = NULL;
     int pass_on = 0;
-    if (scopes != NULL && PyTuple_CheckExact(scopes)) {
+    if (scopes == NULL || scopes == Py_None) {
+        if (!PyErr_Occurred())
+            found = run_in(kernel->group, kernel, arguments, count, names, &pass_on);
+    } else if (PyTuple_CheckExact(scopes)) {
         if (PyTuple_GET_SIZE(scopes) == 0)
             found = original(kernel, arguments, count, names);
         else if (PyTuple_GET_SIZE(scopes) == 1)
@@ -515,8 +521,9 @@ static PyObject *kernel_call(Kernel *kernel, PyObject *const *arguments, size_t 
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *options)
 {
-    PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys;
-    if (!PyArg_ParseTuple(arguments, "OUUOOOO", &function, &operator, &key, &is_there, &read, &call_boxed, &keys))
+    PyObject *function, *operator, *key, *is_there, *read, *call_boxed, *keys, *group;
+    if (!PyArg_ParseTuple(arguments, "OUUOOOOO", &function, &operator, &key, &is_there, &read, &call_boxed, &keys,
+                          &group))
         return NULL;
     Kernel *kernel = (Kernel *)type->tp_alloc(type, 0);
     if (kernel == NULL)
@@ -530,6 +537,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *o
     kernel->read = Py_NewRef(read);
     kernel->call_boxed = Py_NewRef(call_boxed);
     kernel->keys = Py_NewRef(keys);
+    kernel->group = Py_NewRef(group);
     return (PyObject *)kernel;
 }
 
@@ -542,15 +550,17 @@ static void kernel_dealloc(Kernel *kernel)
     Py_XDECREF(kernel->read);
     Py_XDECREF(kernel->call_boxed);
     Py_XDECREF(kernel->keys);
+    Py_XDECREF(kernel->group);
     Py_TYPE(kernel)->tp_free((PyObject *)kernel);
 }
 
 static PyTypeObject kernel_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "ready_calls.Kernel",
-    .tp_doc = "Kernel(function, operator, key, is_there, read, call_boxed, keys)\n\n"
+    .tp_doc = "Kernel(function, operator, key, is_there, read, call_boxed, keys, group)\n\n"
               "A function of Python for an operator, which calls a table that keeps a call instead.  `is_there` and\n"
-              "`read` are functions of a key: whether this thread has scopes, and its scopes.  `call_boxed` is PyTorch's\n"
-              "kernel, a function of `keys` and of the arguments.",
+              "`read` are functions of a key: whether this thread has scopes, and its scopes.  `call_boxed` is\n"
+              "PyTorch's kernel, a function of `keys` and of the arguments.  A thread without an object of scopes has\n"
+              "the table of `group`.",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Kernel, call),

@@ -27,12 +27,15 @@ from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
 from bitwise_torch.batch_invariance.row_operators import (
     EXACT,
+    NORMALISATIONS,
     OVER_ROWS,
     REDUCTIONS,
     ROW_OPERATORS,
     AddsNothing,
     NotServed,
+    launch_of_normalisation,
     launch_of_rows,
+    operands_of_normalisation,
 )
 from bitwise_torch.interception import (
     MULTIPLYING,
@@ -178,6 +181,8 @@ class BatchInvariance:
                 return found
         elif name == ATTENTION:
             return self._attended(operation, arguments, options)
+        elif name in NORMALISATIONS and not options:
+            return self._normalised(operation, name, arguments)
         function = _function(name)
         if function is None:
             return self._uncovered(operation, name, arguments, options, "it has no pinned order")
@@ -194,6 +199,22 @@ class BatchInvariance:
             return operation(*arguments, **options)
         except NotServed as reason:
             return self._uncovered(operation, name, arguments, options, str(reason))
+
+    def _normalised(self, operation: Intercepted, name: str, arguments: tuple[Any, ...]) -> Any:
+        """Return normalised rows and their statistics; a repeated call is one look-up."""
+        operands, rest = operands_of_normalisation(name, arguments)
+        found, key = self._ready.run_several(name, operands, rest)
+        if found is not None:
+            return tuple(found)
+        try:
+            with WithoutGradients():
+                results = ROW_OPERATORS[name](*arguments)
+                launch = None if key is None else launch_of_normalisation(name, arguments, results)
+                if launch is not None:
+                    self._ready.keep_several(key, operands, results, launch)
+                return results
+        except NotServed as reason:
+            return self._uncovered(operation, name, arguments, {}, str(reason))
 
     def _attended(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Return attention; a repeated call is one look-up, also under a mask that another layer had."""

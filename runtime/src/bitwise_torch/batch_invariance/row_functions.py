@@ -304,21 +304,52 @@ def launch_of_softmax_gradient(
     return _repetition("softmax_gradient_of_rows", grid, (gradient, y, out), (rows, length), (log, *sizes.values()))
 
 
+def launch_of_normalised_rows(
+    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, results: Sequence[torch.Tensor],
+    length: int, epsilon: float,
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of `normalised_rows` that ran on rows of a length, by the addresses of all tensors that exist.
+
+    `results` are the normalised rows, the means unless they are not centered, and the scales; see `launch_of_sum`.
+    """
+    given = [x, *(each for each in (weight, bias) if each is not None), *results]
+    if not all(map(_is_plain, given)):
+        return None
+    centered, rows = len(results) == 3, int(x.numel()) // length
+    sizes, _ = geometry(length)
+    grid = (-(-rows // sizes["ROWS"]), 1, 1)
+    tensors = (x, weight, bias, results[0], results[1], results[-1])
+    numbers = rows, length, float(length), float(epsilon)
+    run = _repetition("normalised_rows", grid, tensors, numbers, (centered, *sizes.values()))
+    if run is None:
+        return None
+    # By position: two tensors of this call may be one, and two in a later one.
+    numbered = iter(range(len(given)))
+    places = [None if each is None else next(numbered) for each in (x, weight, bias)]
+    places += [next(numbered), len(given) - len(results) + 1, len(given) - 1]
+
+    def launch(*addresses: int) -> None:
+        run(*[None if place is None else addresses[place] for place in places])
+
+    return launch
+
+
 def _is_plain(x: torch.Tensor) -> bool:
     """Return whether kernels read a tensor on a GPU without a copy."""
     return not x.is_cpu and bool(x.numel()) and x.is_contiguous() and x.data_ptr() % 16 == 0
 
 
 def _repetition(
-    name: str, grid: tuple[int, int, int], tensors: tuple[torch.Tensor, ...], numbers: tuple[Any, ...],
+    name: str, grid: tuple[int, int, int], tensors: tuple[torch.Tensor | None, ...], numbers: tuple[Any, ...],
     constants: tuple[Any, ...],
 ) -> Callable[..., None] | None:  # fmt: skip
-    """Return the launch of a kernel that ran, a function of the addresses of its tensors.
+    """Return the launch of a kernel that ran, a function of the addresses of its tensors, None for one that is None.
 
     It calls what Triton's own launch calls, without the current device and hooks, which take half of its time.
     """
     import torch
 
+    assert tensors[0] is not None
     index = tensors[0].get_device()
     compiled = _compiled.get((name, index, constants, *map(_specialisation, (*tensors, *numbers))))
     if compiled is None:
@@ -330,7 +361,7 @@ def _repetition(
     rest = *numbers, *constants
     x_blocks, y_blocks, z_blocks = grid
 
-    def launch(*addresses: int) -> None:
+    def launch(*addresses: int | None) -> None:
         if current() == index:
             run(x_blocks, y_blocks, z_blocks, stream(index), *before, *addresses, *rest)
         else:

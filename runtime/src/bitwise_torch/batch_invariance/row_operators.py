@@ -14,6 +14,7 @@ from bitwise_torch.batch_invariance.row_functions import (
     LONG,
     add_entries,
     launch_of_columns,
+    launch_of_normalised_rows,
     launch_of_softmax,
     launch_of_softmax_gradient,
     launch_of_sum,
@@ -319,6 +320,33 @@ ROW_OPERATORS: dict[str, _Function] = {
     "_index_put_impl_": _index_put_in_place, "topk": _topk,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
+
+
+NORMALISATIONS = {"native_layer_norm": 2, "_fused_rms_norm": 1}
+"""Operators that normalise rows, with the numbers of their weights and biases, which follow the shape of a row."""
+
+
+def operands_of_normalisation(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the tensors of a call of NORMALISATIONS, and what else decides it."""
+    x, shape, *rest = arguments
+    count = NORMALISATIONS[name]
+    tensors = rest[:count]
+    operands = (x, *(each for each in tensors if each is not None))
+    return operands, (tuple(shape), *rest[count:], *(each is None for each in tensors))
+
+
+def launch_of_normalisation(
+    name: str, arguments: tuple[Any, ...], results: Sequence[Any]
+) -> Callable[..., None] | None:  # fmt: skip
+    """Return the launch of a call of NORMALISATIONS that ran; see `launch_of_normalised_rows`."""
+    x, shape, weight, *rest = arguments
+    bias = rest[0] if NORMALISATIONS[name] == 2 else None
+    epsilon = rest[-1]
+    if epsilon is None:
+        import torch
+
+        epsilon = torch.finfo(x.dtype).eps
+    return launch_of_normalised_rows(x, weight, bias, results, _row_length(shape), epsilon)
 
 
 _SOFTMAX_GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")

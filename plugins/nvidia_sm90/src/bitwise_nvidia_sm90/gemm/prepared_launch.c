@@ -52,7 +52,7 @@ static PyObject *configurations(Launch *self, PyObject *stream)
     if (found == NULL)
         return NULL;
     if (!PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != self->kernels + 1) {
-        PyErr_SetString(PyExc_TypeError, "the configurations are not a tuple of an address for each kernel and an object");
+        PyErr_SetString(PyExc_TypeError, "the configurations are no tuple of an address for each kernel and an object");
         Py_DECREF(found);
         return NULL;
     }
@@ -226,10 +226,11 @@ static void launch_dealloc(Launch *self)
 static PyTypeObject launch_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "prepared_launch.Launch",
     .tp_doc = "Launch(launch_kernel, kernels, matrices, maps, constants, configure, failed)\n\n"
-              "A function of a stream and of the addresses of matrices.  `launch_kernel` is the address of the driver's\n"
-              "function; `kernels` are the address of a function and the offsets of its parameters in the memory, each;\n"
-              "`maps` are the number of a matrix, a table of encoded maps by address, and a function that encodes one,\n"
-              "each.  The memory has the maps, the addresses and the constants.  Raises ValueError for too many.",
+              "A function of a stream and of the addresses of matrices.  `launch_kernel` is the address of the\n"
+              "driver's function; `kernels` are the address of a function and the offsets of its parameters in the\n"
+              "memory, each; `maps` are the number of a matrix, a table of encoded maps by address, and a function\n"
+              "that encodes one, each.  The memory has the maps, the addresses and the constants.  Raises ValueError\n"
+              "for too many.",
     .tp_basicsize = sizeof(Launch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Launch, call),
@@ -306,8 +307,8 @@ static void stream_launch_dealloc(StreamLaunch *self)
 static PyTypeObject stream_launch_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "prepared_launch.StreamLaunch",
     .tp_doc = "StreamLaunch(launch, device, current_device, current_stream, elsewhere)\n\n"
-              "A function of addresses, which calls `launch` with the current stream of a device and the addresses, and\n"
-              "`elsewhere` with the addresses alone where another device is the current one.",
+              "A function of addresses, which calls `launch` with the current stream of a device and the addresses,\n"
+              "and `elsewhere` with the addresses alone where another device is the current one.",
     .tp_basicsize = sizeof(StreamLaunch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(StreamLaunch, call),
