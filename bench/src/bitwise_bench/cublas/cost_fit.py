@@ -323,8 +323,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "provenance": f"fitted to {count} times of schedules of {len(problems)} problems; the schedule that is "
             f"expected to be the fastest takes {after:.3f} of the time of the fastest one measured (a geometric mean), "
             f"and {unseen:.3f} on models that a fit left out; the correction is fitted to these times"
-            f"{f' and, with the weight {chosen.weight:g}, to those of an H100' if beside else ''}; the costs of packing "
-            "and of pointers are rough, from products with unaligned leading dimensions",
+            f"{f' and, with the weight {chosen.weight:g}, to those of an H100' if beside else ''}; "
+            "the costs of packing and of pointers are rough, from products with unaligned leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
             "read, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, memory, merged, "
             "packed: bytes a second of the device; operator: seconds of a launch of an elementwise operator; cached "
