@@ -194,25 +194,22 @@ def fused_epilogues(record: Mapping[str, Any]) -> str:
     )
 
 
+SCALED_BLOCKS = "python -m bitwise_bench.cublas.scaled_block_timing --out RECORD"
+"""The command that writes a record of `scaled_blocks`."""
+
+
 def scaled_blocks(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the speed of fp8 products with scales of blocks over a library's, by GPU, blocks and rows of the output."""
+    """Return the speed of fp8 products with scales of blocks over a library's, by GPU, blocks and rows."""
     if not records:
-        return (
-            "This is not measured yet; `python -m bitwise_bench.cublas.scaled_block_timing --out RECORD` measures it."
-        )
+        return f"This is not measured yet; `{SCALED_BLOCKS}` measures it."
     names = ("all", "1x128", "1x1", "128x1", *(f"M <= {most}" for most in (1, 16, 64, 256, 1024, 4096)))
     rows = []
     for each in records:
         found = each["summary"]
         means = [f"{found[name]:.2f}" if name in found else "-" for name in (*names, "slowest")]
         rows.append([each["environment"]["gpu"], found["products"], *means, found["other bytes"]])
-    head = (
-        "cuBLAS's time over ours",
-        "products",
-        *(name.replace("x", " x ") for name in names),
-        "slowest",
-        "other bytes",
-    )
+    shown = (name.replace("x", " x ") for name in names)
+    head = ("cuBLAS's time over ours", "products", *shown, "slowest", "other bytes")
     return _markdown(head, rows) + (
         "\n\nGeometric means of CUDA graphs, in turn; 1 x 128: a scale for each row of A and for 128 columns of B."
     )
