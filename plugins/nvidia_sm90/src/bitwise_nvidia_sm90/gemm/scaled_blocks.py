@@ -96,7 +96,7 @@ def prepare_scaled(
         matrices = (a, b, target, scales_a, scales_b)
         return launch_of_call(triton_call(desc, *matrices), matrices, planned)
 
-    for chosen in schedules(desc, planned, a, b, scales_a, scales_b, out):
+    for chosen in schedules(planned, a, b, out):
         try:
             scaling = BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
             found = prepare(desc.product, planned, chosen, a, b, out, scaling=scaling)
@@ -108,10 +108,8 @@ def prepare_scaled(
     return by_triton(out)
 
 
-def schedules(
-    desc: FinishedGEMM, planned: Plan, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any
-) -> list[Schedule]:
+def schedules(planned: Plan, a: Any, b: Any, out: Any) -> list[Schedule]:
     """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run."""
-    if not isinstance(planned, MatrixPlan) or desc.product.k % BLOCK_K or not (has_map(a) and has_map(b)):
+    if not isinstance(planned, MatrixPlan) or planned.k % BLOCK_K or not (has_map(a) and has_map(b)):
         return []
     return [each for each in ranked(planned, a, b, out, _CANDIDATES) if each.consumers]
