@@ -124,7 +124,7 @@ def lane_schedules(
 
 
 def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:
-    """Return schedules of one row or column whose neighbours are loaded at once, the best first by measured times."""
+    """Return schedules of one row or column whose neighbours are loaded at once; their times were not measured."""
     if along_k or min(m, n) > 1 or not isinstance(plan, ScalarPlan):
         return []
     tile = plan.tile if plan.strided else 1
@@ -137,7 +137,7 @@ def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) ->
 
 
 def _rows_of_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
-    """Return schedules whose rows share the loads of their columns, the best first by measured times."""
+    """Return schedules whose rows share the loads of their columns; their times were not measured."""
     if min(m, n) == 1 or not isinstance(plan, ScalarPlan):
         return []
     found = []
