@@ -149,11 +149,13 @@ def test_the_command_reports_models_that_the_fit_left_out(
     assert all(each.model in printed for each in timed)
     few, own = tmp_path / "few.json", tmp_path / "own.json"
     own.write_text(json.dumps({"environment": {"gpu": "G"}, "rows": [{**each, "group": "one"} for each in rows[:3]]}))
-    assert cost_fit.main([str(own), "--only", "memory", "--beside", str(own), "--out", str(few)]) == 0
+    assert (
+        cost_fit.main([str(own), "--only", "memory", "--beside", str(own), "--weight", "0.5", "--out", str(few)]) == 0
+    )
     one = json.loads(few.read_text())
     assert {name for name, each in one["costs"].items() if each != costs_of().costs[name]} == {"memory"}
     assert one["correction"] != found["correction"]
-    assert "and to those of an H100" in one["provenance"]
+    assert "and, with the weight 0.5, to those of an H100" in one["provenance"]
     with pytest.raises(SystemExit):
         cost_fit.main([str(times), "--only", "memroy"])
     times.write_text(json.dumps({"environment": {}, "rows": []}))
@@ -165,7 +167,7 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     held_out = SETS["held-out"]()
     assert not {(each.m, each.n, each.k) for each in held_out} & {(each.m, each.n, each.k) for each in SETS["fitted"]()}
     second = {(each.n, each.k) for each in SETS["second-held-out"]()}
-    for other in ("fitted", "spread", "few-rows", "spread-unaligned", "held-out"):
+    for other in ("fitted", "spread", "few-rows", "spread-unaligned", "broad", "held-out"):
         assert not second & {(each.n, each.k) for each in SETS[other]()}, other
     for other in ("spread", "spread-unaligned"):
         assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS[other]()}, other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from bitwise_torch import (
     grouped_mm,
     locked_products,
     matmul,
+    product_forms,
     recorded_products,
     scaled_mm,
 )
@@ -378,3 +380,37 @@ def test_steps_of_library_calls_are_no_operators_of_pytorch() -> None:
     step = Step(name="axpby", value=2.0, operand_value=3.0, fused="x")
     with pytest.raises(ProductError, match="axpby of a library's call has no operator of PyTorch"):
         matmul(A, B, desc=sums(problem(), "fp16"), epilogue=Epilogue.of(step), operands=(C,))
+
+
+def test_scaled_sums_are_prepared_once_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, and before a bias, whose kernel has the sums."""
+    said: list[Any] = []
+
+    def prepared(desc: Any, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any) -> Any:
+        said.append("prepared")
+        return lambda *at: said.append(at)
+
+    launcher: Any = SimpleNamespace(
+        prepare_scaled=prepared, apply_epilogue=lambda steps, sums, operands, out: said.append((sums, operands)),
+        name="stub", launch=None, product=None, serves=None,
+    )  # fmt: skip
+    monkeypatch.setattr(product_forms, "BlockScalingLauncher", SimpleNamespace)
+    fused: dict[str, Any] = {}
+    sums: dict[str, Any] = {}
+    monkeypatch.setattr(product_forms, "_fused", fused)
+    monkeypatch.setattr(product_forms, "_sums", sums)
+    a, b, x, y, bias = (torch.ones(2, 2) for _ in range(5))
+    for steps, operands in (["convert"], (x, y)), (["add", "convert"], (x, y, bias)):
+        desc: Any = SimpleNamespace(
+            steps=SimpleNamespace(steps=[SimpleNamespace(name=each) for each in steps]), product=None
+        )
+        for _ in range(2):
+            product_forms._scaled_blocks("key", desc, launcher, a, b, operands, out := torch.empty(2, 2))
+    launch = fused["key"][1]
+    assert launch is not None
+    assert (said[0], said[1], said[2]) == ("prepared", "prepared", "prepared")
+    assert said[3][1] == (bias,)
+    assert said[4][:2] == (a.data_ptr(), b.data_ptr())
+    assert said[4][3:] == (x.data_ptr(), y.data_ptr())
+    assert said[5][0].data_ptr() == said[4][2] != out.data_ptr()
+    assert list(sums) == ["key"]

@@ -210,6 +210,27 @@ def fused_epilogues(record: Mapping[str, Any]) -> str:
     )
 
 
+SCALED_BLOCKS = "python -m bitwise_bench.cublas.scaled_block_timing --out RECORD"
+"""The command that writes a record of `scaled_blocks`."""
+
+
+def scaled_blocks(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the speed of fp8 products with scales of blocks over a library's, by GPU, blocks and rows."""
+    if not records:
+        return f"This is not measured yet; `{SCALED_BLOCKS}` measures it."
+    names = ("all", "1x128", "1x1", "128x1", *(f"M <= {most}" for most in (1, 16, 64, 256, 1024, 4096)))
+    rows = []
+    for each in records:
+        found = each["summary"]
+        means = [f"{found[name]:.2f}" if name in found else "-" for name in (*names, "slowest")]
+        rows.append([each["environment"]["gpu"], found["products"], *means, found["other bytes"]])
+    shown = (name.replace("x", " x ") for name in names)
+    head = ("cuBLAS's time over ours", "products", *shown, "slowest", "other bytes")
+    return _markdown(head, rows) + (
+        "\n\nGeometric means of CUDA graphs, in turn; 1 x 128: a scale for each row of A and for 128 columns of B."
+    )
+
+
 def corpus_descriptors(record: Mapping[str, Any]) -> str:
     """Return the numbers of kernels with a descriptor, of evaluations, and of kernels with other bytes on the GPU."""
     kinds = {"products": ("gemm",), "sums": ("row_sum", "split_k_reduce"), "attention": ("attention",)}
@@ -608,6 +629,7 @@ COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, An
 COLLECTED: Mapping[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(
     {
         "product-speeds": ("cublas-*held-out-sm90-*.json", product_speeds),
+        "scaled-blocks": ("cublas-scaled-blocks-sm90-*.json", scaled_blocks),
         "fused-epilogues": ("cublas-epilogues-sm90-*.json", lambda found: "\n\n".join(map(fused_epilogues, found))),
     }
 )

@@ -221,10 +221,7 @@ def _finished_matrix(
 
     launcher = _launcher(desc, a.device)
     if desc.block_scaling != "none":
-        prepared = _scaled_blocks(desc, launcher, a, b, operands, out)
-        if len(_fused) >= CAPACITY:
-            _fused.clear()
-        _fused[key] = (desc, prepared, True)
+        _scaled_blocks(key, desc, launcher, a, b, operands, out)
         return
     sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
     product_into(a, b, sums, desc.product)
@@ -238,30 +235,37 @@ def _finished_matrix(
 
 
 def _scaled_blocks(
-    desc: FinishedGEMM, launcher: EpilogueLauncher, a: torch.Tensor, b: torch.Tensor,
+    key: Hashable, desc: FinishedGEMM, launcher: EpilogueLauncher, a: torch.Tensor, b: torch.Tensor,
     operands: tuple[torch.Tensor, ...], out: torch.Tensor,
-) -> EpilogueLaunch | None:  # fmt: skip
-    """Compute a product whose blocks of k have scales, the first two operands.
+) -> None:  # fmt: skip
+    """Compute a product whose blocks of k have scales, the first two operands, and keep its launch.
 
-    Return its launch, None where steps follow that kernels of their own compute.
+    Steps other than the conversion have a kernel of their own.
     """
     import torch
 
     if not isinstance(launcher, BlockScalingLauncher):
         raise ProductError(no_launcher(desc.product, a.device))
     converts = [each.name for each in desc.steps.steps] == ["convert"]
+    kept = _fused if converts else _sums
     sums = out if converts else torch.empty(out.shape, dtype=torch.float32, device=a.device)
     scales_a, scales_b = operands[:2]
-    launch = launcher.prepare_scaled(desc, a, b, scales_a, scales_b, sums)
-    if converts:
-        return launch
-    launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
-    return None
+    known = None if converts else _sums.get(key)
+    if known is not None and known[1] is not None:
+        known[1](*(each.data_ptr() for each in (a, b, sums, scales_a, scales_b)))
+    else:
+        if len(kept) >= CAPACITY:
+            kept.clear()
+        kept[key] = (desc, launcher.prepare_scaled(desc, a, b, scales_a, scales_b, sums), True)
+    if not converts:
+        launcher.apply_epilogue(desc.steps, sums, operands[2:], out)
 
 
 _fused: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}
 """By call: its description, which stays alive so that its id stays unique; its fused launch or None; whether one was
 looked for."""
+_sums: dict[Hashable, tuple[FinishedGEMM, EpilogueLaunch | None, bool]] = {}
+"""The same for the sums of products with scales of blocks, on which steps of their own follow."""
 
 
 def fused_launch(desc: FinishedGEMM, form: Form, out: torch.Tensor) -> EpilogueLaunch | None:

@@ -2,11 +2,12 @@
 
     python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json [--beside h100.json.xz]
 
-The files are those of `schedule_timing --times` on one device.  The costs of the model are fitted first, then the
-correction of the modelled times, to the order of the schedules of each problem.  The errors of the model are similar
-on devices of one architecture: with `--beside`, the correction is also fitted to times of an H100, modelled with its
-costs.  The regret of a problem is the time of the schedule that is expected to be the fastest over that of the fastest
-one.  It is reported for a fit to all problems, and for each model under a fit to the others.
+The files are those of `schedule_timing --times` on one device. The costs of the model are fitted first, then the
+correction of the modelled times, to the order of the schedules of each problem. The errors of the model are similar on
+devices of one architecture: with `--beside`, the correction is also fitted to times of an H100, modelled with its
+costs, whose weight is `--weight`. The regret of a problem is the time of the schedule that is expected to be the
+fastest over that of the fastest one. It is reported for a fit to all problems, and for each model under a fit to the
+others.
 """
 
 from __future__ import annotations
@@ -277,6 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
     parser.add_argument("--beside", type=Path, help="a file of an H100, whose errors the correction is fitted to, too")
+    parser.add_argument("--weight", type=float, default=1.0, help="the weight of those errors (default 1)")
     parser.add_argument("--only", nargs="+", default=(), help="costs that are fitted (default all); others stay")
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
@@ -289,6 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.beside is not None:
         others = measured(json.loads(read_text(chosen.beside))["rows"])
         beside = errors_of(others, costs_of().costs)
+        beside = Errors(beside.inputs, beside.errors, beside.weights * chosen.weight)
     unknown = ", ".join(sorted(set(chosen.only) - set(start.costs)))
     if unknown:
         parser.error(f"{unknown}: the model has no such costs; it has {', '.join(sorted(start.costs))}")
@@ -320,8 +323,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "provenance": f"fitted to {count} times of schedules of {len(problems)} problems; the schedule that is "
             f"expected to be the fastest takes {after:.3f} of the time of the fastest one measured (a geometric mean), "
             f"and {unseen:.3f} on models that a fit left out; the correction is fitted to these times"
-            f"{' and to those of an H100' if beside else ''}; the costs of packing and of pointers are rough, from "
-            "products with unaligned leading dimensions",
+            f"{f' and, with the weight {chosen.weight:g}, to those of an H100' if beside else ''}; "
+            "the costs of packing and of pointers are rough, from products with unaligned leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
             "read, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, memory, merged, "
             "packed: bytes a second of the device; operator: seconds of a launch of an elementwise operator; cached "

@@ -75,7 +75,7 @@ def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict
     wrong = [] if torch.equal(out.view(torch.int16), wanted.view(torch.int16)) else ["default"]
     planned, scaling = plan(desc.product), BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
     names: dict[str, Schedule] = {}
-    for each in schedules(desc, planned, a, b, scales_a, scales_b, out) if most else ():
+    for each in schedules(planned, a, b, out, scales_a, scales_b) if most else ():
         if len(names) == most:
             break
         try:

@@ -41,8 +41,8 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tile
 
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
-UNROLLED_SLICES = 16
-"""Up to this number of slices, the loop that adds them is unrolled."""
+UNROLLED_SLICES = 40
+"""Up to this number of slices, the loop that adds them is unrolled: a thread then loads all of them at once."""
 _TRANSPOSED = {
     "A": "B", "B": "A", "M": "N", "N": "M", "stride_am": "stride_bn", "stride_ak": "stride_bk",
     "stride_bk": "stride_ak", "stride_bn": "stride_am", "stride_cm": "stride_cn", "stride_cn": "stride_cm",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import torch
 
 _FP8 = frozenset({"e4m3", "e5m2"})
+_FEW_COLUMNS = 16
+"""The columns of a tile up to which scales of their own cost little."""
 _CANDIDATES = 400
 """The schedules among which one is that the scales allow."""
 
@@ -96,7 +98,7 @@ def prepare_scaled(
         matrices = (a, b, target, scales_a, scales_b)
         return launch_of_call(triton_call(desc, *matrices), matrices, planned)
 
-    for chosen in schedules(desc, planned, a, b, scales_a, scales_b, out):
+    for chosen in schedules(planned, a, b, out, scales_a, scales_b):
         try:
             scaling = BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
             found = prepare(desc.product, planned, chosen, a, b, out, scaling=scaling)
@@ -108,10 +110,16 @@ def prepare_scaled(
     return by_triton(out)
 
 
-def schedules(
-    desc: FinishedGEMM, planned: Plan, a: Any, b: Any, scales_a: Any, scales_b: Any, out: Any
-) -> list[Schedule]:
-    """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run."""
-    if not isinstance(planned, MatrixPlan) or desc.product.k % BLOCK_K or not (has_map(a) and has_map(b)):
+def schedules(planned: Plan, a: Any, b: Any, out: Any, scales_a: Any, scales_b: Any) -> list[Schedule]:
+    """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run.
+
+    Where rows of A or columns of B share scales, many columns of a tile with scales of their own come last: each thread
+    would load those, and a shared one of all columns is one load.
+    """
+    if not isinstance(planned, MatrixPlan) or planned.k % BLOCK_K or not (has_map(a) and has_map(b)):
         return []
-    return [each for each in ranked(planned, a, b, out, _CANDIDATES) if each.consumers]
+    found = [each for each in ranked(planned, a, b, out, _CANDIDATES) if each.consumers]
+    shared = int(scales_a.shape[0]) < out.shape[0], int(scales_b.shape[1]) < out.shape[1]
+    if any(shared):
+        found.sort(key=lambda each: not shared[0 if each.transposed else 1] and each.block_n > _FEW_COLUMNS)
+    return found

@@ -53,7 +53,9 @@ _WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, T
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
 # Rows of a tile whose operands are gathered, and consumers.
 _GATHERED_TILES = ((64, 1), (128, 1), (128, 2))
-_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 128, 6, 4
+_MOST_GATHERED_COLUMNS, _MOST_RESIDENT = 128, 4
+_GATHERED_STAGES = (6, 3)
+"""The stages of a kernel that gathers: many, or few that leave memory to the L1 cache."""
 _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 """The most rows or columns of an output for which clusters of more than two blocks are candidates."""
 _FEWEST_COLUMNS_OF_THREE = 64
@@ -70,13 +72,19 @@ _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 _FEW_LANES = 132 * 16 * _THREADS
 """The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
 multiprocessor of an H100."""
+_NEIGHBOURS = 4
+"""The neighbouring elements of a thread with `wide`."""
+_ROWS_OF_LANES = ((4, 1, 1, 8), (4, 2, 2, 8), (8, 1, 1, 4), (8, 1, 2, 8), (2, 2, 2, 8), (2, 1, 1, 8))
+"""By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 """The bytes of operands and output for which schedules that do not overlap are candidates."""
 
 
-def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous: bool = True) -> list[Schedule]:
+def lane_schedules(
+    plan: ScalarPlan | BlocksPlan, m: int, n: int, k_contiguous: tuple[bool, bool] = (True, True)
+) -> list[Schedule]:
     """Return schedules of lanes, the best first by measured times.
 
     A program has `block_m` elements and `block_k` k of each lane in an iteration; with 2 `stages`, those of the next
@@ -84,8 +92,9 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
     there are many threads, and with many k in an iteration each has many loads under way.  Neighbouring lanes that have
     neighbouring k run fastest in programs of one warp.  Unless the values of k of an element are contiguous, the
     threads of a warp load one k of neighbouring elements: a program should have several warps of them, and the k of a
-    lane should fill its iterations.
+    lane should fill its iterations.  `k_contiguous` is that of `mapped_schedules`.
     """
+    elements, along_k = m * n, m * n == 1 or k_contiguous[1 if n > 1 else 0]
     if isinstance(plan, BlocksPlan):
         lanes, own = 128 * plan.accumulators, plan.k // (128 * plan.accumulators * plan.blocks)
     else:
@@ -93,7 +102,7 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
     unrolls: tuple[int, ...] = (8, 4, 16, 32)
     warps_of_program: tuple[int, ...] = (4, 2, 1)
-    if not k_contiguous:
+    if not along_k:
         filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 32
         unrolls = (filled, 32, 16, 8, 4)
         warps_of_program = (8, 4, 16, 2, 1)
@@ -111,7 +120,32 @@ def lane_schedules(plan: ScalarPlan | BlocksPlan, elements: int, *, k_contiguous
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k) + _rows_of_lanes(plan, m, n)))
+
+
+def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:
+    """Return schedules of one row or column whose neighbours are loaded at once; their times were not measured."""
+    if along_k or min(m, n) > 1 or not isinstance(plan, ScalarPlan):
+        return []
+    tile = plan.tile if plan.strided else 1
+    unroll = 8 if tile in (1, plan.chunk) else next((each for each in range(8, 1, -1) if tile % each == 0), tile)
+    found = []
+    for warps, groups in ((4, 1), (2, 1), (1, 1), (4, 2)):
+        block = max(2 * _NEIGHBOURS, _NEIGHBOURS * groups * _THREADS * warps // plan.lanes)
+        found.append(Schedule(block, block_k=unroll, warps=warps, wide=True))
+    return found
+
+
+def _rows_of_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
+    """Return schedules whose rows share the loads of their columns; their times were not measured."""
+    if min(m, n) == 1 or not isinstance(plan, ScalarPlan):
+        return []
+    found = []
+    for rows, columns, warps, unroll in _ROWS_OF_LANES:
+        block = columns * _THREADS * warps // plan.lanes
+        if rows < 2 * m and 1 <= block <= 2 * n:
+            found.append(Schedule(block, rows, unroll, warps=warps))
+    return found
 
 
 def packed_schedules(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedule]:
@@ -141,14 +175,15 @@ def gathered_schedules(
                 sums = rows // consumers * columns // WARPGROUP
                 for gathering, resident in product((1, 2), range(1, _MOST_RESIDENT + 1)):
                     room = shared_bytes_of_block(resident) - RESERVED_BYTES - consumers * STORE_BUFFERS * STORE_BYTES
-                    stages = min(room // ((rows + columns) * STAGE_BYTES), _MOST_GATHERED_STAGES)
+                    stages = room // ((rows + columns) * STAGE_BYTES)
                     fits = stages >= 2 and sums <= most_accumulators(consumers, resident, gathering)
                     if not fits or (resident > 1 and jobs <= (resident - 1) * programs):
                         continue
-                    yield Schedule(
-                        rows, columns, 64, 8, 4 * (consumers + gathering), stages, resident * programs, False,
-                        transposed, 1, consumers, resident=resident, gathering=gathering,
-                    )  # fmt: skip
+                    for number in dict.fromkeys(min(stages, each) for each in _GATHERED_STAGES):
+                        yield Schedule(
+                            rows, columns, 64, 8, 4 * (consumers + gathering), number, resident * programs, False,
+                            transposed, 1, consumers, resident=resident, gathering=gathering,
+                        )  # fmt: skip
 
 
 def mapped_schedules(

@@ -52,8 +52,7 @@ def schedules_to_try(
     if isinstance(plan, SinglePrecisionPlan):
         return [last]
     if not isinstance(plan, MatrixPlan):
-        contiguous = m * n == 1 or k_contiguous[1 if n > 1 else 0]
-        lanes = [each for each in lane_schedules(plan, m * n, k_contiguous=contiguous) if each != last]
+        lanes = [each for each in lane_schedules(plan, m, n, k_contiguous) if each != last]
         return [*lanes[: most - 1], last]
     every, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
     found = _ranked(every, seconds) or [each for each in pointer_schedules(plan, m, n) if each != last]

@@ -1,8 +1,8 @@
 """PTX that multiplies the sums of blocks of k by their scales, and adds them to the totals of a tile.
 
 A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
-of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows, and one of
-all columns, are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
+of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows and of few
+columns are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
 read them before, since all blocks go through k together.
 """
 
@@ -23,10 +23,14 @@ Order: TypeAlias = Literal["product", "rows", "columns"]
 _BYTES = 4
 _ROWS = 64
 """The rows of an instruction."""
+_LANES_OF_ROW = 4
+"""The neighbouring lanes that have elements of a row."""
 _FAR = 6
 """The stages by which prefetches are ahead."""
 _LINE = 32
 """The scales of a line of the cache."""
+_FEW_COLUMNS = 64
+"""The most columns of a tile whose scales are loaded a stage ahead, which takes twice the registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,12 @@ class BlockScales:
     def registers(self, block_m: int, block_n: int, own_rows: int) -> int:
         """Return the registers of a thread for the scales of a stage; `own_rows` are the rows of its consumer."""
         rows = 1 if self.shared_rows(block_m) else own_rows // 32
-        return 2 * rows + (2 if self.shared_columns(block_n) else block_n // 4)
+        columns = 1 if self.shared_columns(block_n) else block_n // 4
+        return 2 * rows + columns * (2 if self.columns_are_ahead(block_n) else 1)
+
+    def columns_are_ahead(self, block_n: int) -> bool:
+        """Return whether the scales of columns are loaded a stage ahead."""
+        return self.shared_columns(block_n) or block_n <= _FEW_COLUMNS
 
 
 def scale_places(tiles: WarpgroupTiles) -> Lines:
@@ -72,7 +81,12 @@ def scale_places(tiles: WarpgroupTiles) -> Lines:
     yield "sub.u32 %r_last_row, %r_M, 1;\nsub.u32 %r_last_column, %r_N, 1;"
     yield f"mul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};\nmul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
     yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
-    for each in _column_registers(tiles):
+    yield f"and.b32 %r_quarter, %r_lane, {_LANES_OF_ROW - 1};\ncvt.u64.u32 %d_quarter, %r_quarter;"
+    yield "mov.pred %p_row_fetches, -1;"
+    if tiles.scales.shared_rows(tiles.block_m):
+        yield f"setp.lt.u32 %p_row_fetches, %r_in_group_thread, {_LANES_OF_ROW};"
+    yield "setp.eq.and.u32 %p_row_leads, %r_quarter, 0, %p_row_fetches;"
+    for each in _loaded_columns(tiles):
         yield f"mov.b32 {each}, 0f00000000;"  # columns outside of the matrix have no scales
 
 
@@ -97,12 +111,20 @@ def scales_of_job(tiles: WarpgroupTiles) -> Lines:
     if not scales.shared_columns(tiles.block_n):
         yield f"mad.lo.u32 %r_scale_at, %r_lane, {_LINE}, %r_column;\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
         yield from _address("%d_fetched_column", scales.columns, "%d_sb_column", "%d_scale_columns")
-    yield from _load_ahead(tiles, "")
-    for stages in range(_FAR + 1):  # those that no stage prefetches
-        yield f"setp.gt.u32 %p_far, %r_remaining, {stages + 1};"
+    yield "mov.pred %p_next, -1;"
+    yield from _load_ahead(tiles)
+    # Those that no stage prefetches: four lanes have a row.
+    yield "mul.lo.u64 %d_scale_at, %d_quarter, %d_sa_k;"
+    for part, half in _thread_rows(tiles):
+        yield f"add.u64 %d_fetched_row_{part}_{half}, %d_scale_at, %d_scale_row_{part}_{half};"
+    for first in range(0, _FAR + 2, _LANES_OF_ROW):
+        yield f"add.u32 %r_scale_at, %r_quarter, {first + 1};"
+        yield "setp.gt.and.u32 %p_far, %r_remaining, %r_scale_at, %p_row_fetches;"
         for part, half in _thread_rows(tiles):
-            address = f"%d_scale_row_{part}_{half}"
-            yield f"mad.lo.u64 %d_scale_at, %d_sa_k, {stages}, {address};\n@%p_far prefetch.global.L2 [%d_scale_at];"
+            row = f"%d_fetched_row_{part}_{half}"
+            if first:
+                yield f"mad.lo.u64 {row}, %d_sa_k, {_LANES_OF_ROW}, {row};"
+            yield f"@%p_far prefetch.global.L2 [{row}];"
 
 
 def _address(target: str, shared: int, stride: str, start: str) -> Lines:
@@ -112,48 +134,63 @@ def _address(target: str, shared: int, stride: str, start: str) -> Lines:
     yield f"cvt.u64.u32 %d_scale_at, %r_scale_at;\nmad.lo.u64 {target}, %d_scale_at, {stride}, {start};"
 
 
-def _load_ahead(tiles: WarpgroupTiles, guard: str) -> Lines:
-    """Load the scales of rows, and one of all columns, of the next stage, and go to those of the one after it."""
+def _load_ahead(tiles: WarpgroupTiles) -> Lines:
+    """Load scales of the next stage, if %p_next, and go to those of the one after it."""
     scales = tiles.scales
     assert scales is not None
     for part, half in _thread_rows(tiles):
         address = f"%d_scale_row_{part}_{half}"
-        yield f"{guard}ld.global.b32 %r_next_row_{part}_{half}, [{address}];\nadd.u64 {address}, {address}, %d_sa_k;"
+        yield f"@%p_next ld.global.b32 %r_next_row_{part}_{half}, [{address}];\nadd.u64 {address}, {address}, %d_sa_k;"
+    if scales.columns_are_ahead(tiles.block_n):
+        yield from _load_columns(tiles)
+
+
+def _load_columns(tiles: WarpgroupTiles) -> Lines:
+    """Load the scales of the columns of a stage, if %p_next, and go to those of the one after it."""
+    scales, targets = tiles.scales, _loaded_columns(tiles)
+    assert scales is not None
     if scales.shared_columns(tiles.block_n):
-        yield f"{guard}ld.global.b32 %r_next_column, [%d_scale_column];"
-        yield "add.u64 %d_scale_column, %d_scale_column, %d_sb_k;"
+        yield f"@%p_next ld.global.b32 {targets[0]}, [%d_scale_column];"
+    elif scales.pairs:
+        for low, high, column in zip(targets[::2], targets[1::2], range(0, tiles.block_n, 8), strict=True):
+            yield f"add.u32 %r_scale_at, %r_first_scale, {column};"
+            yield "setp.lt.and.u32 %p_scale, %r_scale_at, %r_N, %p_next;"
+            yield f"@%p_scale ld.global.v2.b32 {{{low}, {high}}}, [%d_scale_column+{_BYTES * column}];"
+    else:
+        for index, each in enumerate(targets):
+            column = index // 2 * 8 + index % 2
+            yield f"add.u32 %r_scale_at, %r_first_scale, {column};"
+            yield "setp.lt.and.u32 %p_scale, %r_scale_at, %r_N, %p_next;"
+            yield f"mad.lo.u64 %d_scale_at, %d_sb_column, {column}, %d_scale_column;"
+            yield f"@%p_scale ld.global.b32 {each}, [%d_scale_at];"
+    yield "add.u64 %d_scale_column, %d_scale_column, %d_sb_k;"
 
 
 def load_scales(tiles: WarpgroupTiles) -> Lines:
     """Load the scales of a stage, and those of the next one that are loaded ahead."""
     scales = tiles.scales
     assert scales is not None
-    targets = _column_registers(tiles)
     for part, half in _thread_rows(tiles):
         yield f"mov.b32 %r_scale_row_{part}_{half}, %r_next_row_{part}_{half};"
+    ahead = scales.columns_are_ahead(tiles.block_n)
+    if ahead:
+        for target, loaded in zip(_column_registers(tiles), _loaded_columns(tiles), strict=True):
+            yield f"mov.b32 {target}, {loaded};"
+    else:
+        yield "mov.pred %p_next, -1;"
+        yield from _load_columns(tiles)
     yield f"setp.gt.u32 %p_next, %r_remaining, 1;\nsetp.gt.u32 %p_far, %r_remaining, {_FAR + 2};"
-    if scales.shared_columns(tiles.block_n):
-        yield f"mov.b32 {targets[0]}, %r_next_column;"
-    yield from _load_ahead(tiles, "@%p_next ")
+    yield from _load_ahead(tiles)
+    yield "and.pred %p_row_far, %p_far, %p_row_leads;"
     for part, half in _thread_rows(tiles):
         yield f"add.u64 %d_scale_at, %d_scale_row_{part}_{half}, %d_far_rows;"
-        yield "@%p_far prefetch.global.L2 [%d_scale_at];"
+        yield "@%p_row_far prefetch.global.L2 [%d_scale_at];"
     if scales.shared_columns(tiles.block_n):
-        yield "add.u64 %d_scale_at, %d_scale_column, %d_far_columns;\n@%p_far prefetch.global.L2 [%d_scale_at];"
+        yield "and.pred %p_far, %p_far, %p_issues;\nadd.u64 %d_scale_at, %d_scale_column, %d_far_columns;"
+        yield "@%p_far prefetch.global.L2 [%d_scale_at];"
         return
     yield "and.pred %p_far, %p_far, %p_fetches;\nadd.u64 %d_scale_at, %d_fetched_column, %d_far_columns;"
     yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
-    if scales.pairs:
-        for low, high, column in zip(targets[::2], targets[1::2], range(0, tiles.block_n, 8), strict=True):
-            yield f"add.u32 %r_scale_at, %r_first_scale, {column};\nsetp.lt.u32 %p_scale, %r_scale_at, %r_N;"
-            yield f"@%p_scale ld.global.v2.b32 {{{low}, {high}}}, [%d_scale_column+{_BYTES * column}];"
-    else:
-        for index, each in enumerate(targets):
-            column = index // 2 * 8 + index % 2
-            yield f"add.u32 %r_scale_at, %r_first_scale, {column};\nsetp.lt.u32 %p_scale, %r_scale_at, %r_N;"
-            yield f"mad.lo.u64 %d_scale_at, %d_sb_column, {column}, %d_scale_column;"
-            yield f"@%p_scale ld.global.b32 {each}, [%d_scale_at];"
-    yield "add.u64 %d_scale_column, %d_scale_column, %d_sb_k;"
 
 
 def scaled_sums(tiles: WarpgroupTiles) -> Lines:
@@ -195,3 +232,11 @@ def _column_registers(tiles: WarpgroupTiles) -> list[str]:
     assert tiles.scales is not None
     count = 1 if tiles.scales.shared_columns(tiles.block_n) else tiles.block_n // 4
     return [f"%r_scale_column_{index}" for index in range(count)]
+
+
+def _loaded_columns(tiles: WarpgroupTiles) -> list[str]:
+    """Return the registers to which the scales of columns are loaded: those of the next stage where they are ahead."""
+    assert tiles.scales is not None
+    if not tiles.scales.columns_are_ahead(tiles.block_n):
+        return _column_registers(tiles)
+    return [each.replace("scale_column", "next_column") for each in _column_registers(tiles)]

@@ -143,7 +143,7 @@ def merge(
             if ROUND_EACH:
                 total = rounded(total, C.dtype.element_ty, PRODUCT)
     else:
-        for _ in range(1, slices):
+        for _ in tl.range(1, slices, loop_unroll_factor=8):
             part += count
             total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
             if ROUND_EACH:
