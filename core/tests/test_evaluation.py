@@ -127,7 +127,7 @@ def test_every_k_is_summed_once(desc: GEMMDesc, tile: int) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_a_product_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     desc = data.draw(products())
     m, n = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))

@@ -698,7 +698,7 @@ def _run(instructions: Sequence[str], seed: int) -> list[tuple[object, ...]]:
 def test_random_programs_that_are_proved_equal_behave_equally() -> None:
     draw = random.Random(7)
     alike = different = 0
-    for _ in range(1500):
+    for _ in range(700):
         program = []
         for _ in range(draw.randint(2, 7)):
             p, r = [f"P{draw.randint(0, 3)}" for _ in range(4)], [f"R{draw.randint(4, 7)}" for _ in range(3)]
@@ -720,5 +720,5 @@ def test_random_programs_that_are_proved_equal_behave_equally() -> None:
         alike += 1
         for seed in range(20):
             assert _run([*program, *rest], seed) == _run([*other, *rest], seed)
-    assert alike > 20
-    assert different > 500
+    assert alike > 200
+    assert different > 200

@@ -19,13 +19,6 @@ from bitwise_core.execution import executor
 from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, simulated
 
-
-@pytest.fixture
-def few_followed_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lower number of iterations that are followed before a loop is one function: each takes milliseconds."""
-    monkeypatch.setattr(executor, "MAXIMUM_ITERATIONS", 12)
-
-
 THREADS = 64
 SHARED = ".shared .align 16 .b8 room[1024]; .local .align 4 .b8 stack[16];"
 PLACES = """
@@ -266,13 +259,21 @@ def returned(body: str) -> list[bytes]:
     return simulated(PLACES + body, CONTENTS, threads=THREADS, shared=SHARED)
 
 
+FOLLOWED = executor.MAXIMUM_ITERATIONS
+
+
+@pytest.fixture(autouse=True)
+def few_followed_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lower number of iterations that are followed before a loop is one function: each takes milliseconds."""
+    monkeypatch.setattr(executor, "MAXIMUM_ITERATIONS", 12)
+
+
 @cache
 def form(body: str) -> dict[int, tuple[int, int, int]]:
     """Return the canonical forms of the output."""
     return hashes(PLACES + body, threads=THREADS, shared=SHARED)
 
 
-@pytest.mark.usefixtures("few_followed_iterations")
 @pytest.mark.parametrize("name", EQUAL)
 def test_both_programs_have_one_form_and_return_the_same_bytes(name: str) -> None:
     left, right = EQUAL[name]
@@ -280,7 +281,6 @@ def test_both_programs_have_one_form_and_return_the_same_bytes(name: str) -> Non
     assert returned(left) == returned(right)
 
 
-@pytest.mark.usefixtures("few_followed_iterations")
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses_have_other_forms_and_return_other_bytes(name: str) -> None:
     left, right = NEAR_MISSES[name]
@@ -296,7 +296,8 @@ def test_no_two_programs_of_one_form_return_different_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_no_function_describes_raises(name: str) -> None:
+def test_what_no_function_describes_raises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "MAXIMUM_ITERATIONS", FOLLOWED)
     body, reason = UNKNOWN[name]
     with pytest.raises(Unsupported, match=reason):
         form(body)
@@ -443,7 +444,6 @@ def merged() -> list[list[RandomLoop]]:
     return [each for seed in SEEDS for each in classes(seed, 8) if len(each) > 1]
 
 
-@pytest.mark.usefixtures("few_followed_iterations")
 def test_loops_of_one_form_return_the_same_bytes() -> None:
     for members in merged():
         assert len({tuple(returned(each.text())) for each in members}) == 1, members
