@@ -97,8 +97,11 @@ class _StoredRows:
         """Return the elements of these stores."""
         address, thread, size, words, flags, line, epoch, chosen = _columns(events)
         order = np.argsort(address, kind="stable")
-        sizes, all_flags, lines, *rest = (_taken(each, order) for each in (size, flags, line, epoch, chosen))
-        return _StoredRows(address[order], thread[order], sizes, words[:, order], all_flags, lines, *rest, order)
+        columns = (_taken(each, order) for each in (size, flags, line, epoch, chosen))
+        sizes, all_flags, lines, epochs, all_chosen = columns
+        return _StoredRows(
+            address[order], thread[order], sizes, words[:, order], all_flags, lines, epochs, all_chosen, order
+        )
 
     def rows(self, chosen: Array) -> Output:
         """Return the chosen elements."""
