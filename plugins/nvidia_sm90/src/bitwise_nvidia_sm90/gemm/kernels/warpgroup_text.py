@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import scale_places
 from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lines_of_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
@@ -32,6 +31,7 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import (
     map_address,
     parameters,
 )
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import scale_places
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_stores import (
     matrix_store_places,
     pointer_places,
