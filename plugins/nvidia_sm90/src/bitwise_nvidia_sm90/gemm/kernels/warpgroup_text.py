@@ -56,10 +56,7 @@ def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     producer = gathering_producer(tiles, decoded=place_of_job(tiles)) if tiles.gathering else copying_producer(tiles)
     body = "\n".join((*_start(tiles), *producer, *_consumer(tiles), "END:", "ret;"))
     text = _module(tiles, name, body)
-    return TextKernel(
-        name, text, tiles.threads, tiles.shared_bytes, parameters(tiles), (tiles.blocks, 1, 1),
-        shared_percent=tiles.shared_percent,
-    )  # fmt: skip
+    return TextKernel(name, text, tiles.threads, tiles.shared_bytes, parameters(tiles), (tiles.blocks, 1, 1))
 
 
 def _name(tiles: WarpgroupTiles) -> str:
