@@ -16,8 +16,8 @@ def test_the_summary_and_the_table_have_means_of_ratios() -> None:
     ]
     found = summary(rows)
     assert found == {
-        "all": 2.0, "1x1": 4.0, "M <= 1": 4.0, "1x128": 1.0, "M <= 64": 1.0, "slowest": 1.0, "products": 2, "declined": 1,
-        "other bytes": 1,
+        "all": 2.0, "1x1": 4.0, "M <= 1": 4.0, "1x128": 1.0, "M <= 64": 1.0, "slowest": 1.0, "products": 2,
+        "declined": 1, "other bytes": 1,
     }  # fmt: skip
     table = scaled_blocks([{"environment": {"gpu": "G"}, "summary": found}])
     assert "| G | 2 | 2.00 | 1.00 | 4.00 | - | 4.00 | - | 1.00 | - | - | - | 1.00 | 1 |" in table

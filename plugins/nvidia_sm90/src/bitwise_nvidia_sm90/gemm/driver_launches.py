@@ -46,8 +46,7 @@ class Image:
     """The object file of a kernel and the configuration of its launches, except the grid.
 
     `shared_bytes` is the dynamic shared memory of a block.  With `dependent`, the kernel may start before the previous
-    one of its stream ends (programmatic dependent launch).  `shared_percent` is the part of a multiprocessor's memory
-    that its blocks need as shared memory, the rest being L1 cache; None for all of it.
+    one of its stream ends (programmatic dependent launch).
     """
 
     code: bytes
@@ -56,7 +55,6 @@ class Image:
     shared_bytes: int
     cluster: tuple[int, int, int] = (1, 1, 1)
     dependent: bool = False
-    shared_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +175,7 @@ def _load(image: Image, device: Any) -> LoadedKernel:
     if shared > _DEFAULT_SHARED_BYTES:
         attribute = functions.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         checked("cuFuncSetAttribute", function, attribute, image.shared_bytes)
-        if image.shared_percent is None:
-            checked("cuFuncSetCacheConfig", function, driver().CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED)
-    if image.shared_percent is not None:
-        attribute = functions.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-        checked("cuFuncSetAttribute", function, attribute, image.shared_percent)
+        checked("cuFuncSetCacheConfig", function, driver().CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED)
     if math.prod(image.cluster) > _PORTABLE_CLUSTER:
         attribute = functions.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         checked("cuFuncSetAttribute", function, attribute, 1)

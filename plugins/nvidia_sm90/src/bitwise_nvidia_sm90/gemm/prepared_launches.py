@@ -198,10 +198,7 @@ def _kernel(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Kern
     if isinstance(call.kernel, TextKernel):
         kernel = call.kernel
         code = object_file(kernel.text)
-        image = Image(
-            code, kernel.name, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.dependent,
-            kernel.shared_percent,
-        )  # fmt: skip
+        image = Image(code, kernel.name, kernel.threads, kernel.shared_bytes, kernel.cluster, kernel.dependent)
         return Kernel(image, _grid(call.grid), text_parameters(call, matrices)), hashlib.sha256(code).hexdigest()
     given = {**call.arguments, **call.constants}
     compiled = call.kernel.warmup(grid=call.grid, **{**given, **_maps(call.arguments)}, **call.options)

@@ -53,9 +53,7 @@ _WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, T
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
 # Rows of a tile whose operands are gathered, and consumers.
 _GATHERED_TILES = ((64, 1), (128, 1), (128, 2))
-_MOST_GATHERED_COLUMNS, _MOST_RESIDENT = 128, 4
-_GATHERED_STAGES = (6, 3)
-"""The stages of a kernel that gathers: many, or few that leave memory to the L1 cache."""
+_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 128, 6, 4
 _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 """The most rows or columns of an output for which clusters of more than two blocks are candidates."""
 _FEWEST_COLUMNS_OF_THREE = 64
@@ -175,15 +173,14 @@ def gathered_schedules(
                 sums = rows // consumers * columns // WARPGROUP
                 for gathering, resident in product((1, 2), range(1, _MOST_RESIDENT + 1)):
                     room = shared_bytes_of_block(resident) - RESERVED_BYTES - consumers * STORE_BUFFERS * STORE_BYTES
-                    stages = room // ((rows + columns) * STAGE_BYTES)
+                    stages = min(room // ((rows + columns) * STAGE_BYTES), _MOST_GATHERED_STAGES)
                     fits = stages >= 2 and sums <= most_accumulators(consumers, resident, gathering)
                     if not fits or (resident > 1 and jobs <= (resident - 1) * programs):
                         continue
-                    for number in dict.fromkeys(min(stages, each) for each in _GATHERED_STAGES):
-                        yield Schedule(
-                            rows, columns, 64, 8, 4 * (consumers + gathering), number, resident * programs, False,
-                            transposed, 1, consumers, resident=resident, gathering=gathering,
-                        )  # fmt: skip
+                    yield Schedule(
+                        rows, columns, 64, 8, 4 * (consumers + gathering), stages, resident * programs, False,
+                        transposed, 1, consumers, resident=resident, gathering=gathering,
+                    )  # fmt: skip
 
 
 def mapped_schedules(

@@ -10,7 +10,7 @@ class TextKernel:
     """A kernel as PTX text: its entry point, and the threads, the dynamic shared memory and the cluster of a launch.
 
     `parameters` are the names of its parameters in order.  With `dependent`, it may start before the previous kernel of
-    its stream ends.  `shared_percent` is that of `driver_launches.Image`.
+    its stream ends.
     """
 
     name: str
@@ -20,4 +20,3 @@ class TextKernel:
     parameters: tuple[str, ...]
     cluster: tuple[int, int, int] = (1, 1, 1)
     dependent: bool = True
-    shared_percent: int | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import load_scales, scaled_sums, scales_of_job
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import ELEMENT_TYPES
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import load_scales, scaled_sums, scales_of_job
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, OperandTile, WarpgroupTiles
 
 _SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}

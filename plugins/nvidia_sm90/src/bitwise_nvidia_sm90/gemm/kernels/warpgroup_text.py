@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import scale_places
 from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lines_of_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
@@ -32,6 +31,7 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import (
     map_address,
     parameters,
 )
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import scale_places
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_stores import (
     matrix_store_places,
     pointer_places,
@@ -56,10 +56,7 @@ def warpgroup_kernel(tiles: WarpgroupTiles) -> TextKernel:
     producer = gathering_producer(tiles, decoded=place_of_job(tiles)) if tiles.gathering else copying_producer(tiles)
     body = "\n".join((*_start(tiles), *producer, *_consumer(tiles), "END:", "ret;"))
     text = _module(tiles, name, body)
-    return TextKernel(
-        name, text, tiles.threads, tiles.shared_bytes, parameters(tiles), (tiles.blocks, 1, 1),
-        shared_percent=tiles.shared_percent,
-    )  # fmt: skip
+    return TextKernel(name, text, tiles.threads, tiles.shared_bytes, parameters(tiles), (tiles.blocks, 1, 1))
 
 
 def _name(tiles: WarpgroupTiles) -> str:

@@ -292,15 +292,6 @@ class WarpgroupTiles:
         return self._bytes_with(self.store_buffers)
 
     @property
-    def shared_percent(self) -> int | None:
-        """The part of a multiprocessor's memory that must be shared memory, where loads profit by the L1 cache."""
-        if self.gathering is None:
-            return None
-        return min(
-            100, -(-100 * self.resident * (self.shared_bytes + RESERVED_BYTES) // (SHARED_BYTES + RESERVED_BYTES))
-        )
-
-    @property
     def registers(self) -> tuple[int, int]:
         """The registers of a thread of the producer and of a consumer, which together fit in the register file.
 

@@ -1,0 +1,198 @@
+"""PTX that multiplies the sums of blocks of k by their scales, and adds them to the totals of a tile.
+
+A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
+of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows and of few
+columns are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
+read them before, since all blocks go through k together.
+"""
+
+from __future__ import annotations
+
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, SCALE_PARAMETERS
+from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, WarpgroupTiles
+
+_BYTES = 4
+_LANES_OF_ROW = 4
+"""The neighbouring lanes that have elements of a row."""
+_FAR = 6
+"""The stages by which prefetches are ahead."""
+_LINE = 32
+"""The scales of a line of the cache."""
+
+
+def scale_places(tiles: WarpgroupTiles) -> Lines:
+    """Compute what does not change between jobs: the thread's first row and column in a tile, and strides in bytes."""
+    if tiles.scales is None:
+        return
+    yield "shr.u32 %r_scale_row, %r_lane, 2;"
+    yield "mad.lo.u32 %r_scale_row, %r_warp, 16, %r_scale_row;"
+    if not tiles.ping_pong:
+        yield f"mad.lo.u32 %r_scale_row, %r_group, {tiles.consumer_rows}, %r_scale_row;"
+    yield "and.b32 %r_scale_column, %r_lane, 3;\nshl.b32 %r_scale_column, %r_scale_column, 1;"
+    for each in SCALE_PARAMETERS[:2]:
+        yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
+    for each in SCALE_PARAMETERS[2:]:
+        yield f"ld.param.u64 %d_{each}, [{each}];\nmul.lo.u64 %d_{each}, %d_{each}, {_BYTES};"
+    yield "sub.u32 %r_last_row, %r_M, 1;\nsub.u32 %r_last_column, %r_N, 1;"
+    yield f"mul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};\nmul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
+    yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
+    yield f"and.b32 %r_quarter, %r_lane, {_LANES_OF_ROW - 1};\ncvt.u64.u32 %d_quarter, %r_quarter;"
+    yield "mov.pred %p_row_fetches, -1;"
+    if tiles.scales.shared_rows(tiles.block_m):
+        yield f"setp.lt.u32 %p_row_fetches, %r_in_group_thread, {_LANES_OF_ROW};"
+    yield "setp.eq.and.u32 %p_row_leads, %r_quarter, 0, %p_row_fetches;"
+    for each in _loaded_columns(tiles):
+        yield f"mov.b32 {each}, 0f00000000;"  # columns outside of the matrix have no scales
+
+
+def scales_of_job(tiles: WarpgroupTiles) -> Lines:
+    """Compute the addresses of the scales of the first stage of a job."""
+    scales = tiles.scales
+    assert scales is not None
+    yield f"shr.u32 %r_scale_at, %r_k, {BLOCK.bit_length() - 1};\ncvt.u64.u32 %d_scale_at, %r_scale_at;"
+    yield "mad.lo.u64 %d_scale_rows, %d_scale_at, %d_sa_k, %d_SA;"
+    yield "mad.lo.u64 %d_scale_columns, %d_scale_at, %d_sb_k, %d_SB;"
+    for part, half in _thread_rows(tiles):
+        yield f"add.u32 %r_scale_at, %r_row, {ROWS * part + 8 * half};"
+        if not scales.shared_rows(tiles.block_m):
+            yield "add.u32 %r_scale_at, %r_scale_at, %r_scale_row;"
+        yield "min.u32 %r_scale_at, %r_scale_at, %r_last_row;"
+        yield from _address(f"%d_scale_row_{part}_{half}", scales.rows, "%d_sa_row", "%d_scale_rows")
+    if scales.shared_columns(tiles.block_n):
+        yield "min.u32 %r_scale_at, %r_column, %r_last_column;"
+    else:
+        yield "add.u32 %r_first_scale, %r_column, %r_scale_column;\nmov.u32 %r_scale_at, %r_first_scale;"
+    yield from _address("%d_scale_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+    if not scales.shared_columns(tiles.block_n):
+        yield f"mad.lo.u32 %r_scale_at, %r_lane, {_LINE}, %r_column;\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
+        yield from _address("%d_fetched_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+    yield "mov.pred %p_next, -1;"
+    yield from _load_ahead(tiles)
+    # Those that no stage prefetches: four lanes have a row.
+    yield "mul.lo.u64 %d_scale_at, %d_quarter, %d_sa_k;"
+    for part, half in _thread_rows(tiles):
+        yield f"add.u64 %d_fetched_row_{part}_{half}, %d_scale_at, %d_scale_row_{part}_{half};"
+    for first in range(0, _FAR + 2, _LANES_OF_ROW):
+        yield f"add.u32 %r_scale_at, %r_quarter, {first + 1};"
+        yield "setp.gt.and.u32 %p_far, %r_remaining, %r_scale_at, %p_row_fetches;"
+        for part, half in _thread_rows(tiles):
+            row = f"%d_fetched_row_{part}_{half}"
+            if first:
+                yield f"mad.lo.u64 {row}, %d_sa_k, {_LANES_OF_ROW}, {row};"
+            yield f"@%p_far prefetch.global.L2 [{row}];"
+
+
+def _address(target: str, shared: int, stride: str, start: str) -> Lines:
+    """Compute the address of the scale of the row or column %r_scale_at."""
+    if shared > 1:
+        yield f"shr.u32 %r_scale_at, %r_scale_at, {BLOCK.bit_length() - 1};"
+    yield f"cvt.u64.u32 %d_scale_at, %r_scale_at;\nmad.lo.u64 {target}, %d_scale_at, {stride}, {start};"
+
+
+def _load_ahead(tiles: WarpgroupTiles) -> Lines:
+    """Load scales of the next stage, if %p_next, and go to those of the one after it."""
+    scales = tiles.scales
+    assert scales is not None
+    for part, half in _thread_rows(tiles):
+        address = f"%d_scale_row_{part}_{half}"
+        yield f"@%p_next ld.global.b32 %r_next_row_{part}_{half}, [{address}];\nadd.u64 {address}, {address}, %d_sa_k;"
+    if scales.columns_are_ahead(tiles.block_n):
+        yield from _load_columns(tiles)
+
+
+def _load_columns(tiles: WarpgroupTiles) -> Lines:
+    """Load the scales of the columns of a stage, if %p_next, and go to those of the one after it."""
+    scales, targets = tiles.scales, _loaded_columns(tiles)
+    assert scales is not None
+    if scales.shared_columns(tiles.block_n):
+        yield f"@%p_next ld.global.b32 {targets[0]}, [%d_scale_column];"
+    elif scales.pairs:
+        for low, high, column in zip(targets[::2], targets[1::2], range(0, tiles.block_n, 8), strict=True):
+            yield f"add.u32 %r_scale_at, %r_first_scale, {column};"
+            yield "setp.lt.and.u32 %p_scale, %r_scale_at, %r_N, %p_next;"
+            yield f"@%p_scale ld.global.v2.b32 {{{low}, {high}}}, [%d_scale_column+{_BYTES * column}];"
+    else:
+        for index, each in enumerate(targets):
+            column = index // 2 * 8 + index % 2
+            yield f"add.u32 %r_scale_at, %r_first_scale, {column};"
+            yield "setp.lt.and.u32 %p_scale, %r_scale_at, %r_N, %p_next;"
+            yield f"mad.lo.u64 %d_scale_at, %d_sb_column, {column}, %d_scale_column;"
+            yield f"@%p_scale ld.global.b32 {each}, [%d_scale_at];"
+    yield "add.u64 %d_scale_column, %d_scale_column, %d_sb_k;"
+
+
+def load_scales(tiles: WarpgroupTiles) -> Lines:
+    """Load the scales of a stage, and those of the next one that are loaded ahead."""
+    scales = tiles.scales
+    assert scales is not None
+    for part, half in _thread_rows(tiles):
+        yield f"mov.b32 %r_scale_row_{part}_{half}, %r_next_row_{part}_{half};"
+    ahead = scales.columns_are_ahead(tiles.block_n)
+    if ahead:
+        for target, loaded in zip(_column_registers(tiles), _loaded_columns(tiles), strict=True):
+            yield f"mov.b32 {target}, {loaded};"
+    else:
+        yield "mov.pred %p_next, -1;"
+        yield from _load_columns(tiles)
+    yield f"setp.gt.u32 %p_next, %r_remaining, 1;\nsetp.gt.u32 %p_far, %r_remaining, {_FAR + 2};"
+    yield from _load_ahead(tiles)
+    yield "and.pred %p_row_far, %p_far, %p_row_leads;"
+    for part, half in _thread_rows(tiles):
+        yield f"add.u64 %d_scale_at, %d_scale_row_{part}_{half}, %d_far_rows;"
+        yield "@%p_row_far prefetch.global.L2 [%d_scale_at];"
+    if scales.shared_columns(tiles.block_n):
+        yield "and.pred %p_far, %p_far, %p_issues;\nadd.u64 %d_scale_at, %d_scale_column, %d_far_columns;"
+        yield "@%p_far prefetch.global.L2 [%d_scale_at];"
+        return
+    yield "and.pred %p_far, %p_far, %p_fetches;\nadd.u64 %d_scale_at, %d_fetched_column, %d_far_columns;"
+    yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
+
+
+def scaled_sums(tiles: WarpgroupTiles) -> Lines:
+    """Add the sums of a stage to the totals by fused multiply-adds with the scales."""
+    scales = tiles.scales
+    assert scales is not None
+    rows, columns = _thread_rows(tiles), _column_registers(tiles)
+    shared_rows, shared_columns = len(rows) == 1, len(columns) == 1
+    factors = scales.order == "product" and (shared_rows or shared_columns)
+    if factors:  # few products of a scale of rows and one of columns
+        for row, column in ((f"%r_scale_row_{part}_{half}", each) for part, half in rows for each in columns):
+            yield f"mul.rn.f32 {column if shared_rows else row}, {row}, {column};"
+    for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
+        part, inside = divmod(index, ROWS * tiles.block_n // WARPGROUP)
+        block, half, place = inside // 4, inside // 2 % 2, inside % 2
+        row = "%r_scale_row_0_0" if shared_rows else f"%r_scale_row_{part}_{half}"
+        column = columns[0 if shared_columns else 2 * block + place]
+        left, factor = f"%r_sum_{index}", "%r_factor"
+        if factors:
+            factor = column if shared_rows else row
+        elif scales.order == "product":
+            yield f"mul.rn.f32 %r_factor, {row}, {column};"
+        else:
+            first, factor = (row, column) if scales.order == "rows" else (column, row)
+            left = "%r_scaled"
+            yield f"mul.rn.f32 {left}, %r_sum_{index}, {first};"
+        yield f"fma.rn.f32 %r_total_{index}, {left}, {factor}, %r_total_{index};"
+
+
+def _thread_rows(tiles: WarpgroupTiles) -> list[tuple[int, int]]:
+    """Return the parts of 64 rows and the halves of a thread's rows that have scales of their own."""
+    assert tiles.scales is not None
+    if tiles.scales.shared_rows(tiles.block_m):
+        return [(0, 0)]
+    return [(part, half) for part in range(tiles.consumer_rows // ROWS) for half in range(2)]
+
+
+def _column_registers(tiles: WarpgroupTiles) -> list[str]:
+    assert tiles.scales is not None
+    count = 1 if tiles.scales.shared_columns(tiles.block_n) else tiles.block_n // 4
+    return [f"%r_scale_column_{index}" for index in range(count)]
+
+
+def _loaded_columns(tiles: WarpgroupTiles) -> list[str]:
+    """Return the registers to which the scales of columns are loaded: those of the next stage where they are ahead."""
+    assert tiles.scales is not None
+    if not tiles.scales.columns_are_ahead(tiles.block_n):
+        return _column_registers(tiles)
+    return [each.replace("scale_column", "next_column") for each in _column_registers(tiles)]
