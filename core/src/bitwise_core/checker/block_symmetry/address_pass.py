@@ -76,11 +76,8 @@ class MovedData(L.SymbolicVector):
     __slots__ = ("number",)
 
     def __init__(self, number: BlockAffine) -> None:
-        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        super().__init__(64, opaque_data(64).words, L.TERM | TAINT)
         self.number = number
-
-
-_OPAQUE_WORDS = opaque_data(64).words
 
 
 class AddressDomain:
