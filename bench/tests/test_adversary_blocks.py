@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 from pathlib import Path
 
@@ -28,6 +29,17 @@ LAUNCH = SCOPES["launch"]
 
 def made(name: str, seed: str, count: int) -> list[BlockProgram]:
     return block_programs(name, FAMILIES[name], random.Random(seed), count)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_programs_can_be_sent_to_another_process(family: str) -> None:
+    """A worker returns the programs of wrong pairs, and the first use of a language keeps its material."""
+    program = made(family, family, 1)[0]
+    assert program.frame.language.material.words is program.frame.language.words
+    received = pickle.loads(pickle.dumps(program))
+    assert received.text_key() == program.text_key()
+    assert received.frame.language == program.frame.language
+    assert received.frame.language.material.stores == program.frame.language.material.stores
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -94,6 +94,16 @@ def test_blocks_of_a_grid(size: str, body: str, change: tuple[str, str], equal: 
     assert (LARGE_GRID in found.notes) == (size == "large")
 
 
+@pytest.mark.parametrize("operands", ["v3, v6", "v6, v3"])
+@pytest.mark.parametrize("name", ["v_max_f32_e32", "v_min_f32_e32", "v_max_f16_e32", "v_min_f16_e32"])
+def test_an_extremum_with_a_number_of_the_block(size: str, name: str, operands: str) -> None:
+    """The pass over all blocks knows only that both operands are data, which does not make them one number."""
+    body = f"{START}v_xor_b32_e32 v6, s2, v4\n{name} v5, {operands}\nglobal_store_dword v2, v5, s[8:9]"
+    changed = body.replace("v6, s2, v4", "v6, 0, v4")
+    found = compare(source("one", body), source("other", changed), GFX942, Options()).verdict
+    assert found.outcome is not Outcome.EQUAL, found
+
+
 @pytest.mark.parametrize(
     ("change", "equal"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from bitwise_bench.adversary import patterns
 from bitwise_bench.adversary.kernels import KernelText
@@ -33,6 +34,9 @@ class Language:
     write: Callable[[Sequence[Program]], KernelText]
     rules: tuple[Callable[[], tuple[Rule, ...]], Callable[[], tuple[Rule, ...]]]
     stores: tuple[str, ...]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "material"}
 
     @property
     def arch(self) -> Arch:

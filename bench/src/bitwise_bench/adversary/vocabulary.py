@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,9 @@ class Vocabulary:
     families: Mapping[str, tuple[Spec, ...]]
     immediates: Mapping[str, tuple[str, ...]]
     leaves: Mapping[str, tuple[str, int]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return vocabulary, (tuple(self.specs.values()), dict(self.immediates), dict(self.leaves))
 
 
 def vocabulary(

@@ -81,7 +81,7 @@ class MovedData(L.SymbolicVector):
     __slots__ = ("number", "wraps")
 
     def __init__(self, number: BlockAffine, wraps: int = 0) -> None:
-        super().__init__(64, _OPAQUE_WORDS, L.TERM | TAINT)
+        super().__init__(64, opaque_data(64).words, L.TERM | TAINT)
         self.number, self.wraps = number, wraps
 
 
@@ -95,11 +95,8 @@ class MovedWord(L.SymbolicVector):
     __slots__ = ("number",)
 
     def __init__(self, number: BlockAffine) -> None:
-        super().__init__(32, _OPAQUE_WORDS, L.TERM | TAINT)
+        super().__init__(32, opaque_data(32).words, L.TERM | TAINT)
         self.number = number
-
-
-_OPAQUE_WORDS = opaque_data(64).words
 
 
 class AddressDomain(OpaqueProducts):

@@ -13,6 +13,7 @@ The launch is known, so both summands are numbers.  For polynomials over the sym
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -175,12 +176,15 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
 def opaque_data(bits: int, taint: int = 0) -> L.SymbolicVector:
     """Data of which the pass knows only the taint.
 
-    Each call returns a new object, because the same object is assumed to be the same value.
+    Each call returns a new object with a hash of its own, because the same object, or an equal hash, is assumed to be
+    the same value: one value could be used for another that is tainted, or two conditions taken for the same.
     """
-    return L.SymbolicVector(bits, _OPAQUE, L.TERM | taint)
+    word = np.uint64(next(_NUMBERS))
+    return L.SymbolicVector(bits, hashing.mix(_OPAQUE + word), L.TERM | taint)
 
 
 _OPAQUE = hashing.constant("data")
+_NUMBERS = itertools.count()
 
 
 def plain(value: Any) -> Any:
