@@ -496,7 +496,10 @@ mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2; add.s64 
         ("st.global.b32 [%d3], %r0; @%p1 ret; bar.sync 0; ld.global.b32 %r2, [%d6]; st.global.b32 [%d9], %r2;", False),
         ("@%p1 st.global.b32 [%d3], %r0; @%p1 ret; bar.sync 0; bar.sync 0; st.global.b32 [%d6], %r5;", True),
         ("@%p1 st.global.b32 [%d3], %r0; @%p1 ret; bar.sync 0; bar.sync 0; st.global.b32 [%d6], 9;", False),
-        ("ld.global.b32 %r2, [%d3]; @%p1 st.global.b32 [%d9], %r2; @%p1 ret; bar.sync 0; st.global.b32 [%d6], 9;", False),
+        (
+            "ld.global.b32 %r2, [%d3]; @%p1 st.global.b32 [%d9], %r2; @%p1 ret; bar.sync 0; st.global.b32 [%d6], 9;",
+            False,
+        ),
         # What they do not share with others needs no order, and neither do those that have stored nothing.
         ("@%p1 ret; st.global.b32 [%d3], %r0; bar.sync 0; ld.global.b32 %r2, [%d3]; st.global.b32 [%d9], %r2;", True),
         (
