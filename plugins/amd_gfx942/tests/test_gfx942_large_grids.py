@@ -105,6 +105,36 @@ def test_an_extremum_with_a_number_of_the_block(size: str, name: str, operands: 
 
 
 @pytest.mark.parametrize(
+    ("mask", "operands"),
+    [("s_xor_b64", "v3, v6"), ("s_or_b64", "v6, v3"), ("s_xnor_b64", "v6, v3"), ("s_and_b64", "v3, v6")],
+)
+def test_masks_of_two_conditions_on_data(size: str, mask: str, operands: str) -> None:
+    """They are two masks, of which neither is known to be the other, so either operand may be selected."""
+    body = (
+        f"{START}v_xor_b32_e32 v6, s2, v4\nv_cmp_gt_f32_e64 s[20:21], v3, v4\nv_cmp_lt_f32_e64 s[22:23], 0, v4\n"
+        f"{mask} s[24:25], s[20:21], s[22:23]\nv_cndmask_b32_e64 v5, {operands}, s[24:25]\n"
+        "global_store_dword v2, v5, s[8:9]"
+    )
+    changed = body.replace("v6, s2, v4", "v6, 0, v4")
+    found = compare(source("one", body), source("other", changed), GFX942, Options()).verdict
+    assert found.outcome is not Outcome.EQUAL, found
+
+
+@pytest.mark.parametrize("operands", ["v3, v6", "v6, v3"])
+@pytest.mark.parametrize("lanes", ["s_mov_b64 exec, s[22:23]", "s_xor_b64 exec, s[22:23], s[20:21]"])
+def test_writes_in_the_lanes_of_conditions_on_data(size: str, lanes: str, operands: str) -> None:
+    first, second = operands.split(", ")
+    body = (
+        f"{START}v_xor_b32_e32 v6, s2, v4\nv_cmp_gt_f32_e64 s[20:21], v3, v4\nv_cmp_lt_f32_e64 s[22:23], 0, v4\n"
+        f"v_mov_b32_e32 v5, v4\ns_mov_b64 s[26:27], exec\ns_mov_b64 exec, s[20:21]\nv_mov_b32_e32 v5, {first}\n"
+        f"{lanes}\nv_mov_b32_e32 v5, {second}\ns_mov_b64 exec, s[26:27]\nglobal_store_dword v2, v5, s[8:9]"
+    )
+    changed = body.replace("v6, s2, v4", "v6, 0, v4")
+    found = compare(source("one", body), source("other", changed), GFX942, Options()).verdict
+    assert found.outcome is not Outcome.EQUAL, found
+
+
+@pytest.mark.parametrize(
     ("change", "equal"),
     [
         (("v5, v3, v4", "v5, v4, v3"), True),

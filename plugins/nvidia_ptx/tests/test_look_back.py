@@ -282,3 +282,36 @@ def test_equal_states_are_followed_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(WayMemory, "_note_state", lambda *arguments: None)
     assert outputs(launched(program)) is not None
     assert max(ways) == 1 + 5 + 13
+
+
+OF_THREE_BLOCKS = """mov.u32 %r1, %ctaid.x; mul.wide.u32 %d4, %r1, 4; add.s64 %d7, %d0, %d4; mov.u32 %r9, 1;
+setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1;
+@!%p1 bra B;
+"""
+
+
+@pytest.mark.parametrize("loaded", ["u32 %r5, [%d1+4];", "u64 %d5, [%d1]; mov.b64 {%r6, %r5}, %d5;"])
+def test_a_flag_that_shares_bytes_with_another_is_not_determined(loaded: str) -> None:
+    body = f"""{OF_THREE_BLOCKS}mov.b64 %d6, {{%r9, %r9}}; atom.release.gpu.global.exch.b64 %d9, [%d1], %d6; bra E;
+B: @!%p2 bra E; ld.acquire.gpu.global.{loaded} st.global.u32 [%d7], %r5;
+E:"""
+    assert outputs(prepared(body.replace("; ", ";\n"), threads=1)) is None
+
+
+@pytest.mark.parametrize("again", ["", "ld.acquire.gpu.global.u32 %r5, [%d1];"])
+def test_an_order_of_a_store_and_a_flag_is_part_of_the_state(again: str) -> None:
+    """By the first read, block 1 sets the flag of block 2 before it stores the data, or after."""
+    body = f"""{OF_THREE_BLOCKS}atom.relaxed.gpu.global.exch.b32 %r8, [%d1], %r9; bra E;
+B: @!%p2 bra C; ld.acquire.gpu.global.u32 %r5, [%d1]; bar.sync 0; mov.u32 %r6, 0;
+L: setp.eq.u32 %p3, %r6, %r5; mov.u32 %r4, 42;
+@!%p3 bra O;
+st.global.u32 [%d1+64], %r4; bra J;
+O: atom.release.gpu.global.exch.b32 %r8, [%d1+4], %r9;
+J: bar.sync 0; add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 2; @%p3 bra L;
+mov.u32 %r6, 0; mov.u32 %r8, 0;
+W: ld.acquire.gpu.global.u32 %r5, [%d1]; setp.eq.u32 %p3, %r5, 0; @%p3 bra W;
+bar.sync 0; {again} bra E;
+C: ld.acquire.gpu.global.u32 %r5, [%d1+4]; setp.eq.u32 %p3, %r5, 0; @%p3 bra C;
+bar.sync 0; ld.global.u32 %r5, [%d1+64]; st.global.u32 [%d7], %r5;
+E:"""
+    assert outputs(prepared(body.replace("; ", ";\n"), threads=1)) is None
