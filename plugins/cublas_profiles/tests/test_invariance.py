@@ -19,6 +19,7 @@ from bitwise_core.descriptors.problem import BiasedGEMM
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_core.probing.reconstruction.equivalence import same_computation
+from bitwise_cublas_profiles import driver
 from bitwise_cublas_profiles.commands import app
 from bitwise_cublas_profiles.describe import biased_product_of, depends_on_rows, descriptor_of
 from bitwise_cublas_profiles.invariance import answers as recorded
@@ -419,10 +420,19 @@ def test_answers_of_the_distribution_are_the_default(file: str, monkeypatch: pyt
         "cuBLASLt 13.1.0 on NVIDIA H100 80GB HBM3, PyTorch's defaults; answers recorded in this distribution"
     )
     monkeypatch.setattr(recorded, "shipped", lambda: [h100, h200])
-    status, _, error = run("65", "640")
-    assert (status, error) == (
-        2, "bitwise: several GPUs; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt 13.1.0), NVIDIA H200 (cuBLASLt 13.1.0)"
-        ": give --device, a file with --answers, or --live on a GPU\n",
+    heads = {}
+    for here in ("unknown", "NVIDIA H200"):
+        monkeypatch.setattr(driver, "gpu_provenance", lambda here=here: {"device": here})
+        heads[here] = run("65", "640")[1].splitlines()[0]
+    assert heads == {
+        "unknown": "cuBLASLt 13.1.0 on NVIDIA H100 80GB HBM3, PyTorch's defaults; answers recorded in this "
+        "distribution (--device: those of NVIDIA H200)",
+        "NVIDIA H200": "cuBLASLt 13.1.0 on NVIDIA H200, PyTorch's defaults; answers recorded in this distribution "
+        "(--device: those of NVIDIA H100 80GB HBM3)",
+    }
+    assert run("65", "640", "--device", "B200") == (
+        2, "", "bitwise: --device: 'B200' is in 0 names of GPUs; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt 13.1.0), "
+        "NVIDIA H200 (cuBLASLt 13.1.0): give --device, a file with --answers, or --live on a GPU\n",
     )  # fmt: skip
     assert "NVIDIA H200" in run("65", "640", "--device", "H200")[1]
     monkeypatch.setattr(recorded, "shipped", list)

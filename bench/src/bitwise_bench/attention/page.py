@@ -11,7 +11,10 @@ _BACKENDS = ("cudnn", "flash")
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of the records of several GPUs as Markdown, in their order; steps may be missing."""
+    """Return the page of the records of several GPUs as Markdown, in their order; steps may be missing.
+
+    A step with other kernels than those of its record's environment names them.
+    """
     parts = [
         "# Attention on sm_90\n",
         "Measured against PyTorch's backends of scaled_dot_product_attention, and in some cases against its "
@@ -79,7 +82,12 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
         ),
     ):  # fmt: skip
         if step in record:
-            parts += [f"#### {title}\n", _table(record[step]["results"], columns, unit)]
+            earlier = record[step].get("kernels", environment.get("kernels")) != environment.get("kernels")
+            parts += [
+                f"#### {title}\n",
+                *(["Recorded with earlier kernels.\n"] if earlier else []),
+                _table(record[step]["results"], columns, unit),
+            ]
         if step == "lengths" in record:
             results = [
                 {**each, "seconds": each["gradient seconds"], "operations": 2.5 * each["operations"]}

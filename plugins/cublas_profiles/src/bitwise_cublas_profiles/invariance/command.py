@@ -73,7 +73,11 @@ def invariance(
         Path | None, typer.Option("--answers", metavar="FILE", help="Recorded answers; default: those shipped.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="A part of the GPU's name, where several are recorded.")
+        str | None,
+        typer.Option(
+            "--device",
+            help="A part of the GPU's name, where several are recorded; default: this machine's, or the first.",
+        ),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Ask the library on this GPU.")] = False,
     library: Annotated[
@@ -149,9 +153,11 @@ def certified(products: list[Product], settings: Settings, source: Source, rows:
             recorded.write(found, source.record)
         where = "asked on this GPU"
     else:
-        found = _stored(source)
+        found, others = _stored(source)
         runs = [found.runs(query, rows) for query in queries]
         where = f"recorded in {source.file or 'this distribution'}"
+        if others:
+            where += f" (--device: those of {', '.join(others)})"
     certifier = Certifier(profile(found.provenance["library"], found.provenance["capability"]))
     made = [
         certifier.certificate(product, query, each)
@@ -193,18 +199,28 @@ def _capability() -> str:
     return f"{major}.{minor}"
 
 
-def _stored(source: Source) -> Answers:
+def _stored(source: Source) -> tuple[Answers, list[str]]:
+    """Return recorded answers, and the names of other GPUs whose answers are recorded where none was chosen.
+
+    Without a chosen GPU they are those of the GPU of this machine, else the first. Raises CublasError.
+    """
+    from bitwise_cublas_profiles.driver import gpu_provenance
     from bitwise_cublas_profiles.invariance import answers as recorded
     from bitwise_cublas_profiles.query import CublasError
 
     found = list(recorded.shipped()) if source.file is None else [recorded.read(source.file)]
+    if len(found) > 1 and source.device is None:
+        here = gpu_provenance()["device"]
+        chosen = next((each for each in found if each.provenance["device"] == here), found[0])
+        return chosen, [each.provenance["device"] for each in found if each is not chosen]
     matching = [each for each in found if source.device is None or source.device in each.provenance["device"]]
     if len(matching) != 1:
         names = [f"{each.provenance['device']} (cuBLASLt {each.provenance['library']})" for each in found]
-        chosen = f"--device: {source.device!r} is in {len(matching)} names of GPUs" if source.device else "several GPUs"
-        wrong = f"{chosen}; recorded are {', '.join(names)}" if names else "no answers are recorded"
-        raise CublasError(f"{wrong}: give --device, a file with --answers, or --live on a GPU")
-    return matching[0]
+        wrong = f"--device: {source.device!r} is in {len(matching)} names of GPUs; recorded are {', '.join(names)}"
+        raise CublasError(
+            f"{wrong if names else 'no answers are recorded'}: give --device, a file with --answers, or --live on a GPU"
+        )
+    return matching[0], []
 
 
 def _show(
