@@ -54,9 +54,14 @@ def _code(source: Path) -> bytes:
     return found
 
 
+def c_compiler() -> str | None:
+    """Return the path of the C compiler that is used: that of CC, else cc, gcc or clang on PATH; None without one."""
+    return shutil.which(os.environ.get("CC", "") or "cc") or shutil.which("gcc") or shutil.which("clang")
+
+
 def _compiled(source: Path) -> bytes:
     """Return the object file that the compiler makes.  Raises OSError and SubprocessError."""
-    compiler = shutil.which(os.environ.get("CC", "") or "cc") or shutil.which("gcc") or shutil.which("clang")
+    compiler = c_compiler()
     if compiler is None:
         raise FileNotFoundError("there is no C compiler")
     include = sysconfig.get_paths()["include"]
