@@ -21,7 +21,7 @@ from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.values.symbolic_vector import Array
 
-MAX_MUTATIONS, RUN_SECONDS = 24, 20.0
+MAX_MUTATIONS, RUN_SECONDS = 40, 20.0
 """The most mutations tried for each sample, and the time limit of each run in seconds.
 
 Architectures of one plugin that have the sample divide them: these share the plugin's parser and opcodes.
