@@ -593,6 +593,19 @@ def test_the_checker_proves_both_kernels_of_gradients_equal() -> None:
         assert api.compare(source_of(first), source_of(second), target="sm_90", cache=False).outcome == "equal"
 
 
+def test_gradients_in_another_order_of_heads_have_no_kernel() -> None:
+    from attention_sources import dense
+    from bitwise_nvidia_sm90.attention.gradients import gradient_calls
+
+    problem = Problem(form(), ((64, 70),), heads=4, groups=2)
+    operands, buffers = operands_of(problem, np.random.default_rng(0))
+    names = ("out", "query", "key", "value")
+    tensors = AttentionGradientTensors(*(dense(each, "bf16", *buffers[each].shape) for each in names))
+    desc = attention_gradient_descriptor(problem.form).model_copy(update={"heads": "chained"})
+    with pytest.raises(DescriptorError, match="the descriptor's heads are 'chained'"):
+        gradient_calls(desc, operands, tensors, lambda shape: None)
+
+
 MAPPED = {
     "a causal prefill": Problem(form(depth=128), ((300, 300),), heads=4, groups=2),
     "a window, a soft cap and sinks": Problem(

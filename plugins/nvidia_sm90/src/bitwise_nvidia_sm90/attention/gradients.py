@@ -31,6 +31,10 @@ def gradient_calls(
             "gradients of attention with pages, lengths of keys or a mask have no kernel: give dense keys, or "
             "sequences one after the other, with a causal mask, a window or none"
         )
+    if desc.heads != "added":
+        raise DescriptorError(
+            f"the descriptor's heads are {desc.heads!r}: the kernels have 'added' gradients of heads that share keys"
+        )
     query, key, value, out = operands.query, operands.key, operands.value, operands.out
     heads, depth = int(query.shape[-2]), int(query.shape[-1])
     groups, width = int(value.shape[-2]), int(value.shape[-1])
