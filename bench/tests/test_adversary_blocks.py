@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,15 @@ def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: py
     monkeypatch.setattr(wgmma, "_whole_accumulator", nothing)
     monkeypatch.setattr(Executor, "separates_registers", False)
     assert analysed(programs, LAUNCH)[0] == forms
+
+
+def test_programs_that_store_nothing_are_analysed_and_executed() -> None:
+    nothing = [replace(each, chosen=("exit;",), slots=(("exit;",),)) for each in made("copies", "nothing", 2)[:2]]
+    forms, _ = analysed(nothing, LAUNCH)
+    assert forms[0] is not None
+    assert forms[0] == forms[1]
+    left, right = (pair_rounds.executed(each, LAUNCH, 1) for each in nothing)
+    assert pair_rounds.pair_difference(left, right, "fp32") is None
 
 
 def test_a_slice_of_the_search_finds_no_wrong_equal() -> None:

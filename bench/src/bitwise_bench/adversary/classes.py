@@ -59,7 +59,8 @@ def _forms(kernel: KernelText, outputs: object, session: Session) -> list[Hashab
         rows = zip(slots.tolist(), places.tolist(), output.size.tolist(), *output.words.tolist(), strict=True)
         for slot, *row in rows:
             found.setdefault((buffer, slot), []).append(tuple(row))
-    return [(place.buffer, tuple(found[place.buffer, place.slot])) for place in kernel.places]
+    # A program whose threads all end early stores nothing.
+    return [(place.buffer, tuple(found.get((place.buffer, place.slot), ()))) for place in kernel.places]
 
 
 def _one_by_one(programs: Sequence[Program], language: Language, scope: Scope) -> Analysed:

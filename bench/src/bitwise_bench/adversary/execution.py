@@ -135,7 +135,7 @@ def run(
     for place in kernel.places:
         rows = found[place.buffer].reshape(blocks, kernel.stores[place.buffer], kernel.threads, place.size)
         results.append(rows[:, place.slot].reshape(blocks * kernel.threads, place.size))
-        masks = recorded[place.buffer, place.slot]
+        masks = recorded.get((place.buffer, place.slot), np.zeros((2, blocks, kernel.threads), dtype=bool))
         if place.crosses:
             masks = np.broadcast_to(masks.any(axis=2, keepdims=True), masks.shape)
         violated, nan = masks.reshape(2, -1)
