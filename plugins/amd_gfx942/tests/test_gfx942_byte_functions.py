@@ -337,3 +337,33 @@ def test_what_is_declared_lanewise_follows_a_permutation_of_the_lanes() -> None:
     assert (
         run("v_mbcnt_lo_u32_b32 v5, -1, v2", words[0][order]) != run("v_mbcnt_lo_u32_b32 v5, -1, v2", words[0])[order]
     ).any()
+
+
+PARTIAL_WRITES = [
+    "v_add_i16 v5, v3, v4",
+    "v_min3_i16 v5, v3, v4, v3",
+    "v_mad_u16 v5, v3, v4, v3",
+    "v_fma_f16 v5, v3, v4, v3",
+    "v_fma_mixlo_f16 v5, v3, v4, v3",
+    "v_cvt_pk_fp8_f32 v5, v3, v4",
+    "v_mov_b32_dpp v5, v3 row_shr:1 row_mask:0xf bank_mask:0xf",
+    "v_mov_b32_dpp v5, v3 quad_perm:[0,1,2,3] row_mask:0x5 bank_mask:0xf bound_ctrl:1",
+]
+"""Instructions that leave a part of v5 unchanged while all lanes are active."""
+
+
+@pytest.mark.parametrize("write", PARTIAL_WRITES)
+def test_what_an_instruction_leaves_unchanged_is_computed(write: str) -> None:
+    """The value in v5 before the write is also used inside of a computation of a byte, which does not depend on it."""
+
+    def kernel(shift: int) -> str:
+        mixed = [f"v_add_u32_e32 v10, {each}, v10\nv_xor_b32_e32 v10, {3 * each}, v10" for each in range(1, 9)]
+        first = ["v_mov_b32_e32 v5, 0", "v_and_b32_e32 v10, 0xff, v2", *mixed, f"v_lshlrev_b32_e32 v5, {shift}, v10"]
+        last = ["v_xor_b32_e32 v11, v5, v5", "v_xor_b32_e32 v10, v11, v10", write, "v_xor_b32_e32 v5, v10, v5"]
+        return "\n".join([*first, *last])
+
+    one, other = kernel(16), kernel(17)
+    words = np.arange(64)
+    assert (run(one, words, words, words) != run(other, words, words, words)).any()
+    assert reading(one).signature is not None
+    assert reading(one).signature != reading(other).signature

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
+
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
@@ -116,7 +118,7 @@ def observed(launch: PreparedLaunch) -> tuple[PreparedLaunch, Observed]:
 def _observed(program: Program, arch: Arch, found: Observed) -> Program:
     live = _live_after(program, arch.storage)
     steps = tuple(
-        _observing(arch, found, *each)
+        _observing(arch, found, program.execution_mask, *each)
         for each in zip(program.steps, program.kernel.instructions, program.infos, live, strict=True)
     )
     functions = {name: _observed(each, arch, found) for name, each in program.functions.items() if each is not program}
@@ -141,18 +143,29 @@ def _live_after(program: Program, storage: Callable[[str], str]) -> list[frozens
 
 
 def _observing(
-    arch: Arch, found: Observed, step: Step, instruction: Instruction, info: InstructionInfo, live: frozenset[str]
+    arch: Arch,
+    found: Observed,
+    execution_mask: str | None,
+    step: Step,
+    instruction: Instruction,
+    info: InstructionInfo,
+    live: frozenset[str],
 ) -> Step:
     storage = arch.storage
     name = arch.opcodes.name_of(instruction)
     reads, writes = (frozenset(map(storage, names)) for names in (info.reads, info.writes))
+    reads_of_active_lanes = frozenset(map(storage, info.reads - info.retained))
 
     def wrong(what: str) -> None:
         found.wrong[f"line {instruction.line}: {instruction.opcode} {what}"] = None
 
     def run(machine: Machine) -> Control | None:
         # A write keeps the values of inactive lanes.
-        may_read = reads if machine.mask is None and machine.condition is None else reads | writes
+        everywhere = machine.mask is None and machine.condition is None
+        may_read = reads if everywhere else reads | writes
+        lanes = True if execution_mask is None else machine.registers[execution_mask]
+        if everywhere and (lanes is True or (isinstance(lanes, np.ndarray) and bool(lanes.all()))):
+            may_read = reads_of_active_lanes
         recorder = RegisterRecorder(machine.registers)
         machine.registers = recorder
         memory, shared = machine.memory, machine.shared

@@ -10,7 +10,12 @@ from bitwise_amd_gfx942.division_sequences import division_sequences
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.comparisons import write_active_lane_mask
 from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS
-from bitwise_amd_gfx942.opcodes.execution_mask import read_operands, under_execution_mask, vector_opcode
+from bitwise_amd_gfx942.opcodes.execution_mask import (
+    read_operands,
+    under_execution_mask,
+    vector_opcode,
+    with_16_bits,
+)
 from bitwise_amd_gfx942.opcodes.floating import apply_float
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import (
@@ -102,7 +107,7 @@ def _may_be_all_ones(machine: Machine, denominator: Value) -> bool:
 
 
 @vector_opcode(
-    TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64", operands=DESTINATION_FIRST, effects=Effect.NONE
+    TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64", operands=DESTINATION_FIRST, keeps=with_16_bits
 )
 def fixup(instruction: Instruction, context: Context) -> Step:
     """The quotient, with special cases handled."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.lane_masks import complement_mask, disjoint, is_subset, partitioned_mask, same_mask
 from bitwise_amd_gfx942.opcodes.deferred_selects import deferred_select, is_value_of
-from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_amd_gfx942.opcodes.forms import Form, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.select_provenance import Select, record_select, selects_of
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
@@ -135,6 +135,17 @@ def read_operands(
         machine.registers.update(before)
 
 
+def _replaces_destination(found: Form) -> bool:
+    """Whether the modifiers of an instruction let it write all bits of its destination in all active lanes."""
+    modifiers = found.modifiers
+    if found.encoding == "sdwa":
+        return modifiers.get("dst_unused") == "UNUSED_PAD"
+    if found.encoding.endswith("dpp"):
+        every_row = all(modifiers.get(each, "0xf") in ("0xf", "15") for each in ("row_mask", "bank_mask"))
+        return every_row and "bound_ctrl" in modifiers and "op_sel" not in modifiers
+    return "op_sel" not in modifiers
+
+
 def merge_inactive_lanes(machine: Machine, lanes: Value, value: Value, old: Value | None) -> Value:
     """A register after a write in the lanes of a mask that depends on data.
 
@@ -165,20 +176,39 @@ def merge_inactive_lanes(machine: Machine, lanes: Value, value: Value, old: Valu
     return result
 
 
+def never(name: str) -> bool:
+    """No instruction leaves a part of its destination unchanged."""
+    return False
+
+
+def always(name: str) -> bool:
+    """Every instruction leaves a part of its destination unchanged."""
+    return True
+
+
+def with_16_bits(name: str) -> bool:
+    """Instructions on 16 bits leave a part of their destination unchanged."""
+    return name.endswith("16")
+
+
 def vector_opcode(
-    table: OpcodeTable, *names: str, operands: Operands | Describe, effects: Effect = Effect.NONE
+    table: OpcodeTable,
+    *names: str,
+    operands: Operands | Describe,
+    effects: Effect = Effect.NONE,
+    keeps: Callable[[str], bool] = never,
 ) -> Callable[[Builder], Builder]:
     """Declare instructions that act in the lanes of the execution mask; see `OpcodeTable.opcode`.
 
-    They read the mask, and their destinations, which they leave unchanged in other lanes.
+    They read the mask, and their destinations, which they leave unchanged in other lanes.  `keeps`: whether the
+    instruction of a name also leaves a part of its destination unchanged in active lanes, without a modifier.
     """
     inner = info_from_roles(operands, effects) if isinstance(operands, Operands) else operands
 
     def describe(instruction: Instruction) -> InstructionInfo:
         info, found = inner(instruction), form(instruction.opcode)
         cross_lane = Effect.CROSS_LANE if found.encoding.endswith("dpp") else Effect.NONE
-        whole = found.encoding != "sdwa" or found.modifiers.get("dst_unused") == "UNUSED_PAD"
-        whole = whole and "op_sel" not in found.modifiers
+        whole = not keeps(found.name) and _replaces_destination(found)
         retained = info.writes - info.reads if whole else _NONE
         return info.extended(info.writes | EXECUTION_MASK, _NONE, cross_lane, retained, whole=whole)
 

@@ -14,7 +14,7 @@ from bitwise_amd_gfx942.division_sequences import division_sequences
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS, MANTISSA_BITS
-from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode, with_16_bits
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.output_modifiers import (
@@ -184,7 +184,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     return float_step(instruction, context, (kind, kind), kind, compute, omod=True)
 
 
-@vector_opcode(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64", operands=DESTINATION_FIRST, keeps=with_16_bits)
 def fused_multiply_add(instruction: Instruction, context: Context) -> Step:
     """Fused multiply-add: a product and a sum with one rounding."""
     _, kind = _verb_and_format(instruction)
@@ -203,7 +203,13 @@ def fused_multiply_accumulate(instruction: Instruction, context: Context) -> Ste
 
 
 @vector_opcode(
-    TABLE, "v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
+    TABLE,
+    "v_fmaak_f32",
+    "v_fmamk_f32",
+    "v_fmaak_f16",
+    "v_fmamk_f16",
+    operands=DESTINATION_FIRST,
+    keeps=with_16_bits,
 )
 def fused_multiply_add_literal(instruction: Instruction, context: Context) -> Step:
     """Fused multiply-add with a literal as the addend (fmaak) or as the second factor (fmamk)."""
@@ -286,7 +292,7 @@ def _ieee_mode(instruction: Instruction, context: Context, kind: str) -> bool:
 
 
 @vector_opcode(
-    TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
+    TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16", operands=DESTINATION_FIRST, keeps=with_16_bits
 )
 def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> Step:
     """The minimum or maximum of three numbers, as two of two operands each."""
@@ -308,7 +314,7 @@ def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> S
     return float_step(instruction, context, (kind,) * 3, kind, compute, keep_high_half=True)
 
 
-@vector_opcode(TABLE, "v_med3_f32", "v_med3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_med3_f32", "v_med3_f16", operands=DESTINATION_FIRST, keeps=with_16_bits)
 def median(instruction: Instruction, context: Context) -> Step:
     """The median of three numbers; with a NaN among them their minimum."""
     _, kind = _verb_and_format(instruction)

@@ -9,7 +9,7 @@ of this architecture.  Widening conversions are exact.
 from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import clamps_overflow
-from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.execution_mask import always, vector_opcode
 from bitwise_amd_gfx942.opcodes.floating import apply_float
 from bitwise_amd_gfx942.opcodes.forms import Table, bit_list, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, reader, word_reader, writer
@@ -64,7 +64,7 @@ def _selection(instruction: Instruction, count: int) -> tuple[bool, ...]:
     return chosen
 
 
-@vector_opcode(TABLE, "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", operands=DESTINATION_FIRST, keeps=always)
 def narrow_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers rounded to two bytes, in the low or (by the last bit of op_sel) the high half of a register.
 
@@ -82,7 +82,7 @@ def narrow_pair(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector_opcode(TABLE, "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@vector_opcode(TABLE, "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32", operands=DESTINATION_FIRST, keeps=always)
 def narrow_stochastic(instruction: Instruction, context: Context) -> Step:
     """One number rounded stochastically, by the random bits of the second source, to the byte that op_sel selects.
 

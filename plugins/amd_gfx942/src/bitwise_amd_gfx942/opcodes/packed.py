@@ -12,7 +12,7 @@ from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
 from bitwise_amd_gfx942.opcodes.constants import BITS, FLOAT_FORMATS, immediate_bits
 from bitwise_amd_gfx942.opcodes.conversion import rounding_conversion
-from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode, with_16_bits
 from bitwise_amd_gfx942.opcodes.floating import apply_float, compute_operation, minmax, operation_in_mode
 from bitwise_amd_gfx942.opcodes.forms import Form, Table, bit_list, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, apply_sign, half_writer, reader, writer
@@ -230,7 +230,7 @@ def _mixed_reader(operand: Operand, half: bool, high: bool, instruction: Instruc
 
 
 @vector_opcode(
-    TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
+    TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16", operands=DESTINATION_FIRST, keeps=with_16_bits
 )
 def fused_mixed(instruction: Instruction, context: Context) -> Step:
     """Fused multiply-add in fp32 of fp32 and fp16 sources; the result is fp32, or rounded again to fp16 in a half."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.compute import Compute, integer_operation
-from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
+from bitwise_amd_gfx942.opcodes.execution_mask import always, vector_opcode, with_16_bits
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import ENCODING_MODIFIERS, lanewise
 from bitwise_amd_gfx942.opcodes.pointer_provenance import record_pointer_sum
@@ -44,8 +44,9 @@ def _reversed(compute: Compute) -> Compute:
 
 @vector_opcode(
     TABLE, "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16",
-    "v_subrev_u16", "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
-)  # fmt: skip
+    "v_subrev_u16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
+)
+@vector_opcode(TABLE, "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE, keeps=always)  # fmt: skip
 def add(instruction: Instruction, context: Context) -> Step:
     """Sums and differences that wrap; the modifier clamp saturates unsigned ones."""
     found = check_modifiers(instruction, "clamp", *ENCODING_MODIFIERS)
@@ -94,13 +95,12 @@ def multiply_24_high(instruction: Instruction, context: Context) -> Step:
 
 @vector_opcode(
     TABLE,
-    "v_mad_u16",
-    "v_mad_i16",
     "v_mad_legacy_u16",
     "v_mad_legacy_i16",
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
 )
+@vector_opcode(TABLE, "v_mad_u16", "v_mad_i16", operands=DESTINATION_FIRST, keeps=always)
 def multiply_add_16(instruction: Instruction, context: Context) -> Step:
     """The low 16 bits of a product plus an addend; the legacy forms clear the high half, the others leave it."""
 
@@ -239,6 +239,7 @@ def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
     *(f"v_{verb}3_{kind}" for verb in ("min", "max") for kind in ("i32", "u32", "i16", "u16")),
     operands=DESTINATION_FIRST,
     effects=Effect.NONE,
+    keeps=with_16_bits,
 )
 def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> Step:
     """The minimum or maximum of three integers."""
@@ -252,7 +253,7 @@ def minimum_or_maximum_of_three(instruction: Instruction, context: Context) -> S
 
 
 @vector_opcode(
-    TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16", operands=DESTINATION_FIRST, effects=Effect.NONE
+    TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16", operands=DESTINATION_FIRST, keeps=with_16_bits
 )
 def median(instruction: Instruction, context: Context) -> Step:
     """The median of three integers."""
