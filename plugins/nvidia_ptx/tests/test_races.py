@@ -103,6 +103,30 @@ def test_a_write_in_the_next_phase_is_not_ordered_by_the_previous_one() -> None:
         hashes(phases("", "st.shared.b32 [%d9], %r0;"), threads=64, shared=ROOM)
 
 
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_a_wait_may_end_in_an_earlier_phase_of_its_parity(ahead: int) -> None:
+    """The first warp completes phases without waiting for the other one, which waits for an even phase."""
+    writes = "".join(f"add.u32 %r3, %r0, {each}; st.shared.b32 [%d9], %r3; {ARRIVE}" for each in range(ahead))
+    start = START.replace("[%d15], 64", "[%d15], 32")
+    body = f"{PLACES}{start} @!%p2 bra SECOND; {writes} bra JOIN; SECOND: {WAIT.format('A', 0)} ld.shared.b32 %r2, [%d11]; JOIN: st.global.b32 [%d7], %r2;"
+    if ahead == 1:
+        assert stored(body, threads=64, shared=ROOM) == [0] * 32 + list(range(32))
+        return
+    with pytest.raises(Unsupported, match="no barrier between"):
+        hashes(body, threads=64, shared=ROOM)
+
+
+def test_a_warp_knows_what_others_have_waited_for() -> None:
+    """The first warp waits for two phases, which a barrier orders before the wait of the other one for the third."""
+    twice = f"{ARRIVE} {WAIT.format('A', 0)} {ARRIVE} {WAIT.format('B', 1)}"
+    third = f"st.shared.b32 [%d9], %r0; {ARRIVE} bra JOIN; SECOND: {WAIT.format('C', 0)} ld.shared.b32 %r2, [%d11];"
+    start = START.replace("[%d15], 64", "[%d15], 32")
+    body = f"{start} @!%p2 bra MEET; {twice} MEET: bar.sync 0; @!%p2 bra SECOND; {third} JOIN: st.global.b32 [%d7], %r2;"
+    assert stored(PLACES + body, threads=64, shared=ROOM) == [0] * 32 + list(range(32))
+    with pytest.raises(Unsupported, match="no barrier between"):
+        hashes(PLACES + body.replace("MEET: bar.sync 0;", "MEET:"), threads=64, shared=ROOM)
+
+
 INIT = "add.s64 %d15, %d8, 2048; setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [%d15], {};"
 ROUND = f"{ARRIVE} {WAIT.format('A', 0)}"
 END = "@%p1 mbarrier.inval.shared.b64 [%d15]; st.global.b32 [%d7], %r0;"

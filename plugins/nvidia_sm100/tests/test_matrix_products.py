@@ -312,6 +312,8 @@ def base() -> str:
 BETWEEN = base()[base().index("fence.proxy.async") : base().index("  mov.b64 %rd30")]
 OF_A, OF_B = smem_descriptor(32, 16, 1024, 128), smem_descriptor(16384, 16, 1024, 128)
 FORM = instruction_descriptor(128, 32, 1, 0, 0)
+COMMIT = "@%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%rd20];"
+MULTIPLIES = [line for line in base().splitlines() if "tcgen05.mma" in line]
 CHANGES = {
     "the descriptor of A is moved": (f"%rd30, {OF_A};", f"%rd30, {smem_descriptor(64, 16, 1024, 128)};"),
     "the stride of B is changed": (f"%rd31, {OF_B};", f"%rd31, {smem_descriptor(16384, 16, 512, 128)};"),
@@ -320,7 +322,8 @@ CHANGES = {
     "another type": (f"%r30, {FORM};", f"%r30, {instruction_descriptor(128, 32, 1, 1, 1)};"),
     "a transposed tile": (f"%r30, {FORM};", f"%r30, {FORM | 1 << 16};"),
     "another column is read": ("[%r7+0];", "[%r7+1];"),
-    "no commit": ("@%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%rd20];", ""),
+    "no commit": (COMMIT, ""),
+    "commits that no wait follows": (MULTIPLIES[0], MULTIPLIES[0] + 2 * ("\n  " + COMMIT)),
     "no wait for the memory barrier": ("  @!done bra again0;", ""),
     "no proxy fence": ("fence.proxy.async.shared::cta;", ""),
     "no barrier after the tiles are written": (BETWEEN, BETWEEN.replace("bar.sync 0;", "")),

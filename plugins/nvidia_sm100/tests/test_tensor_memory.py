@@ -160,6 +160,15 @@ def test_what_is_undefined_is_unknown(old: str, new: str, reason: str) -> None:
     assert "line" in found.unknown
 
 
+@pytest.mark.parametrize(("split", "is_unknown"), [(8, False), (7, True), (0, True)])
+def test_halves_of_a_warp_that_store_to_one_place_are_unknown(split: int, is_unknown: bool) -> None:
+    address = f"[%r7], {split}"
+    text = Text().read_in(40, 8).store("16x32bx2", 8, 40, 8, address).load("16x32bx2", 8, 60, 8, address)
+    found = reading(text.write_out(60, 8).whole())
+    assert (found.signature is None) == is_unknown
+    assert not is_unknown or "two threads of a warp store to one place" in (found.unknown or "")
+
+
 PAIRS = "cvt.u64.u32 %rd40, %r200; cvt.u64.u32 %rd41, %r201; shl.b64 %rd41, %rd41, 32; or.b64 %rd40, %rd40, %rd41;"
 
 

@@ -49,6 +49,7 @@ from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
     ALLOCATION,
+    COLUMNS,
     LANES,
     LOADS,
     NAME,
@@ -313,6 +314,8 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
             lanes, columns = _places(machine, shape, places, threads, addresses, split)
             last = columns + 1 if packed else columns
             memory.require_allocated(np.stack([columns[threads], last[threads]]), rows)
+            if not loads and shape == "16x32bx2":
+                _check_halves(lanes[:32], columns[:32], last[:32])
             values = [] if loads else [machine.read_bits(each, 32) for each in registers]
             before: list[Array] = []
             for thread in _warp_threads(machine, threads):
@@ -394,6 +397,13 @@ def _places(
         raise Unsupported(f"an access of the shape {shape} begins at lane {int(lane[threads].max())} of tensor memory")
     within = number % 32
     return lane[:, None] + places[0][within], column[:, None] + places[1][within]
+
+
+def _check_halves(lanes: Array, columns: Array, last: Array) -> None:
+    """Raise Unsupported where the two halves of a warp store to one place: from `columns` to `last` of these lanes."""
+    places = lanes * 2 * COLUMNS + np.unique(np.stack([columns, last]), axis=0)
+    if np.unique(places).size < places.size:
+        raise Unsupported("two threads of a warp store to one place of tensor memory, and nothing says which one last")
 
 
 def _commit(instruction: Instruction) -> Step:

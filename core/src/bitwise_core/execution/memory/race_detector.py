@@ -41,6 +41,9 @@ NO_BARRIER_SUFFICES = 2**62
 """The round of an access that a barrier of all warps does not order: it is asynchronous."""
 
 
+_PHASES = -2
+"""The first part of the key of a memory barrier's phases, whose clock counts those that are complete."""
+
 _FIRST_CELLS = 64
 """The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
 
@@ -103,6 +106,8 @@ class RaceDetector:
         """Which cells atomic operations have changed since they were last written."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
+        self.begun: dict[int, int] = {}
+        """The clock of the phases of memory barriers that were initialised again, at that time."""
         self.tracked: dict[int, dict[int, tuple[int, int]]] = {}
         """For memory barriers whose phase tracks copies by threads: by warp the time, and its lanes as bits."""
         self.round = 0
@@ -133,6 +138,7 @@ class RaceDetector:
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
+        found.begun = dict(self.begun)
         found.tracked = {barrier: dict(warps) for barrier, warps in self.tracked.items()}
         found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
@@ -187,6 +193,9 @@ class RaceDetector:
         self.arrived_at.pop(barrier, None)
         self.phases.pop(barrier, None)
         self.tracked.pop(barrier, None)
+        if (_PHASES, barrier) in self.agents:
+            agent = self._agent(_PHASES, barrier)
+            self.begun[barrier] = int(self.clock[agent, agent])
 
     def track_copies(self, barrier: int, threads: Array) -> None:
         """The current phase of a memory barrier tracks the copies of these threads (a boolean array), and no arrivals.
@@ -222,20 +231,31 @@ class RaceDetector:
         """
         if any(lanes for _, lanes in self.tracked.pop(barrier, {}).values()):
             raise race(Kind.SHARED, UNTRACKED_COPIES, None)
-        if barrier in self.arrived_at:
-            self._publish(barrier, self.arrived_at[barrier])
+        agent = self._agent(_PHASES, barrier)
+        self.clock[agent, agent] += 1
+        before = self.arrived_at.get(barrier)
+        published = np.zeros_like(self.clock[agent]) if before is None else before.copy()
+        published[agent] = self.clock[agent, agent]
+        self._publish(barrier, published)
 
     def _publish(self, barrier: int, clock: Array) -> None:
         before = self.phases.get(barrier)
         self.phases[barrier] = clock if before is None else np.maximum(before, clock)
 
     def acquire(self, barrier: int, warps: Array, *, of_cluster: bool = False) -> None:
-        """These warps have waited for a completed phase of a memory barrier.
+        """These warps have waited for a completed phase of a memory barrier, by its parity.
 
-        `of_cluster` has no effect on blocks without access to the shared memory of others.
+        A warp that does not know that the phase before it was complete may have seen an earlier phase of this parity,
+        and acquires nothing.  `of_cluster` has no effect on blocks without access to the shared memory of others.
         """
         if barrier in self.phases:
-            self.clock[warps] = np.maximum(self.clock[warps], self.phases[barrier])
+            agent = self.agents.get((_PHASES, barrier))
+            if agent is not None:
+                known = np.maximum(self.clock[warps, agent], self.begun.get(barrier, 1))
+                acquiring = warps[known >= self.clock[agent, agent] - 1]
+            else:
+                acquiring = warps
+            self.clock[acquiring] = np.maximum(self.clock[acquiring], self.phases[barrier])
         self.lockstep[warps] += 1
 
     def _of_this_round(self, rounds: Array, cells: Array) -> bool:
@@ -712,6 +732,9 @@ class RaceDetector:
             found.append(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
+        for barrier in sorted(self.begun):
+            late = self.begun[barrier] - int(seen[self._agent(_PHASES, barrier)])
+            found += [barrier.to_bytes(8, "little", signed=True), max(late, 0).to_bytes(8, "little")]
         if self.tracked:  # their times count from the start, and so do the clocks next to them
             found += [
                 self.clock.tobytes(),
