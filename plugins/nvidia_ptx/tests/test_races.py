@@ -121,7 +121,9 @@ def test_a_warp_knows_what_others_have_waited_for() -> None:
     twice = f"{ARRIVE} {WAIT.format('A', 0)} {ARRIVE} {WAIT.format('B', 1)}"
     third = f"st.shared.b32 [%d9], %r0; {ARRIVE} bra JOIN; SECOND: {WAIT.format('C', 0)} ld.shared.b32 %r2, [%d11];"
     start = START.replace("[%d15], 64", "[%d15], 32")
-    body = f"{start} @!%p2 bra MEET; {twice} MEET: bar.sync 0; @!%p2 bra SECOND; {third} JOIN: st.global.b32 [%d7], %r2;"
+    body = (
+        f"{start} @!%p2 bra MEET; {twice} MEET: bar.sync 0; @!%p2 bra SECOND; {third} JOIN: st.global.b32 [%d7], %r2;"
+    )
     assert stored(PLACES + body, threads=64, shared=ROOM) == [0] * 32 + list(range(32))
     with pytest.raises(Unsupported, match="no barrier between"):
         hashes(PLACES + body.replace("MEET: bar.sync 0;", "MEET:"), threads=64, shared=ROOM)

@@ -41,6 +41,18 @@ def numbers_of_blocks(machine: Machine, values: Sequence[Array]) -> Iterator[tup
     """Yield the numbers of the issuing thread, and the blocks (a boolean array) in which it has them."""
     rows = machine.active_blocks()
     own = [value_of_issuing_thread(machine, each)[:, 0].astype(np.uint64) for each in values]
+    if all(each.size == 1 for each in own):
+        if rows.any():
+            yield [int(each[0]) for each in own], rows
+        return
     table = np.stack([np.broadcast_to(each, (machine.blocks,)) for each in own], axis=1)
-    for chosen in np.unique(table[rows], axis=0):
+    for chosen in distinct_rows(table[rows]):
         yield [int(each) for each in chosen], rows & (table == chosen).all(axis=1)
+
+
+def distinct_rows(table: Array) -> Array:
+    """Return the distinct rows of a table of numbers, of the shape (rows, numbers): blocks mostly agree."""
+    if len(table) < 2 or (table == table[:1]).all():
+        return table[:1]
+    found: Array = np.unique(table, axis=0)
+    return found

@@ -63,11 +63,34 @@ _SCALE_OF_ONE = 127
 """The pattern of 1 as a ue8m0 scale."""
 
 
+def matrix_step(shape: Shape, exponent: int, k: int, context: Context) -> MmaStep:
+    """Return the step of a multiplication, of which D is multiplied by 2**-`exponent` before it is added."""
+    scales = shape.scales
+    options, family = " satfinite" if shape.saturates else "", FAMILY
+    if scales is not None:
+        options, family = f" {scales.form} block{scales.block}", f"{FAMILY}.{scales.kind}"
+    elif shape.packed:
+        options, family = f" ue8m0 block{k}", f"{FAMILY}.f8f6f4"  # a scale of 1
+    if exponent:
+        options += f" input/{2**exponent}"
+    types = shape.result, shape.left, shape.right, shape.result
+    name = step_name(family, k, *types, context.arch.name, options)
+    return MmaStep(
+        name,
+        positive_zero=shape.result != "s32",
+        commutes=shape.left == shape.right,
+        integers=integer_products(k, *types[:3], clamps=shape.saturates),
+        cuts=cuts_accumulator(name, context),
+        opaque=shape.packed or exponent != 0,
+        units=units_of(context),
+    )
+
+
 class Product:
     """One multiplication that a thread of some blocks issues.
 
     `of_pair`: a thread of the even block of a pair issues it.  Each block then holds half of the rows of A and of D,
-    and half of the columns of B, of which it takes all.  D is multiplied by 2**-`exponent` before it is added.
+    and half of the columns of B, of which it takes all.
     """
 
     def __init__(
@@ -75,13 +98,12 @@ class Product:
         machine: Machine,
         thread: int,
         blocks: Array,
-        context: Context,
         k: int,
         shape: Shape,
         of_pair: bool,
-        exponent: int = 0,
+        step: MmaStep,
     ) -> None:
-        self.machine, self.thread, self.k, self.shape = machine, thread, k, shape
+        self.machine, self.thread, self.k, self.shape, self.step = machine, thread, k, shape, step
         self.memory: TensorMemory = tensor_memory(machine)
         self.of_pair, self.issuers, self.blocks = of_pair, blocks, blocks
         if of_pair:
@@ -89,25 +111,6 @@ class Product:
         self.own_rows = shape.m // 2 if of_pair else shape.m
         self.parts = LANES // self.own_rows if of_pair or shape.weight_stationary else 1
         """How many parts of the columns of D different lanes hold."""
-        scales = shape.scales
-        options, family = " satfinite" if shape.saturates else "", FAMILY
-        if scales is not None:
-            options, family = f" {scales.form} block{scales.block}", f"{FAMILY}.{scales.kind}"
-        elif shape.packed:
-            options, family = f" ue8m0 block{k}", f"{FAMILY}.f8f6f4"  # a scale of 1
-        if exponent:
-            options += f" input/{2**exponent}"
-        types = shape.result, shape.left, shape.right, shape.result
-        name = step_name(family, k, *types, context.arch.name, options)
-        self.step = MmaStep(
-            name,
-            positive_zero=shape.result != "s32",
-            commutes=shape.left == shape.right,
-            integers=integer_products(k, *types[:3], clamps=shape.saturates),
-            cuts=cuts_accumulator(name, context),
-            opaque=shape.packed or exponent != 0,
-            units=units_of(context),
-        )
 
     def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
         return AgentAccess((PIPELINE, self.thread), self.thread, writes, kind, after)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Vector
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Operand, Vector, once_a_kernel
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
@@ -23,6 +23,7 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
 from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
+from bitwise_core.execution.values.mma_steps import MmaStep
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
@@ -41,15 +42,20 @@ from bitwise_nvidia_ptx.shared_addresses import own_offset
 from bitwise_nvidia_sm100 import work_stealing
 from bitwise_nvidia_sm100.collector_buffers import CollectorUse, collect, collector_use
 from bitwise_nvidia_sm100.descriptors import KINDS, Shape, instruction_shape, scale_vector, scaled_shape
-from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks, require_known
+from bitwise_nvidia_sm100.issued_numbers import (
+    distinct_rows,
+    issuing_thread,
+    known_numbers,
+    numbers_of_blocks,
+    require_known,
+)
 from bitwise_nvidia_sm100.pending_loads import is_after_loads
-from bitwise_nvidia_sm100.products import Product
+from bitwise_nvidia_sm100.products import Product, matrix_step
 from bitwise_nvidia_sm100.row_shifts import shift_step
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.shared_copies import copy_step
 from bitwise_nvidia_sm100.tensor_memory import (
     ALLOCATION,
-    COLUMNS,
     LANES,
     LOADS,
     NAME,
@@ -66,6 +72,8 @@ from bitwise_nvidia_sm100.tensor_memory import (
 TABLE = OpcodeTable()
 work_stealing.declare(TABLE)
 
+
+_GROUPS = frozenset({"cta_group::1", "cta_group::2"})
 
 _REDUCING = Operands(writes=(0, 1))
 """The registers that tcgen05.ld.red loads, and the one of their extremum."""
@@ -102,7 +110,7 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
     verb = parts.pop(0)
     if parts[:2] == ["ws", "cta_group::1"] and verb == "mma":
         verb = f"{verb}.{parts.pop(0)}"
-    if parts and parts[0] in ("cta_group::1", "cta_group::2"):
+    if parts and parts[0] in _GROUPS:
         _check_one_group(instruction, context)
         found = _of_group(instruction, context, verb, parts[1:], parts[0] == "cta_group::2")
         if found is not None:
@@ -110,14 +118,23 @@ def tensor_core(instruction: Instruction, context: Context) -> Step:
     raise UnknownInstruction(instruction)
 
 
+@once_a_kernel
+def _lines_of_groups(kernel: Kernel, opcodes: OpcodeTable) -> dict[str, int]:
+    """Return the .cta_group qualifiers of a kernel, each with the line of the first instruction that has it."""
+    found: dict[str, int] = {}
+    for each in kernel.instructions:
+        if each.opcode.startswith("tcgen05."):
+            for group in _GROUPS.intersection(each.opcode.split(".")):
+                found.setdefault(group, each.line)
+    return found
+
+
 def _check_one_group(instruction: Instruction, context: Context) -> None:
     """Raise UnknownInstruction for a kernel whose instructions have different .cta_group qualifiers."""
-    groups = ["cta_group::1", "cta_group::2"]
-    own = next(each for each in groups if each in instruction.opcode.split("."))
-    groups.remove(own)
-    for each in context.kernel.instructions:
-        if each.opcode.startswith("tcgen05.") and groups[0] in each.opcode.split("."):
-            raise UnknownInstruction(instruction, f"has .{own}, and the instruction of line {each.line} .{groups[0]}")
+    (own,) = _GROUPS.intersection(instruction.opcode.split("."))
+    for group, line in _lines_of_groups(context.kernel, context.arch.opcodes).items():
+        if group != own:
+            raise UnknownInstruction(instruction, f"has .{own}, and the instruction of line {line} .{group}")
 
 
 def _of_group(instruction: Instruction, context: Context, verb: str, rest: Sequence[str], of_pair: bool) -> Step | None:
@@ -198,7 +215,7 @@ def _warps(machine: Machine, value: Array | None = None) -> Iterator[tuple[Array
     active = machine.active()
     numbers = np.zeros((1, 1), dtype=np.int64) if value is None else value.astype(np.int64)
     keyed = np.where(active, np.broadcast_to(numbers, active.shape), -1)
-    for row in np.unique(keyed[active.any(axis=1)], axis=0):
+    for row in distinct_rows(keyed[active.any(axis=1)]):
         if (row.reshape(-1, machine.warp) != row[:: machine.warp, None]).any():
             raise Unsupported("an operand of an instruction on tensor memory differs between the lanes of a warp")
         yield (keyed == row).all(axis=1), row >= 0, np.where(row >= 0, row, 0)
@@ -315,7 +332,8 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
             last = columns + 1 if packed else columns
             memory.require_allocated(np.stack([columns[threads], last[threads]]), rows)
             if not loads and shape == "16x32bx2":
-                _check_halves(lanes[:32], columns[:32], last[:32])
+                for thread in _warp_threads(machine, threads):
+                    _check_halves(lanes[thread:], columns[thread:], packed=packed)
             values = [] if loads else [machine.read_bits(each, 32) for each in registers]
             before: list[Array] = []
             for thread in _warp_threads(machine, threads):
@@ -399,10 +417,10 @@ def _places(
     return lane[:, None] + places[0][within], column[:, None] + places[1][within]
 
 
-def _check_halves(lanes: Array, columns: Array, last: Array) -> None:
-    """Raise Unsupported where the two halves of a warp store to one place: from `columns` to `last` of these lanes."""
-    places = lanes * 2 * COLUMNS + np.unique(np.stack([columns, last]), axis=0)
-    if np.unique(places).size < places.size:
+def _check_halves(lanes: Array, columns: Array, *, packed: bool) -> None:
+    """Raise Unsupported where the halves of a warp, of whose threads these are the places, store to one place."""
+    distance = abs(int(columns[0, 0]) - int(columns[16, 0]))
+    if lanes[0, 0] == lanes[16, 0] and distance < columns.shape[1] * (2 if packed else 1):
         raise Unsupported("two threads of a warp store to one place of tensor memory, and nothing says which one last")
 
 
@@ -475,6 +493,7 @@ def _multiply(instruction: Instruction, context: Context, form: _Form) -> Step:
     if not all(isinstance(each, Address) for each in (d, *scales)):
         raise UnknownInstruction(instruction)
     of_tensor_memory = isinstance(a, Address)
+    steps: dict[tuple[Shape, int], MmaStep] = {}
     sizes = [(d, 32), (a, 32 if of_tensor_memory else 64), (b, 64), (shape_of, 32), *((each, 32) for each in scales)]
 
     def step(machine: Machine) -> None:
@@ -493,7 +512,10 @@ def _multiply(instruction: Instruction, context: Context, form: _Form) -> Step:
             if of_pair and any(disabled):
                 raise Unsupported("a matrix instruction of a pair that does not write all lanes is not modelled")
             shape = form.shape(descriptor)
-            product = Product(machine, thread, here, context, form.k, shape, of_pair, exponent if adds else 0)
+            key = shape, exponent if adds else 0
+            if key not in steps:
+                steps[key] = matrix_step(*key, form.k, context)
+            product = Product(machine, thread, here, form.k, shape, of_pair, steps[key])
             rows = product.of_tensor_memory(accumulator, left, of_a) if of_tensor_memory else product.rows(left, of_a)
             columns = product.columns(right, of_b)
             kept, place = (columns, right) if form.weight_stationary else (rows, (left, of_tensor_memory))

@@ -176,8 +176,9 @@ def tensor_memory(machine: Machine) -> TensorMemory:
 
 def race_cells(lanes: Array, columns: Array) -> Array:
     """Return the cells of the race detector that hold these places of tensor memory."""
-    found: Array = np.unique(columns * (LANES // _GROUP) + lanes // _GROUP)
-    return found
+    present = np.zeros(COLUMNS * (LANES // _GROUP), dtype=bool)
+    present[columns * (LANES // _GROUP) + lanes // _GROUP] = True
+    return np.flatnonzero(present)
 
 
 @lru_cache(maxsize=256)

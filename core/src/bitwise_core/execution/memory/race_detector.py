@@ -732,9 +732,9 @@ class RaceDetector:
             found.append(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
-        for barrier in sorted(self.begun):
-            late = self.begun[barrier] - int(seen[self._agent(_PHASES, barrier)])
-            found += [barrier.to_bytes(8, "little", signed=True), max(late, 0).to_bytes(8, "little")]
+        for barrier, begun in sorted(self.begun.items()):
+            unknown = max(begun - int(seen[self._agent(_PHASES, barrier)]), 0)
+            found += [each.to_bytes(8, "little", signed=True) for each in (barrier, unknown)]
         if self.tracked:  # their times count from the start, and so do the clocks next to them
             found += [
                 self.clock.tobytes(),

@@ -32,7 +32,7 @@ from bitwise_amd_gfx942.opcodes.scalar_logic import as_lane_mask, register_pair
 from bitwise_amd_gfx942.output_functions import significand_all_ones
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context
-from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.execution.values.term_hash import poison

@@ -42,11 +42,13 @@ def _reversed(compute: Compute) -> Compute:
     return lambda machine, left, right: compute(machine, right, left)
 
 
-@vector_opcode(
-    TABLE, "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16",
-    "v_subrev_u16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE
-)
-@vector_opcode(TABLE, "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE, keeps=always)  # fmt: skip
+_WRAPPING = (
+    "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16", "v_subrev_u16",
+)  # fmt: skip
+
+
+@vector_opcode(TABLE, *_WRAPPING, operands=DESTINATION_FIRST, effects=Effect.LANEWISE)
+@vector_opcode(TABLE, "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.LANEWISE, keeps=always)
 def add(instruction: Instruction, context: Context) -> Step:
     """Sums and differences that wrap; the modifier clamp saturates unsigned ones."""
     found = check_modifiers(instruction, "clamp", *ENCODING_MODIFIERS)
