@@ -293,3 +293,11 @@ def test_full_vmcnt_stalls_the_wave(later: int, completed: bool) -> None:
     others = "".join(f"global_load_dword v{each + 8}, v1, s[12:13]\n" for each in range(later))
     unknown = reading(first + others + last).unknown
     assert (unknown is None) == completed
+
+
+def test_two_values_for_one_place_are_unknown() -> None:
+    wait = "s_waitcnt lgkmcnt(0)"
+    body = f"v_lshlrev_b32_e32 v6, 2, v0\nds_write2_b32 v6, v2, v3 {{}}\n{wait}\nds_read_b32 v5, v6\n{wait}"
+    assert "two values to one place" in (reading(body.format("")).unknown or "")
+    assert "two values to one place" in (reading(body.format("offset0:3 offset1:3")).unknown or "")
+    assert reading(body.format("offset1:64")).unknown is None

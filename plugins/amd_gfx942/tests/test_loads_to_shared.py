@@ -88,6 +88,27 @@ def test_a_load_of_a_wave_without_active_lanes_is_not_waited_for() -> None:
     assert outcome(LOAD, *later[:1], *later[2:]) == ""
 
 
+FLAT = "v_mov_b32_e32 v10, s12\n v_mov_b32_e32 v11, s13\n flat_load_dword v9, v[10:11]"
+LANES = "v_cmp_gt_u32_e32 vcc, v2, v3\n s_and_saveexec_b64 s[22:23], vcc\n s_cbranch_execz .LSKIP"
+WAVE = "v_readfirstlane_b32 s24, v2\n s_cmp_eq_u32 s24, 0\n s_cbranch_scc1 .LSKIP"
+MEET = ".LSKIP:\n s_mov_b64 exec, -1"
+
+
+@pytest.mark.parametrize("branch", [LANES, WAVE])
+def test_a_wave_may_skip_what_data_decides(branch: str) -> None:
+    """A wait that a wave may skip ends no load, and an access that it may skip lets no other wait end one."""
+    assert "race" in outcome(LOAD, branch, ARRIVED, MEET, "s_barrier", OTHER)
+    assert outcome(LOAD, branch, "v_mov_b32_e32 v9, 0", MEET, ARRIVED, "s_barrier", OTHER) == ""
+    access = "global_load_dword v9, v1, s[12:13]"
+    found = outcome(LOAD, branch, access, MEET, "s_waitcnt vmcnt(1)", "s_barrier", OTHER)
+    assert "race" in found or "data decides which accesses a wave waits for" in found
+
+
+def test_an_access_to_flat_memory_may_complete_before_the_load() -> None:
+    assert "race" in outcome(LOAD, FLAT, "s_waitcnt vmcnt(1)", "s_barrier", OTHER)
+    assert outcome(LOAD, FLAT, "s_waitcnt vmcnt(0) lgkmcnt(0)", "s_barrier", OTHER) == ""
+
+
 def test_the_place_is_part_of_the_result() -> None:
     found = [
         reading(body(*lines), threads=THREADS, arch=GFX950).signature

@@ -3,7 +3,9 @@
 Source: AMD Instinct MI300 ISA, "Buffer load to LDS"; LLVM's documentation of llvm.amdgcn.raw.ptr.buffer.load.lds: lane
 i of a wave writes at M0 plus the constant offset plus i times the size of its load.
 Until s_waitcnt lets no more vector memory accesses be pending than the wave has issued after such a load, an access to
-its cells is a race.  A wave whose execution mask is empty at an access is not counted: it then waits for more.
+its cells is a race.  A wave whose execution mask is empty at an access is not counted: it then waits for more.  Where
+data may decide whether a wave executes an instruction, no access is counted, and no wait ends a load.  Accesses to flat
+memory may complete in another order, so that in a kernel with one only a wait for all accesses ends a load.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from bitwise_amd_gfx942.opcodes.execution_mask import active_lanes
 from bitwise_amd_gfx942.opcodes.forms import form, immediate_offset
 from bitwise_amd_gfx942.opcodes.operand_access import reader
 from bitwise_amd_gfx942.opcodes.shared_memory import order_wave_accesses
+from bitwise_amd_gfx942.registers import EXEC
 from bitwise_amd_gfx942.wait_hazards import memory_accesses, wait_counts
 from bitwise_core.assembly.module import Instruction, Kernel, Register, once_a_kernel, registers_of
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -112,13 +115,18 @@ def _has_loads(kernel: Kernel) -> bool:
     return any(loads_to_shared(each) for each in kernel.instructions)
 
 
+@once_a_kernel
+def _has_flat_accesses(kernel: Kernel) -> bool:
+    return any(each.opcode.startswith("flat_") for each in kernel.instructions)
+
+
 def followed(step: Step, instruction: Instruction, context: Context) -> Step:
     """The step of an instruction, which in such a kernel also counts its accesses, or ends loads that it waits for."""
     if not _has_loads(context.kernel):
         return step
     if form(instruction.opcode).name == "s_waitcnt":
         left = wait_counts(instruction).get("vmcnt")
-        return step if left is None else _ending(left)
+        return step if left is None or (left and _has_flat_accesses(context.kernel)) else _ending(left)
     accesses = memory_accesses(instruction, context.arch.opcodes.info(instruction))
     return _counting(step, instruction) if any(each.counter == "vmcnt" for each in accesses) else step
 
@@ -130,6 +138,8 @@ def _counting(step: Step, instruction: Instruction) -> Step:
         except TypeError:
             raise DataDependent("data decides which accesses a wave waits for", instruction.line) from None
         control = step(machine)
+        if machine.condition is not None:
+            return control
         found = _accesses(machine)
         acting = np.ones((1, 1), dtype=bool) if lanes is None else lanes
         found.issued = found.issued + _waves(machine, acting)
@@ -142,6 +152,8 @@ def _ending(left: int) -> Step:
     """s_waitcnt vmcnt(left): the loads are complete after which a wave has issued as many accesses."""
 
     def step(machine: Machine) -> None:
+        if machine.condition is not None or machine.known(machine.registers[EXEC]) is None:
+            return
         found = _accesses(machine)
         acting = _waves(machine, machine.active())
         for each in found.pending:

@@ -181,6 +181,8 @@ def write_element_bits_and_stride(instruction: Instruction, context: Context) ->
     offsets = [factor * read_offset(instruction, name) for name in ("offset0", "offset1")]
     values = [reader(each, f"b{bits}", instruction) for each in sources]
     line = instruction.line
+    if offsets[0] == offsets[1]:
+        raise UnknownInstruction(instruction, "writes two values to one place, in an order that is not documented")
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.loads_to_shared import followed
 from bitwise_amd_gfx942.wait_hazards import hazards_by_line
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
-from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.instruction_info import NO_DESTINATION
 from bitwise_core.execution.machine import Step
 
 TABLE = Table()
@@ -24,7 +25,7 @@ class WaitingTable(Table):
         return followed(super().build(instruction, context), instruction, context)
 
 
-@TABLE.opcode("s_waitcnt", operands=NO_DESTINATION, effects=Effect.NONE)
+@TABLE.opcode("s_waitcnt", operands=with_implicit(NO_DESTINATION, reads=EXECUTION_MASK))
 def wait(instruction: Instruction, context: Context) -> Step:
     """No effect but on loads into shared memory: others complete at once, and `WaitingTable` checks the waits."""
     check_modifiers(instruction)
