@@ -187,6 +187,39 @@ def test_a_tensor_map_of_the_kernel_is_used_after_its_fence() -> None:
     assert hashes(through_a_map(ACQUIRE), shared=ROOM) == hashes(copied, shared=ROOM)
 
 
+EXPECT = "@%p1 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%d15], 128;"
+OTHER_ARRIVES = f"setp.eq.u32 %p7, %r0, 32; @%p7 {ARRIVE}"
+
+
+@pytest.mark.parametrize(
+    ("arrival", "count", "is_ordered"),
+    [
+        (f"@%p1 {ARRIVE}", 1, True),
+        (f"bar.sync 0; {OTHER_ARRIVES}", 1, True),
+        (f"@%p1 {ARRIVE} {OTHER_ARRIVES}", 2, True),
+        (OTHER_ARRIVES, 1, False),
+    ],
+)
+def test_a_phase_ends_after_it_expects_bytes_if_an_arrival_comes_after(
+    arrival: str, count: int, is_ordered: bool
+) -> None:
+    """Of two warps the first one copies, without an arrival of its own at the instruction that expects the bytes."""
+    body, both = through_a_map(ACQUIRE), "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%d15], 128;"
+    wait = WAIT.format("A", 0)
+    for old, new in (
+        (both, EXPECT), (wait, arrival + wait), ("[%d15], 1;", f"[%d15], {count};"), (ACQUIRE, f"bar.sync 0; {ACQUIRE}"),
+        ("tensormap.cp_fenceproxy", "setp.lt.u32 %p2, %r0, 32; @%p2 tensormap.cp_fenceproxy"),
+        ("add.s64 %d17, %d17, %d5;", "and.b64 %d18, %d5, 124; add.s64 %d17, %d17, %d18;"),
+    ):  # fmt: skip
+        assert body.count(old) == 1
+        body = body.replace(old, new)
+    if is_ordered:
+        hashes(body, threads=64, shared=ROOM)
+        return
+    with pytest.raises(Unsupported, match="before it tracks the copies or bytes"):
+        hashes(body, threads=64, shared=ROOM)
+
+
 @pytest.mark.parametrize("code", [11, 12])
 def test_copies_that_round_elements_are_not_taken_for_copies_of_bits(code: int) -> None:
     body = through_a_map(ACQUIRE)

@@ -85,9 +85,23 @@ def arrive_from_cluster(machine: Machine, address: int, rank: int, *, of_cluster
         warps = np.unique(np.flatnonzero(np.any(active[rows], axis=0)) // machine.warp)
         target = BlockOfCluster(block.detector, rank)
         if block.rank == rank:
+            target.arrive_after_copies(address, np.all(active[rows], axis=0))
             target.arrive(address, warps)
         elif of_cluster:
             target.arrive_from_cluster(address, block.rank, warps)
+
+
+def expect_from_cluster(machine: Machine, address: int, rank: int) -> None:
+    """The active threads expect bytes at a memory barrier of the block of a rank, and do not arrive there.
+
+    Raises Unsupported where this is another block than theirs: nothing then says that its phase does not end before.
+    """
+    _, races = cluster_state(machine)
+    active = machine.active()
+    for rows, block in races.ranks_of(np.any(active, axis=1)):
+        if block.rank != rank:
+            raise Unsupported("a thread expects bytes at a memory barrier of another block, and does not arrive there")
+        BlockOfCluster(block.detector, rank).track_copies(address, np.any(active[rows], axis=0))
 
 
 def agent_detectors(

@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.cluster_memory import (
     arrive_from_cluster,
     cluster_state,
     complete_copy,
+    expect_from_cluster,
     use_in_cluster,
 )
 from bitwise_core.execution.memory.global_memory import LoadInFlight
@@ -316,6 +317,10 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         barrier = mbarrier_at(machine, target)
         lanes = active_lane_count(machine)
         amount = _amount(machine, number, instruction.line)
+        if not arrives:  # the phase must not end before it expects these bytes
+            acting: Array = np.any(machine.active(), axis=0)
+            for races in machine.races.acting(machine.mask):
+                races.track_copies(barrier.address, acting)
         if publishes:
             together: Array = np.all(machine.active()[machine.active_blocks()], axis=0)
             for races in machine.races.acting(machine.mask):
@@ -354,6 +359,8 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, p
                 lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
                 use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
                 barrier = initialised_mbarrier(machine, address, lanes > 0)
+                if not arrives:
+                    expect_from_cluster(machine, address, rank)
                 if arrives and publishes:
                     arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
                 count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
