@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
+from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch import calls_in_c, dispatch_cache
+from bitwise_torch import calls_in_c, dispatch_cache, many_products
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
 from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, WithoutGradients, active
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
@@ -60,11 +61,17 @@ EXACT_K = 1 << 17
 MOST_LAUNCHES = 64
 """The greatest number of matrices of a batch whose launches are kept together."""
 
+LARGE_MATRIX = 1 << 16
+"""The greatest number of elements of a matrix of a batch that is computed in one launch with the others."""
+
 _NO_LIBRARIES: set[str] = set()
 """Products of a lock warn of no library."""
 
 _IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
 """By operation in place, which returns its first operand: the one whose result it has."""
+
+_READY = frozenset({"mm", "addmm", "bmm", "_grouped_mm"})
+"""Operations whose launches are kept, where all of their arguments are tensors."""
 
 _VECTORS = ("mv", "dot", "addmv", "addmv_")
 """Operations whose result is a column of a product, or an element."""
@@ -338,7 +345,7 @@ class Replay:
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
         key: Hashable = None
-        if not options and name in ("mm", "addmm", "bmm") and operation.overload == "default":
+        if not options and name in _READY and operation.overload == "default":
             found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
@@ -384,7 +391,7 @@ class Replay:
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return operation(*arguments, **options)  # an empty product has no rounding
             if name in GROUPED:
-                return self._groups(grouped_call(name, arguments, options))
+                return self._groups(operation, grouped_call(name, arguments, options), arguments, ready)
             if name in ("addbmm", "addbmm_"):
                 return _batch_added(name, arguments, options)
             product, entry = self._product_and_entry(call, name, operation.overload, arguments, options)
@@ -429,10 +436,16 @@ class Replay:
         self._ready.add(count)
         return result
 
-    def _groups(self, call: GroupedCall) -> torch.Tensor:
+    def _groups(
+        self, operation: Intercepted, call: GroupedCall, arguments: tuple[Any, ...], ready: Hashable
+    ) -> torch.Tensor:
         """Return the result of products of groups from the lock.  Raises LockError."""
-        result = call.result(group_of_lock(self.lock, call))
-        self._ready.add(self._count_of(call.key))
+        describe, count = group_of_lock(self.lock, call), self._count_of(call.key)
+        result = call.result(describe)
+        launch = None if ready is None else call.launch_of(describe, result)
+        if launch is not None:
+            self._ready.keep(ready, arguments, result, launch, count, (operation.full_name, arguments))
+        self._ready.add(count)
         return result
 
     def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -576,10 +589,22 @@ def locked_product(product: InterceptedProduct, desc: GEMMDesc) -> torch.Tensor:
     out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=getattr(torch, DTYPES[desc.output_dtype]), device=a.device)
     if product.problem.batch is None:
         product_into(a, b, out, desc)
+    elif (launcher := _launcher_of_batch(product, desc)) is not None:
+        many_products.batched(launcher, desc, a, b, out)
     else:
         for left, right, target in zip(a, b, out, strict=True):
             product_into(left, right, target, desc)
     return out
+
+
+def _launcher_of_batch(product: InterceptedProduct, desc: GEMMDesc) -> SequentialLauncher | None:
+    """Return the launcher that computes all matrices of a batch in one launch, None for few or large matrices."""
+    problem = product.problem
+    if problem.batch is None or problem.batch < 2 or problem.m * problem.n > LARGE_MATRIX:
+        return None
+    if 0 in product.a.shape or 0 in product.b.shape:
+        return None
+    return many_products.launcher_of(desc, product.a.device)
 
 
 def launch_of_batch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tensor) -> Callable[..., None] | None:
@@ -587,6 +612,9 @@ def launch_of_batch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tens
 
     It is None where a matrix was not launched by its addresses, and for more matrices than MOST_LAUNCHES.
     """
+    together = many_products.launch_of_batch(desc, product.a, product.b, out)
+    if together is not None:
+        return together
     begin = product.a.data_ptr(), product.b.data_ptr(), out.data_ptr()
     # The distances of matrices then decide their alignments.
     if not 0 < len(product.a) <= MOST_LAUNCHES or any(at % 256 for at in begin):

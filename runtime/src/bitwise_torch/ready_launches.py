@@ -76,12 +76,13 @@ class ReadyLaunches:
     ) -> tuple[torch.Tensor | None, Hashable]:
         """Run a call where it is kept, and return its result and its key; None where it is not kept.
 
-        `rest` are the other arguments.  The key is None for tensors without memory and for arguments without a hash.
+        `rest` are the other arguments.  The key is None for tensors without memory, for operands that are no tensors,
+        and for arguments without a hash.
         """
         try:
             key, addresses = _key(name, operands, rest)
             ready = self._calls.get(key)
-        except (RuntimeError, TypeError):
+        except (AttributeError, RuntimeError, TypeError):
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
@@ -101,7 +102,7 @@ class ReadyLaunches:
         try:
             key, addresses = _key(name, operands, rest)
             ready = self._several.get(key)
-        except (RuntimeError, TypeError):
+        except (AttributeError, RuntimeError, TypeError):
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
@@ -118,7 +119,7 @@ class ReadyLaunches:
         """Return whether a call with several results is kept."""
         try:
             return _key(name, operands, rest)[0] in self._several
-        except (RuntimeError, TypeError):
+        except (AttributeError, RuntimeError, TypeError):
             return False
 
     def add(self, count: Count) -> None:

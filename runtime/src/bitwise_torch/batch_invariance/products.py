@@ -16,7 +16,7 @@ from bitwise_core.descriptors.epilogue import Step
 from bitwise_core.descriptors.problem import DTYPES, NAMES, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
-from bitwise_torch import dispatch_cache
+from bitwise_torch import dispatch_cache, many_products
 from bitwise_torch.batch_invariance.row_operators import NotServed
 from bitwise_torch.product_forms import Form, finished_product, fused_launch, with_bias_first
 from bitwise_torch.products import matmul, product_into
@@ -167,7 +167,7 @@ def batch_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch
             product_into(left, right, target, desc)
         return out
     try:
-        sequential_launcher(a.device).batched_product(desc, a, b, out)
+        many_products.batched(sequential_launcher(a.device), desc, a, b, out)
     except DescriptorError:
         for left, right, target in zip(a, b, out, strict=True):
             product_into(left, right, target, desc)
@@ -303,7 +303,7 @@ def grouped_product(a: torch.Tensor, b: torch.Tensor, ends: Any, dtype: torch.dt
     desc = descriptor_of(a, b, dtype)
     if a.device.type != "cpu":
         try:
-            sequential_launcher(a.device).grouped_product(desc, a, b, ends.to(torch.int32), out)
+            many_products.grouped(sequential_launcher(a.device), desc, a, b, ends.to(torch.int32), out)
         except DescriptorError as error:
             raise NotServed(str(error)) from None
         return out
@@ -332,11 +332,13 @@ def setting_of_product(operand: Any) -> tuple[bool, ...]:
 
 
 def launch_of_product(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
-    """Return the launch of a call of mm, bmm or addmm that ran, with factors of 1, and left its result in `out`.
+    """Return the launch of a call of mm, bmm, addmm with factors of 1, or _grouped_mm, whose result is `out`.
 
     It is a function of the addresses of the tensors in the order of the arguments, and of the result.  It is None
     where several kernels ran.
     """
+    if name == "_grouped_mm":
+        return _launch_of_groups(arguments, out)
     if not out.numel() or len(arguments) != (3 if name == "addmm" else 2):
         return None
     if name == "addmm":
@@ -347,12 +349,24 @@ def launch_of_product(name: str, arguments: tuple[Any, ...], out: Any) -> Callab
         launch = fused_launch(finished, form, out)
         return None if launch is None else with_bias_first(launch)
     a, b = arguments
-    if not a.shape[-1] or (name == "bmm" and a.shape[0] != 1):
+    if not a.shape[-1]:
         return None
     desc = descriptor_of(a, b, a.dtype)
+    if name == "bmm" and a.shape[0] != 1:
+        return many_products.launch_of_batch(desc, a, b, out)
     if name == "bmm":
         key = dispatch_cache.call_key(a[0], b[0], desc, out=out[0])
     else:
         key = dispatch_cache.call_key(a, b, desc)
     call = dispatch_cache.known_call(key)
     return None if call is None else call.launch
+
+
+def _launch_of_groups(arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
+    """Return the launch of the products of groups of rows or of k; None for others, and for no numbers."""
+    import torch
+
+    a, b, *rest = arguments
+    if len(rest) != 1 or a.dim() != 2 or rest[0].dtype != torch.int32 or 0 in a.shape or 0 in b.shape:
+        return None
+    return many_products.launch_of_groups(descriptor_of(a, b, a.dtype), a, b, rest[0], out)
