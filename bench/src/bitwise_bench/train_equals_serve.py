@@ -36,6 +36,9 @@ BATCHES = (1, 3, 16, 64)
 CHUNKS = (1, 17)
 """The numbers of tokens of a chunk of the prefill."""
 
+PACKS = (2, 7)
+"""The numbers of sequences of a packed row."""
+
 DIFFERING = "digests that differ"
 """The field with the names of what differs from another GPU's record."""
 
@@ -157,6 +160,19 @@ def row_in_batch(model: Any, number: int, left: bool, length: int) -> Any:
     return logits[-length:] if left else logits[:length]
 
 
+def row_in_pack(model: Any, number: int, length: int) -> Any:
+    """Return the logits of the compared sequence amid others that are packed into one row with it."""
+    import torch
+
+    first, *others = sequences(number, length, model.config.vocab_size, str(model.device))
+    place = number // 2
+    packed = [*others[:place], first, *others[place:]]
+    positions = torch.cat([torch.arange(len(each), device=each.device) for each in packed])
+    begin = sum(map(len, others[:place]))
+    logits = model(input_ids=torch.cat(packed)[None], position_ids=positions[None], use_cache=False).logits[0]
+    return logits[begin : begin + length]
+
+
 def by_chunks(model: Any, sizes: Sequence[int], length: int) -> Any:
     """Return the logits of the compared sequence in parts of these sizes, the last one repeated, with a cache."""
     import torch
@@ -247,6 +263,8 @@ def comparisons(
                 for side in ("right", "left") if number > 1 else ():
                     in_batch = row_in_batch(model, number, side == "left", length)
                     note(f"batch of {number}, padded on the {side}", torch.equal(in_batch, alone))
+            for number in PACKS:
+                note(f"packed with {number - 1} others", torch.equal(row_in_pack(model, number, length), alone))
             for chunk in CHUNKS:
                 note(f"prefill by {chunk}", torch.equal(by_chunks(model, (chunk,), length), alone))
             half = by_chunks(model, (length // 2, 1), length)

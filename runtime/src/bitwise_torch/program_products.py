@@ -14,6 +14,7 @@ intercepted.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -26,7 +27,14 @@ from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import calls_in_c, dispatch_cache, many_products
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
-from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, WithoutGradients, active
+from bitwise_torch.interception import (
+    PRODUCTS,
+    Intercepted,
+    InterceptionError,
+    OtherThreads,
+    WithoutGradients,
+    active,
+)
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, finding_of, lock_of
 from bitwise_torch.noted_operators import noted_operators
@@ -200,6 +208,7 @@ class Recording:
     other_threads: OtherThreads = "cover"
     _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _process: int = field(default_factory=os.getpid)
     calls_in_c: None = None
     """See `interception.Scope`."""
 
@@ -217,8 +226,16 @@ class Recording:
             raise LockError(str(error)) from None
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Run an operation and record its product."""
+        """Run an operation and record its product.  Raises InterceptionError in a forked process."""
         result = operation(*arguments, **options)
+        if os.getpid() != self._process:
+            if self.other_threads == "ignore":
+                return result
+            raise InterceptionError(
+                f"torch.{name} ran in a process that was forked while products are recorded, and its record ends with "
+                "the process: multiply in the recording process (a DataLoader with num_workers=0), or give the "
+                'recording other_threads="ignore"'
+            )
         self.products += 1
         if _is_exact(name, arguments):
             return result
@@ -283,7 +300,9 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     """Record the products that run inside; the library `like` computes them as usual.
 
     Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
-    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".
+    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".  Products in a process that
+    is forked inside, such as a worker that loads data, would be lost with it: they raise InterceptionError, unless
+    `other_threads` is "ignore".
 
     With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
     by which `bitwise lock check` compares machines.  Raises LockError where no installed plugin describes the library.
@@ -291,7 +310,7 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     lockable_profile(like, LockError)
     _check_other_threads(other_threads)
     recording = Recording(like, other_threads=other_threads)
-    noted = noted_operators(recording.note_call) if operators else nullcontext()
+    noted = noted_operators(recording.note_call, cover=other_threads == "cover") if operators else nullcontext()
     with active(recording), noted:
         yield recording
 
