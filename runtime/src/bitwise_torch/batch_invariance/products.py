@@ -344,10 +344,10 @@ def _scaled_mm_by_recipes(
         raise NotServed(
             "scales of blocks by recipes; one scale for each operand, or for each row and column, is served"
         )
-    scales = [scale_a[0], scale_b[0]]
+    left, right = scale_a[0], scale_b[0]
     if recipes[0] == [_ROW_WISE]:
-        scales = [scale_a[0].reshape(-1, 1), scale_b[0].reshape(1, -1)]
-    return _scaled_mm(a, b, *scales, bias, None, out_dtype, use_fast_accum, out=out)
+        left, right = left.reshape(-1, 1), right.reshape(1, -1)
+    return _scaled_mm(a, b, left, right, bias, None, out_dtype, use_fast_accum, out=out)
 
 
 def _scaled_grouped_mm(
