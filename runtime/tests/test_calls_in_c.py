@@ -297,9 +297,16 @@ def test_a_thread_without_scopes_runs_pytorchs_kernel(setting: Setting) -> None:
 
 def test_large_arguments_have_no_key(setting: Setting) -> None:
     kernel, x = setting.kernel(), torch.zeros(4)
-    for given in ((x, list(range(100))), (x,) * 60, (torch.zeros([1] * 50),)):
+    for given in ((x, list(range(100))), (x,) * 60, (torch.zeros([1] * 50),) * 2):
         assert not setting.keep(*given)
         assert kernel(*given) == "Python"
+
+
+def test_gradients_of_attention_under_a_mask_have_a_key(setting: Setting) -> None:
+    kernel, x, one = setting.kernel(), aligned(1, 2, 3, 4), torch.zeros(())
+    given = (*[x] * 6, one, one, x, None, None, 3, 3, 0.0, True)
+    setting.table.pass_on("aten::f", array("q", [0]), *given, scale=0.5)
+    assert kernel(*given, scale=0.5) == "PyTorch"
 
 
 def test_memory_of_calls_is_released(setting: Setting) -> None:

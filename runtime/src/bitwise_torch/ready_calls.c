@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOST_WORDS 96   /* of a key */
+#define MOST_WORDS 160  /* of a key */
 #define CAPACITY 4096   /* calls of a table; a full one is emptied */
 #define SLOTS 16384     /* a power of 2 */
 
