@@ -32,6 +32,9 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
     """Return, for each model, how many comparisons agree in the mode, and how many differ without it."""
     rows = []
     for name, found in record["models"].items():
+        if "error" in found:
+            rows.append([name, found["error"], "-", "-", "-"])
+            continue
         checks = {what: each for what, each in found["mode"].items() if what != "greatest divergence"}
         rows.append([
             f"{name}{' (held out)' if found['held out'] else ''}",

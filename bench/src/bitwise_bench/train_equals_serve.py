@@ -306,7 +306,9 @@ def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[st
 
 
 def holds(found: dict[str, Any]) -> bool:
-    """Return whether all bytes of a model agree in the mode, and some differ without it."""
+    """Return whether all bytes of a model agree in the mode, and some differ without it; not where it has an error."""
+    if "error" in found:
+        return False
     equal = all(each for what, each in found["mode"].items() if what != "greatest divergence")
     control = bool(found["without the mode, differing"])
     return equal and control and not found["mode"]["greatest divergence"] and not found.get(DIFFERING)
@@ -372,8 +374,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
         for each in as_completed(running):
-            name, found = running[each], each.result()
-            if "digests" in other["models"].get(name, {}):
+            name, failed = running[each], each.exception()
+            found = each.result() if failed is None else {"error": f"{type(failed).__name__}: {failed}"}
+            if "digests" in found and "digests" in other["models"].get(name, {}):
                 found[DIFFERING] = differing_digests(found, other["models"][name])
             content["models"][name] = found
             print(name, json.dumps(found, indent=1), flush=True)

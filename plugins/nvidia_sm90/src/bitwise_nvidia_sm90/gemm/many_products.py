@@ -98,7 +98,7 @@ def batched_call(a: Any, b: Any, out: Any, fma: bool) -> KernelCall:
     tiles = -(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"])
     arguments = {"A": a, "B": b, "C": out, "M": m, "N": n, "K": int(a.shape[-1])}
     arguments |= _strides(a, "ab", "am", "ak") | _strides(b, "bb", "bk", "bn") | _strides(out, "cb", "cm", "cn")
-    return KernelCall(batched, (tiles, matrices), arguments, tile, {"num_warps": _warps(tile)})
+    return KernelCall(batched, (tiles, matrices), arguments, tile | _whole(tile, arguments), _options(tile))
 
 
 def grouped_product(desc: GEMMDesc, a: Any, b: Any, ends: Any, out: Any) -> EpilogueLaunch:
@@ -115,21 +115,27 @@ def grouped_call(a: Any, b: Any, ends: Any, out: Any, fma: bool) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.many_products import groups_of_k, groups_of_rows
 
     m, n, groups = int(a.shape[0]), int(b.shape[-1]), int(ends.shape[0])
-    tile = _LARGE if not fma and min(m, n) >= 1024 else _TILES[fma]
+    rows = m if len(b.shape) == 2 else m // max(groups, 1)  # of a matrix, on an average
+    tile = _LARGE if not fma and min(rows, n) >= 256 else _TILES[fma]
     across, down = -(-n // tile["BLOCK_N"]), -(-m // tile["BLOCK_M"])
     arguments = {"A": a, "B": b, "C": out, "ends": ends, "M": m, "N": n, "K": int(a.shape[1])}
     arguments |= _strides(a, "am", "ak")
-    options = {"num_warps": _warps(tile)}
     if len(b.shape) == 2:
         arguments |= _strides(b, "bk", "bn") | _strides(out, "cg", "cm", "cn")
-        return KernelCall(groups_of_k, (down * across, groups), arguments, tile, options)
+        return KernelCall(groups_of_k, (down * across, groups), arguments, tile, _options(tile))
     arguments |= {"groups": groups} | _strides(b, "bg", "bk", "bn") | _strides(out, "cm", "cn")
-    return KernelCall(groups_of_rows, ((down + groups + 1) * across,), arguments, tile, options)
+    constants, grid = tile | _whole(tile, arguments), ((down + groups + 1) * across,)
+    return KernelCall(groups_of_rows, grid, arguments, constants, _options(tile))
 
 
 def _strides(tensor: Any, *axes: str) -> dict[str, int]:
     return {f"stride_{axis}": int(step) for axis, step in zip(axes, tensor.stride(), strict=True)}
 
 
-def _warps(tile: dict[str, Any]) -> int:
-    return 8 if tile["BLOCK_M"] == 128 else 4
+def _whole(tile: dict[str, Any], arguments: dict[str, Any]) -> dict[str, bool]:
+    """Return the constant that says whether all blocks of k are whole."""
+    return {"WHOLE_BLOCKS": arguments["K"] % tile["BLOCK_K"] == 0}
+
+
+def _options(tile: dict[str, Any]) -> dict[str, int]:
+    return {"num_warps": 8 if tile["BLOCK_M"] == 128 else 4, "num_stages": 4}
