@@ -375,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
         for each in as_completed(running):
             name, failed = running[each], each.exception()
-            found = each.result() if failed is None else {"error": f"{type(failed).__name__}: {failed}"}
+            found: dict[str, Any] = each.result() if failed is None else {"error": f"{type(failed).__name__}: {failed}"}
             if "digests" in found and "digests" in other["models"].get(name, {}):
                 found[DIFFERING] = differing_digests(found, other["models"][name])
             content["models"][name] = found
