@@ -255,6 +255,21 @@ def test_a_product_that_ran_is_repeated_in_c(
         assert found.replayed.total() == 60
 
 
+def test_a_product_of_a_lock_into_an_output_is_repeated_in_c(
+    stub: Stub, in_c: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, out = tensor(4, K), tensor(K, 64, seed=1), tensor(4, 64)
+    lock = Lock(entries=(Entry(problem=problem_of(a, b), descriptor=DESC.to_text()),))
+    with locked_products(lock) as replay:
+        torch.mm(a, b, out=out)
+        torch.mm(a, b, out=out)
+        monkeypatch.setattr(type(replay), "handle", None)
+        for _ in range(3):
+            assert torch.mm(a, b, out=out) is out
+    assert stub.launched[-3:] == [(a.data_ptr(), b.data_ptr(), out.data_ptr())] * 3
+    assert replay.replayed.total() == 5
+
+
 def test_what_a_lock_leaves_to_pytorch_is_passed_on_in_c(in_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(1, 1, 4, 4)
     with recorded_products("cublas") as recording:

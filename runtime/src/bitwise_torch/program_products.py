@@ -387,8 +387,11 @@ class Replay:
         count = self._count_of(problem_of(a, b, found.dtype))
         self._ready.add(count)
         call = dispatch_cache.known_call(key)
-        if ready is not None and call is not None and call.launch is not None:
-            self._ready.keep(ready, arguments, found, call.launch, count, (operation.full_name, arguments))
+        if call is not None and call.launch is not None:
+            if ready is not None:
+                self._ready.keep(ready, arguments, found, call.launch, count, (operation.full_name, arguments))
+            elif out is not None:
+                self._ready.keep_into(operation.full_name, arguments, options, call.launch, count)
         return found
 
     def _result(
@@ -437,11 +440,13 @@ class Replay:
         elif finished is not None:
             form = _form_of(product)
             result = finished_product(finished, form)
-            launch = None if ready is None else fused_launch(finished, form, result)
             same = product.a is arguments[1] and product.b is arguments[2] if product.bias is not None else False
-            if launch is not None and same:
+            launch = fused_launch(finished, form, result) if same else None
+            if launch is not None and ready is not None:
                 call_in_c = (operation.full_name, arguments)
                 self._ready.keep(ready, arguments, result, with_bias_first(launch), count, call_in_c)
+            elif launch is not None and name == "addmm" and out is not None and _is_memory_of(result, out):
+                self._ready.keep_into(operation.full_name, arguments, options, with_bias_first(launch), count)
         else:
             result = locked_product(product, entry.desc)
             direct = product.a is arguments[0] and product.b is arguments[1] and name == "bmm"
@@ -535,6 +540,14 @@ def _batch_added(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
     if name == "addbmm_" or "out" in options:
         return (arguments[0] if name == "addbmm_" else options["out"]).copy_(total)
     return total
+
+
+def _is_memory_of(result: torch.Tensor, out: torch.Tensor) -> bool:
+    """Return whether a launch that left a result in its memory can leave it in that of an output."""
+    ends = result.data_ptr(), out.data_ptr()
+    return (result.dtype, result.shape, result.stride()) == (out.dtype, out.shape, out.stride()) and (
+        len({at & -at & 255 for at in ends}) == 1
+    )
 
 
 def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any) -> bool:
