@@ -45,8 +45,9 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
         ])  # fmt: skip
     head = ("model", "equal in the mode", "divergence", "different without it", "divergence without it")
     shape = record["shape"]
+    packed = f"in packs of {_and(shape['packed'])} sequences, " if "packed" in shape else ""
     return _markdown(head, rows) + (
-        f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, in chunks of "
+        f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, {packed}in chunks of "
         f"{_and(shape['chunks'])}, {shape['generated tokens']} generated tokens. The divergence is the "
         f"greatest Kullback-Leibler divergence between the distributions of training and of generation. "
         f"{_origin(record['environment'])}."

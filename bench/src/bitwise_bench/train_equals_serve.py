@@ -4,7 +4,7 @@
     python -m bitwise_bench.train_equals_serve --out other.json --against record.json    # on another GPU
 
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
-other lengths, padded on either side, in prefill by chunks, and token by token with a cache of keys and values.  Then a
+other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a cache of keys and values.  Then a
 batch generates tokens, and the log-probabilities of a training forward are compared with those of the generation.  Each
 comparison also runs without the mode, which is the negative control.  The record has digests of the logits, the
 distributions and the gradients, which `--against` compares with those of another GPU.
@@ -355,7 +355,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
-        "shape": {"tokens": LENGTH, "batches": given.batches, "chunks": list(CHUNKS), "generated tokens": GENERATED},
+        "shape": {
+            "tokens": LENGTH, "batches": given.batches, "packed": list(PACKS), "chunks": list(CHUNKS),
+            "generated tokens": GENERATED,
+        },
         "models": {},
     }  # fmt: skip
 
