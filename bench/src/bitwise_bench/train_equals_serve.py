@@ -4,10 +4,10 @@
     python -m bitwise_bench.train_equals_serve --out other.json --against record.json    # on another GPU
 
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
-other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a cache of keys and values.  Then a
-batch generates tokens, and the log-probabilities of a training forward are compared with those of the generation.  Each
-comparison also runs without the mode, which is the negative control.  The record has digests of the logits, the
-distributions and the gradients, which `--against` compares with those of another GPU.
+other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a
+cache of keys and values.  Then a batch generates tokens, and the log-probabilities of a training forward are compared
+with those of the generation.  Each comparison also runs without the mode, which is the negative control.  The record
+has digests of the logits, the distributions and the gradients, which `--against` compares with those of another GPU.
 `mode_costs` measures times.
 """
 
