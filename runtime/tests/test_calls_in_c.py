@@ -330,6 +330,7 @@ def test_calls_whose_output_is_not_the_last_tensor_are_not_kept(setting: Setting
     keep_into = setting.table.keep_into
     assert not keep_into("aten::f.out", setting.note, (16, 16, 16), ON_CPU, None, x, out=out, bias=y)
     assert not keep_into("aten::f.out", setting.note, (16,), ON_CPU, None, x, out=out)
+    assert not keep_into("aten::f.out", setting.note, (16,), ON_CPU, None, x, out=3)
     for given in (("aten::f.out", setting.note, (16, 16), ON_CPU, None, x), ("aten::f.out", setting.note)):
         with pytest.raises(TypeError, match="give an operator, a launch, extents"):
             keep_into(*given)

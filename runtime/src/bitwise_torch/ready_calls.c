@@ -428,12 +428,14 @@ static PyObject *table_keep_into(Table *table, PyObject *const *given, Py_ssize_
                                          "of a call with an output");
         return NULL;
     }
-    Py_ssize_t tensors = 0;
+    Py_ssize_t tensors = 0, last = 0;
     for (Py_ssize_t place = 5; place < count + named; place++)
-        tensors += Py_TYPE(given[place]) == torch_of.tensor || Py_TYPE(given[place]) == torch_of.parameter;
-    for (Py_ssize_t place = count + output + 1; place < count + named; place++)
-        if (Py_TYPE(given[place]) == torch_of.tensor || Py_TYPE(given[place]) == torch_of.parameter)
-            Py_RETURN_FALSE; /* the output is not the last tensor */
+        if (Py_TYPE(given[place]) == torch_of.tensor || Py_TYPE(given[place]) == torch_of.parameter) {
+            tensors++;
+            last = place;
+        }
+    if (last != count + output)
+        Py_RETURN_FALSE; /* the output is not the last tensor */
     long device = PyLong_AsLong(given[3]);
     if (PyErr_Occurred())
         return NULL;
