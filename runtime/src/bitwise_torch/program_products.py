@@ -21,9 +21,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
-from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch import calls_in_c, dispatch_cache, many_products
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
@@ -621,22 +620,25 @@ def locked_product(product: InterceptedProduct, desc: GEMMDesc) -> torch.Tensor:
     out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=getattr(torch, DTYPES[desc.output_dtype]), device=a.device)
     if product.problem.batch is None:
         product_into(a, b, out, desc)
-    elif (launcher := _launcher_of_batch(product, desc)) is not None:
-        many_products.batched(launcher, desc, a, b, out)
-    else:
+    elif not _in_one_launch(product, desc, out):
         for left, right, target in zip(a, b, out, strict=True):
             product_into(left, right, target, desc)
     return out
 
 
-def _launcher_of_batch(product: InterceptedProduct, desc: GEMMDesc) -> SequentialLauncher | None:
-    """Return the launcher that computes all matrices of a batch in one launch, None for few or large matrices."""
-    problem = product.problem
-    if problem.batch is None or problem.batch < 2 or problem.m * problem.n > LARGE_MATRIX:
-        return None
-    if 0 in product.a.shape or 0 in product.b.shape:
-        return None
-    return many_products.launcher_of(desc, product.a.device)
+def _in_one_launch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tensor) -> bool:
+    """Compute all matrices of a batch in one launch and return True; False for few, large or empty ones."""
+    a, b, problem = product.a, product.b, product.problem
+    if problem.batch is None or problem.batch < 2 or problem.m * problem.n > LARGE_MATRIX or 0 in (*a.shape, *b.shape):
+        return False
+    launcher = many_products.launcher_of(desc, a.device)
+    if launcher is None:
+        return False
+    try:
+        many_products.batched(launcher, desc, a, b, out)
+    except DescriptorError:  # no kernel of many products has these types
+        return False
+    return True
 
 
 def launch_of_batch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tensor) -> Callable[..., None] | None:
