@@ -394,6 +394,20 @@ def test_small_matrices_of_a_batch_of_a_lock_are_one_launch(one_launch: Stub) ->
     assert {given[:2] for given in one_launch.launched} == {(a.data_ptr(), b.data_ptr())}
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_matrices_that_are_large_or_of_other_types_run_one_by_one(one_launch: Stub, large: bool) -> None:
+    def refuse(*given: Any) -> Any:
+        raise DescriptorError("no kernel")
+
+    one_launch.batched_product = refuse  # type: ignore[method-assign]
+    n = 1 << 15 if large else 64
+    a, b = tensor(12, K).view(3, 4, K), tensor(3 * K, n, seed=1).view(3, K, n)
+    lock = Lock(entries=(Entry(problem=problem_of(a, b), descriptor=DESC.to_text()),))
+    with locked_products(lock):
+        torch.bmm(a, b)
+    assert one_launch.prepared == 3
+
+
 @pytest.mark.parametrize("scope", ["mode", "lock"])
 def test_a_repeated_product_is_one_launch_for_its_addresses(stub: Stub, scope: str) -> None:
     a, b = tensor(4, K), tensor(K, WIDE, seed=1)
