@@ -14,6 +14,7 @@ from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
 from bitwise_torch.batch_invariance.mask_runs import first_keys_differ, runs_of_mask, segments_of_mask
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning, batch_invariant, overrides
+from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS
 from bitwise_torch.batch_invariance.row_functions import first_of_rows
 from bitwise_torch.interception import InterceptionError
 from bitwise_torch.transformers_attention import attention_of_module
@@ -57,6 +58,35 @@ def scaled(x: Any) -> Any:
     left, right = x.to(torch.float8_e4m3fn), fixed(N, K, like=x).to(torch.float8_e4m3fn).t()
     one = torch.ones((), device=x.device)
     return torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+
+def scaled_blocks(x: Any) -> Any:
+    """Return a product whose rows have a scale for each 128 of 256 values of k, and blocks of 128 x 128 of weights."""
+    wide = x.repeat(1, 3)[:, :256]
+    scales = wide.view(len(x), 2, 128).float().abs().amax(2).t().contiguous().t()
+    right = fixed(N, 256, like=x).to(torch.float8_e4m3fn).t()
+    return torch._scaled_mm(
+        wide.to(torch.float8_e4m3fn), right, scale_a=scales, scale_b=fixed(1, 2, like=x).float().abs().t(),
+        out_dtype=torch.bfloat16,
+    )  # fmt: skip
+
+
+def scaled_by_recipes(x: Any) -> Any:
+    from torch.nn.functional import ScalingType, scaled_mm
+
+    left, right = x.to(torch.float8_e4m3fn), fixed(N, K, like=x).to(torch.float8_e4m3fn).t()
+    scales = x.float().abs().amax(1, keepdim=True), fixed(1, N, like=x).float()
+    return scaled_mm(left, right, scales[0], ScalingType.RowWise, scales[1], ScalingType.RowWise)
+
+
+def scaled_groups(x: Any) -> Any:
+    left, right = x.to(torch.float8_e4m3fn), fixed(N, K, like=x).to(torch.float8_e4m3fn).t()[None].expand(2, K, N)
+    ends = torch.tensor([x.shape[0] // 2, x.shape[0]], dtype=torch.int32, device=x.device)
+    scales = x.float().abs().amax(1), fixed(1, N, like=x).float().expand(2, N).contiguous()
+    # PyTorch has this operator on GPUs alone; what serves it is called here.
+    on_cpu = PRODUCT_OPERATORS["_scaled_grouped_mm"]
+    function = on_cpu if x.device.type == "cpu" else torch._scaled_grouped_mm
+    return function(left, right, *scales, offs=ends)
 
 
 def grouped(x: Any) -> Any:
@@ -107,6 +137,9 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "_addmm_activation", lambda x: torch._addmm_activation(fixed(N, like=x), x, fixed(K, N, like=x)),
     ),
     "_scaled_mm": ("_scaled_mm", scaled),
+    "_scaled_mm of blocks": ("_scaled_mm", scaled_blocks),
+    "_scaled_mm by recipes": ("_scaled_mm_v2", scaled_by_recipes),
+    "_scaled_grouped_mm": ("_scaled_grouped_mm", scaled_groups),
     "_grouped_mm": ("_grouped_mm", grouped),
     "sum": ("sum", lambda x: x.sum(-1)),
     "sum over the first axis": ("sum", lambda x: x.t().sum(0)),
@@ -178,13 +211,25 @@ def test_the_bytes_of_a_row_do_not_depend_on_its_batch(case: str, device: str) -
                 assert torch.equal(bits(function(x[part].clone())), bits(whole[part])), (count, start)
 
 
+def test_one_row_whose_scales_fit_several_shapes_has_the_bytes_of_a_batch() -> None:
+    x, weight = (tensor(rows, 128, device="cpu").to(torch.float8_e4m3fn) for rows in (3, 128))
+    scales, scale = tensor(3, 1, device="cpu").float(), tensor(1, 1, device="cpu", seed=3).float()
+
+    def product(rows: slice) -> Any:
+        return torch._scaled_mm(x[rows], weight.t(), scales[rows], scale, out_dtype=torch.bfloat16)
+
+    with batch_invariant(strict=True):
+        whole, alone = product(slice(0, 3)), [product(slice(row, row + 1)) for row in range(3)]
+    assert torch.equal(whole.view(torch.int16), torch.cat(alone).view(torch.int16))
+
+
 def test_every_override_is_tested() -> None:
     kinds = {each.operator: each.kind for each in overrides()}
     tested = {operator for operator, _ in CASES.values()}
     assert {name for name, kind in kinds.items() if kind in ("product", "rows", "attention")} == tested
 
 
-ROUNDED = re.compile("mean|norm|softmax|attention|topk|_scaled_mm")
+ROUNDED = re.compile("mean|norm|softmax|attention|topk|_scaled")
 """Cases whose results of small integers are no small integers, or have another order of equal numbers."""
 
 

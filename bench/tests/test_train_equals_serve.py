@@ -55,3 +55,7 @@ def test_a_model_whose_bytes_differ_on_another_gpu_does_not_hold(differing: list
         "digests that differ": differing,
     }
     assert holds(found) is held
+
+
+def test_a_model_that_could_not_run_does_not_hold() -> None:
+    assert not holds({"error": "RuntimeError: out of memory"})

@@ -284,6 +284,25 @@ def test_addresses_of_tensors_are_pointers_to_them() -> None:
         assert with_named_pointers(recorded, tensor_groups(values).values(), [low, high]) == recorded
 
 
+class TensorWrapper:
+    """Triton's, as far as a launch uses it."""
+
+    def __init__(self, base: Any, dtype: Any) -> None:
+        self.base, self.dtype = base, dtype
+
+    def data_ptr(self) -> int:
+        return int(self.base.data_ptr())
+
+
+def test_an_address_in_a_tensor_that_triton_wraps_is_a_pointer_to_it() -> None:
+    x = tensor(np.zeros(4, np.float32), "fp32")
+    values = {
+        "x": TensorWrapper(x, tl.float32),
+        "table": tensor(np.array([x.data_ptr() + 8], np.int64), "i64"),
+    }
+    assert recorded_tensors(values)["table"].manifest_form() == [{"buffer": "x", "offset": 8, "dtype": "fp32"}]
+
+
 def test_a_large_tensor_stays_symbolic(memory_of_this_process: list[int]) -> None:
     values = {"table": tensor(np.arange(5, dtype=np.int32), "i32")}
     assert recorded_tensors(values, maximum_bytes=16) == {}

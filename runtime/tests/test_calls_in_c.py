@@ -297,9 +297,50 @@ def test_a_thread_without_scopes_runs_pytorchs_kernel(setting: Setting) -> None:
 
 def test_large_arguments_have_no_key(setting: Setting) -> None:
     kernel, x = setting.kernel(), torch.zeros(4)
-    for given in ((x, list(range(100))), (x,) * 60, (torch.zeros([1] * 50),)):
+    for given in ((x, list(range(100))), (x,) * 60, (torch.zeros([1] * 50),) * 2):
         assert not setting.keep(*given)
         assert kernel(*given) == "Python"
+
+
+def test_a_call_with_an_output_is_launched_into_it(setting: Setting) -> None:
+    kernel, x, memory = setting.kernel("aten::f.out"), aligned(16, 8), aligned(64, 8)
+    outputs, counter = [memory[:16], memory[16:32], memory[40:56]], array("q", [0])
+    extents = (512, 512)
+    kept = setting.table.keep_into("aten::f.out", setting.note, extents, ON_CPU, counter, x, alpha=1, out=outputs[0])
+    assert kept
+    before = sys.getrefcount(outputs[1])
+    for each in outputs:
+        assert kernel(x, alpha=1, out=each) is each
+    assert setting.launches == [(x.data_ptr(), each.data_ptr()) for each in outputs]
+    assert (counter[0], setting.called, sys.getrefcount(outputs[1])) == (3, [], before)
+    shared = [memory[:16], memory[8:24]]
+    for each, other in ((0, 0), (0, 1), (1, 0)):  # the output shares memory with the operand
+        assert kernel(shared[each], alpha=1, out=shared[other]) == "Python"
+    assert kernel(memory[:16], alpha=1, out=outputs[1]) is outputs[1]  # they touch
+    assert kernel(memory[16:32], alpha=1, out=outputs[0]) is outputs[0]
+    assert len(setting.launches) == 5
+    for given in ({"alpha": 2, "out": outputs[0]}, {"out": outputs[0]}, {"alpha": 1, "out": memory[:32]}):
+        assert kernel(x, **given) == "Python"
+    setting.device.index = 7
+    assert kernel(x, alpha=1, out=outputs[0]) == "Python"
+
+
+def test_calls_whose_output_is_not_the_last_tensor_are_not_kept(setting: Setting) -> None:
+    x, y, out = aligned(2, 2), aligned(2, 2), aligned(2, 2)
+    keep_into = setting.table.keep_into
+    assert not keep_into("aten::f.out", setting.note, (16, 16, 16), ON_CPU, None, x, out=out, bias=y)
+    assert not keep_into("aten::f.out", setting.note, (16,), ON_CPU, None, x, out=out)
+    assert not keep_into("aten::f.out", setting.note, (16,), ON_CPU, None, x, out=3)
+    for given in (("aten::f.out", setting.note, (16, 16), ON_CPU, None, x), ("aten::f.out", setting.note)):
+        with pytest.raises(TypeError, match="give an operator, a launch, extents"):
+            keep_into(*given)
+
+
+def test_gradients_of_attention_under_a_mask_have_a_key(setting: Setting) -> None:
+    kernel, x, one = setting.kernel(), aligned(1, 2, 3, 4), torch.zeros(())
+    given = (*[x] * 6, one, one, x, None, None, 3, 3, 0.0, True)
+    setting.table.pass_on("aten::f", array("q", [0]), *given, scale=0.5)
+    assert kernel(*given, scale=0.5) == "PyTorch"
 
 
 def test_memory_of_calls_is_released(setting: Setting) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 from bitwise_torch import NotCovered, ProductError, locked_products, matmul, recorded_products
-from bitwise_torch.interception import PRODUCTS
+from bitwise_torch.interception import PRODUCTS, InterceptionError
 from bitwise_torch.locks import LockError, lock_of
 from bitwise_torch.tensor_problems import problem_of
 
@@ -311,3 +312,19 @@ def test_products_of_integers_are_exact_and_need_no_lock(toy: None) -> None:
         with pytest.raises(LockError, match=f"torch._int_mm: {NOT_INTERCEPTED}"):
             torch._int_mm(long, long.t())
     assert not replay.not_replayed
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("other_threads", ["cover", "ignore"])
+def test_a_product_in_a_forked_process_is_not_lost_silently(toy: None, other_threads: Any) -> None:
+    a, b = normal(4, 16), normal(16, 5)
+    with recorded_products("toy", other_threads=other_threads, operators=False):
+        child = os.fork()
+        if child == 0:
+            try:
+                torch.mm(a, b)
+            except InterceptionError as error:
+                os._exit(3 if "num_workers=0" in str(error) else 4)
+            finally:
+                os._exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (3 if other_threads == "cover" else 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -275,3 +276,13 @@ def test_an_operator_without_a_sample_is_not_replayed() -> None:
     assert found["aten::_addmm_activation"].digests
     verdicts = {each.operator.operator: each.verdict for each in checked_operators(found.values())}
     assert (verdicts["aten::bernoulli_.float"], verdicts["aten::index_select"]) == ("no sample", "agrees")
+
+
+@pytest.mark.parametrize(("other_threads", "noted"), [("cover", True), ("ignore", False)])
+def test_operators_of_other_threads_are_noted_where_their_products_are(other_threads: Any, noted: bool) -> None:
+    with recorded_products("toy", other_threads=other_threads) as recording:
+        thread = threading.Thread(target=lambda: torch.softmax(torch.ones(2, 3), -1))
+        thread.start()
+        thread.join()
+    assert ("aten::_softmax" in {name for name, _ in recording._calls}) == noted
+    assert noted_operators._covering == []

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
-from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, recorded_products
+from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, many_products, recorded_products
 from bitwise_torch.batch_invariance import row_functions
-from bitwise_torch.locks import Entry, Lock
+from bitwise_torch.grouped_products import as_product
+from bitwise_torch.locks import Entry, Lock, lock_of
 from bitwise_torch.operator_samples import library_operator
 from bitwise_torch.product_forms import with_bias_first
 from bitwise_torch.products import product_into
@@ -27,6 +29,7 @@ K = 8
 WIDE = 70000
 """Columns of a result whose memory is seldom aligned otherwise than before."""
 
+_TO_BF16 = (Step(name="convert", dtype="bf16"),)
 DESC = GEMMDesc(k=K, left_dtype="bf16", right_dtype="bf16", output_dtype="bf16", path="fma")
 
 
@@ -135,11 +138,11 @@ class Stub:
     def sequential(self, k: int, left: str, right: str, output: str, **options: Any) -> GEMMDesc:
         return DESC.model_copy(update={"left_dtype": left, "right_dtype": right, "output_dtype": output})
 
-    def batched_product(self, *operands: Any) -> None:
-        raise AssertionError
+    def batched_product(self, desc: Any, a: Any, b: Any, out: Any) -> Any:
+        return self.prepare(desc, a, b, out)
 
-    def grouped_product(self, *operands: Any) -> None:
-        raise AssertionError
+    def grouped_product(self, desc: Any, a: Any, b: Any, ends: Any, out: Any) -> Any:
+        return self.prepare(desc, a, b, out)
 
 
 @pytest.fixture
@@ -152,9 +155,8 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     return made
 
 
-def test_a_batch_of_one_is_one_launch_and_others_are_not_kept(stub: Stub) -> None:
+def test_a_batch_of_one_is_one_launch_and_the_evaluated_ones_of_others_are_not_kept(stub: Stub) -> None:
     a, b = tensor(4, K)[None], tensor(K, WIDE, seed=1)[None]
-    stub.batched_product = lambda desc, a, b, out: out.zero_()  # type: ignore[method-assign]
     with batch_invariant(strict=True) as mode:
         for _ in range(20):
             torch.bmm(a, b)
@@ -253,6 +255,21 @@ def test_a_product_that_ran_is_repeated_in_c(
         assert found.replayed.total() == 60
 
 
+def test_a_product_of_a_lock_into_an_output_is_repeated_in_c(
+    stub: Stub, in_c: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, out = tensor(4, K), tensor(K, 64, seed=1), tensor(4, 64)
+    lock = Lock(entries=(Entry(problem=problem_of(a, b), descriptor=DESC.to_text()),))
+    with locked_products(lock) as replay:
+        torch.mm(a, b, out=out)
+        torch.mm(a, b, out=out)
+        monkeypatch.setattr(type(replay), "handle", None)
+        for _ in range(3):
+            assert torch.mm(a, b, out=out) is out
+    assert stub.launched[-3:] == [(a.data_ptr(), b.data_ptr(), out.data_ptr())] * 3
+    assert replay.replayed.total() == 5
+
+
 def test_what_a_lock_leaves_to_pytorch_is_passed_on_in_c(in_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(1, 1, 4, 4)
     with recorded_products("cublas") as recording:
@@ -287,18 +304,122 @@ def test_matrices_of_a_batch_are_launched_by_their_distances(stub: Stub) -> None
     assert launch_of_batch(elsewhere, DESC, out) is None
 
 
+class OnGPU:
+    """A device that is no CPU."""
+
+    type = "cuda"
+
+
+GROUP = GEMMProblem(m=1, n=1, k=1, a="bf16", b="bf16", out="bf16", finish=Finish(), grouped=True)
+
+
+def lock_of_groups(**changed: Any) -> Lock:
+    """Return a lock of groups by the stub's order, or by another one."""
+    product = DESC.model_copy(update={"output_dtype": "fp32", "k": 1} | changed)
+    steps = Epilogue.of(Step(name="convert", dtype="bf16"))
+    return lock_of([(GROUP, FinishedGEMM(product=product, steps=steps))], {})
+
+
+@pytest.fixture
+def one_launch(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """The stub, which computes groups and batches of tensors on the CPU in one launch."""
+    real = many_products.launcher_of
+    monkeypatch.setattr(many_products, "launcher_of", lambda desc, device: real(desc, OnGPU()))
+    monkeypatch.setattr(many_products, "_launches", {})
+    stub.sequential = lambda k, *types, **options: DESC.model_copy(  # type: ignore[method-assign]
+        update={"k": k, **dict(zip(("left_dtype", "right_dtype", "output_dtype"), types, strict=True))}
+    )
+    return stub
+
+
+@pytest.mark.parametrize("of_k", [False, True])
+def test_groups_of_a_lock_are_one_launch_and_repeated_in_c(
+    one_launch: Stub, in_c: None, of_k: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = tensor(64, K), tensor(3 * K, 512, seed=1).view(3, K, 512)
+    if of_k:
+        a, b = a.t(), tensor(64, 4096, seed=2)
+    ends = torch.tensor([0, 20, 64], dtype=torch.int32)
+    monkeypatch.setattr(torch.Tensor, "tolist", None)  # which waits for the device
+    with locked_products(lock_of_groups()) as replay:
+        found = [torch._grouped_mm(a, b, offs=ends) for _ in range(20)]
+        handled: list[str] = []
+        real = type(replay).handle
+
+        def handle(self: Any, operation: Any, name: str, *rest: Any) -> Any:
+            handled.append(name)
+            return real(self, operation, name, *rest)
+
+        monkeypatch.setattr(type(replay), "handle", handle)
+        found += [torch._grouped_mm(a, b, offs=ends) for _ in range(40)]
+    assert len(handled) < 40
+    assert {tuple(each.shape) for each in found} == {(3, K, 4096) if of_k else (64, 512)}
+    assert one_launch.prepared + len(one_launch.launched) == 60
+    assert {given[:3] for given in one_launch.launched} == {(a.data_ptr(), b.data_ptr(), ends.data_ptr())}
+    assert {given[3] for given in one_launch.launched} <= {each.data_ptr() for each in found}
+    assert replay.replayed.total() == 60
+
+
+def test_one_launch_computes_the_order_of_its_launcher_alone(one_launch: Stub) -> None:
+    desc, device = DESC.model_copy(update={"k": 64}), torch.device("cpu")
+    others = [
+        desc.model_copy(update={"k_cuts": (Cut(count=2),)}), desc.model_copy(update={"output_dtype": "fp32"}),
+        desc.model_copy(update={"k_dropped": 1}),
+    ]  # fmt: skip
+    one_launch.sequential = lambda *given, **options: desc  # type: ignore[method-assign]
+    assert many_products.launcher_of(desc, device) is one_launch
+    assert [many_products.launcher_of(each, device) for each in others] == [None] * 3
+
+    def refuse(*given: Any, **options: Any) -> Any:
+        raise DescriptorError("no such types")
+
+    one_launch.sequential = refuse  # type: ignore[method-assign]
+    assert many_products.launcher_of(desc, device) is None
+
+
+def test_groups_are_one_product_where_a_conversion_to_bf16_is_their_only_step() -> None:
+    sums = DESC.model_copy(update={"output_dtype": "fp32"})
+    steps = (Step(name="convert", dtype="bf16"),), (Step(name="convert", dtype="fp16"),), (Step(name="relu"), *_TO_BF16)
+    found = [as_product(FinishedGEMM(product=sums, steps=Epilogue.of(*each))) for each in steps]
+    assert found == [DESC, None, None]
+
+
+def test_small_matrices_of_a_batch_of_a_lock_are_one_launch(one_launch: Stub) -> None:
+    a, b = tensor(12, K).view(3, 4, K), tensor(3 * K, 64, seed=1).view(3, K, 64)
+    lock = Lock(entries=(Entry(problem=problem_of(a, b), descriptor=DESC.to_text()),))
+    with locked_products(lock):
+        for _ in range(20):
+            torch.bmm(a, b)
+    assert one_launch.prepared + len(one_launch.launched) == 20
+    assert {given[:2] for given in one_launch.launched} == {(a.data_ptr(), b.data_ptr())}
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_matrices_that_are_large_or_of_other_types_run_one_by_one(one_launch: Stub, large: bool) -> None:
+    def refuse(*given: Any) -> Any:
+        raise DescriptorError("no kernel")
+
+    one_launch.batched_product = refuse  # type: ignore[method-assign]
+    n = 1 << 15 if large else 64
+    a, b = tensor(12, K).view(3, 4, K), tensor(3 * K, n, seed=1).view(3, K, n)
+    lock = Lock(entries=(Entry(problem=problem_of(a, b), descriptor=DESC.to_text()),))
+    with locked_products(lock):
+        torch.bmm(a, b)
+    assert one_launch.prepared == 3
+
+
 @pytest.mark.parametrize("scope", ["mode", "lock"])
 def test_a_repeated_product_is_one_launch_for_its_addresses(stub: Stub, scope: str) -> None:
     a, b = tensor(4, K), tensor(K, WIDE, seed=1)
     entry = Entry(problem=problem_of(a, b), descriptor=DESC.to_text())
     lock = Lock(entries=(entry,))
     with batch_invariant(strict=True) if scope == "mode" else locked_products(lock) as found:
-        outputs = [torch.mm(a, b) for _ in range(20)]
+        outputs = [torch.mm(a, b).data_ptr() for _ in range(20)]  # mostly the memory that the last one released
     # A call is prepared again where the allocator returned memory of another alignment.
     assert stub.prepared + len(stub.launched) == 20
     assert stub.launched
     for given in stub.launched:
         assert given[:2] == (a.data_ptr(), b.data_ptr())
-        assert given[2] in {each.data_ptr() for each in outputs}
+        assert given[2] in outputs
     if scope == "lock":
         assert found.replayed.total() == 20

@@ -32,6 +32,9 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
     """Return, for each model, how many comparisons agree in the mode, and how many differ without it."""
     rows = []
     for name, found in record["models"].items():
+        if "error" in found:
+            rows.append([name, found["error"], "-", "-", "-"])
+            continue
         checks = {what: each for what, each in found["mode"].items() if what != "greatest divergence"}
         rows.append([
             f"{name}{' (held out)' if found['held out'] else ''}",
@@ -42,8 +45,9 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
         ])  # fmt: skip
     head = ("model", "equal in the mode", "divergence", "different without it", "divergence without it")
     shape = record["shape"]
+    packed = f"in packs of {_and(shape['packed'])} sequences, " if "packed" in shape else ""
     return _markdown(head, rows) + (
-        f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, in chunks of "
+        f"\n\nSequences of {shape['tokens']} tokens, in batches of {_and(shape['batches'])}, {packed}in chunks of "
         f"{_and(shape['chunks'])}, {shape['generated tokens']} generated tokens. The divergence is the "
         f"greatest Kullback-Leibler divergence between the distributions of training and of generation. "
         f"{_origin(record['environment'])}."

@@ -4,10 +4,10 @@
     python -m bitwise_bench.train_equals_serve --out other.json --against record.json    # on another GPU
 
 The logits of a sequence that runs alone are compared with those of the sequence in batches with other sequences of
-other lengths, padded on either side, in prefill by chunks, and token by token with a cache of keys and values.  Then a
-batch generates tokens, and the log-probabilities of a training forward are compared with those of the generation.  Each
-comparison also runs without the mode, which is the negative control.  The record has digests of the logits, the
-distributions and the gradients, which `--against` compares with those of another GPU.
+other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a
+cache of keys and values.  Then a batch generates tokens, and the log-probabilities of a training forward are compared
+with those of the generation.  Each comparison also runs without the mode, which is the negative control.  The record
+has digests of the logits, the distributions and the gradients, which `--against` compares with those of another GPU.
 `mode_costs` measures times.
 """
 
@@ -35,6 +35,9 @@ LENGTH, PROMPT, GENERATED = 96, 40, 24
 BATCHES = (1, 3, 16, 64)
 CHUNKS = (1, 17)
 """The numbers of tokens of a chunk of the prefill."""
+
+PACKS = (2, 7)
+"""The numbers of sequences of a packed row."""
 
 DIFFERING = "digests that differ"
 """The field with the names of what differs from another GPU's record."""
@@ -157,6 +160,19 @@ def row_in_batch(model: Any, number: int, left: bool, length: int) -> Any:
     return logits[-length:] if left else logits[:length]
 
 
+def row_in_pack(model: Any, number: int, length: int) -> Any:
+    """Return the logits of the compared sequence amid others that are packed into one row with it."""
+    import torch
+
+    first, *others = sequences(number, length, model.config.vocab_size, str(model.device))
+    place = number // 2
+    packed = [*others[:place], first, *others[place:]]
+    positions = torch.cat([torch.arange(len(each), device=each.device) for each in packed])
+    begin = sum(map(len, others[:place]))
+    logits = model(input_ids=torch.cat(packed)[None], position_ids=positions[None], use_cache=False).logits[0]
+    return logits[begin : begin + length]
+
+
 def by_chunks(model: Any, sizes: Sequence[int], length: int) -> Any:
     """Return the logits of the compared sequence in parts of these sizes, the last one repeated, with a cache."""
     import torch
@@ -247,6 +263,8 @@ def comparisons(
                 for side in ("right", "left") if number > 1 else ():
                     in_batch = row_in_batch(model, number, side == "left", length)
                     note(f"batch of {number}, padded on the {side}", torch.equal(in_batch, alone))
+            for number in PACKS:
+                note(f"packed with {number - 1} others", torch.equal(row_in_pack(model, number, length), alone))
             for chunk in CHUNKS:
                 note(f"prefill by {chunk}", torch.equal(by_chunks(model, (chunk,), length), alone))
             half = by_chunks(model, (length // 2, 1), length)
@@ -288,7 +306,9 @@ def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[st
 
 
 def holds(found: dict[str, Any]) -> bool:
-    """Return whether all bytes of a model agree in the mode, and some differ without it."""
+    """Return whether all bytes of a model agree in the mode, and some differ without it; not where it has an error."""
+    if "error" in found:
+        return False
     equal = all(each for what, each in found["mode"].items() if what != "greatest divergence")
     control = bool(found["without the mode, differing"])
     return equal and control and not found["mode"]["greatest divergence"] and not found.get(DIFFERING)
@@ -335,7 +355,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     content: dict[str, Any] = {
         "environment": environment(),
-        "shape": {"tokens": LENGTH, "batches": given.batches, "chunks": list(CHUNKS), "generated tokens": GENERATED},
+        "shape": {
+            "tokens": LENGTH, "batches": given.batches, "packed": list(PACKS), "chunks": list(CHUNKS),
+            "generated tokens": GENERATED,
+        },
         "models": {},
     }  # fmt: skip
 
@@ -354,8 +377,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
         for each in as_completed(running):
-            name, found = running[each], each.result()
-            if "digests" in other["models"].get(name, {}):
+            name, failed = running[each], each.exception()
+            found: dict[str, Any] = each.result() if failed is None else {"error": f"{type(failed).__name__}: {failed}"}
+            if "digests" in found and "digests" in other["models"].get(name, {}):
                 found[DIFFERING] = differing_digests(found, other["models"][name])
             content["models"][name] = found
             print(name, json.dumps(found, indent=1), flush=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from bitwise_triton.arguments import element_dtype, item_bytes
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.tensor_stand_ins import TensorGroup
+from bitwise_triton.tensor_stand_ins import TensorGroup, storage_of
 
 if TYPE_CHECKING:
     from bitwise_core.execution.tensor_contents import Pointer, TensorContents
@@ -128,7 +128,7 @@ def _element_type(memory: _Memory, address: int) -> str | None:
 def _span(tensor: Any) -> tuple[int, int] | None:
     """The addresses of the first byte of a tensor's memory and of the first one behind it."""
     try:
-        storage = tensor.untyped_storage()
+        storage = storage_of(tensor)
         start, size = int(storage.data_ptr()), int(storage.nbytes())
     except (AttributeError, RuntimeError, NotImplementedError, TypeError):
         return None

@@ -17,7 +17,7 @@ from bitwise_triton.arguments import Buffer, TensorMap, element_dtype, item_byte
 from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.pointer_tables import with_named_pointers
-from bitwise_triton.tensor_stand_ins import TensorGroup, tensor_groups
+from bitwise_triton.tensor_stand_ins import TensorGroup, storage_of, tensor_groups
 
 if TYPE_CHECKING:
     from bitwise_core.execution.tensor_contents import TensorContents
@@ -185,13 +185,6 @@ def _end(tensor: Any) -> int:
     strides = tensor.stride()
     last = sum((int(extent) - 1) * int(stride) for extent, stride in zip(tensor.shape, strides, strict=True))
     return int(tensor.data_ptr()) + (last + 1) * item_bytes(_dtype(tensor))
-
-
-def storage_of(tensor: Any) -> Any:
-    """The memory of a tensor, or None for an object that does not say what it is."""
-    # Triton's TensorWrapper reinterprets the tensor that owns the memory.
-    owner = tensor.base if type(tensor).__name__ == "TensorWrapper" else tensor
-    return owner.untyped_storage() if hasattr(owner, "untyped_storage") else None
 
 
 def read_storage(storage: Any, start: int, length: int) -> bytes | None:

@@ -45,6 +45,13 @@ def tensor_groups(values: Mapping[str, Any]) -> dict[int, TensorGroup]:
     return groups
 
 
+def storage_of(tensor: Any) -> Any:
+    """The memory of a tensor, or None for an object that does not say what it is."""
+    # Triton's TensorWrapper reinterprets the tensor that owns the memory.
+    owner = tensor.base if type(tensor).__name__ == "TensorWrapper" else tensor
+    return owner.untyped_storage() if hasattr(owner, "untyped_storage") else None
+
+
 def is_tensor(value: Any) -> bool:
     """Whether Triton passes `value` as a pointer."""
     return hasattr(value, "data_ptr") and hasattr(value, "dtype")
@@ -86,11 +93,8 @@ def _is_torch_dtype(value: Any) -> bool:
 
 def _storage(tensor: Any) -> int:
     """A number that two tensors share only if they use the same memory."""
-    # Triton's TensorWrapper reinterprets the tensor that owns the memory.
-    owner = tensor.base if type(tensor).__name__ == "TensorWrapper" else tensor
-    if hasattr(owner, "untyped_storage"):
-        return int(owner.untyped_storage().data_ptr())
-    return int(tensor.data_ptr())
+    storage = storage_of(tensor)
+    return int((tensor if storage is None else storage).data_ptr())
 
 
 def _size(tensor: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,9 @@ from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate
 from bitwise_nvidia_sm90.gemm import many_products
 from bitwise_nvidia_sm90.gemm.launch import KernelCall
-from bitwise_nvidia_sm90.gemm.many_products import sequential_descriptor
+from bitwise_nvidia_sm90.gemm.many_products import batched_call, grouped_call, sequential_descriptor
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from gemm_products import WGMMA, Matrix, matrix, random_patterns, run, source
-
-TILES = {"small": many_products._TILES[False], "large": many_products._LARGE, "fma": many_products._TILES[True]}
 
 
 def patterns(shape: tuple[int, ...], dtype: str, seed: int) -> Bits:
@@ -24,65 +23,57 @@ def patterns(shape: tuple[int, ...], dtype: str, seed: int) -> Bits:
     return found.reshape(shape)
 
 
-def simulated(name: str, tile: str, grid: tuple[int, ...], numbers: dict[str, int], **buffers: Any) -> Bits:
-    """Simulate a kernel; `buffers` are the name's bits and type, C the shape and type of the output."""
-    from bitwise_nvidia_sm90.gemm.kernels import many_products as kernels
+def tensor(name: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None) -> Matrix:
+    """Return a tensor, by default a contiguous one."""
+    steps = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+    return Matrix(name, shape, strides or steps, dtype)
 
-    shape, dtype = buffers.pop("C")
-    size = FLOAT_FORMATS[dtype].bits // 8
-    state = {each: np.ascontiguousarray(bits).view(np.uint8).ravel() for each, (bits, _) in buffers.items()}
-    state["C"] = np.full(int(np.prod(shape)) * size, 0xA5, dtype=np.uint8)
-    given: dict[str, Any] = {
-        each: Matrix(each, bits.shape, (), kind) for each, (bits, kind) in buffers.items() if kind != "i32"
-    }
-    given["C"] = Matrix("C", shape, (), dtype)
+
+def simulated(call: KernelCall, **buffers: Any) -> Bits:
+    """Simulate a launch; `buffers` are the bits of its operands.  The output is filled with other bytes before."""
+    from bitwise_triton.arguments import Buffer
+
+    out = call.arguments["C"]
+    size = FLOAT_FORMATS[out.dtype].bits // 8
+    state = {each: np.ascontiguousarray(bits).view(np.uint8).ravel() for each, bits in buffers.items()}
+    state["C"] = np.full(int(np.prod(out.shape)) * size, 0xA5, dtype=np.uint8)
     if "ends" in buffers:
-        from bitwise_triton.arguments import Buffer
-
-        given["ends"] = Buffer("ends", "i32")
-    call = KernelCall(getattr(kernels, name), grid, given | numbers, TILES[tile], {"num_warps": _warps(tile)})
+        call = replace(call, arguments={**call.arguments, "ends": Buffer("ends", "i32")})
     run(source(call), state)
-    return state["C"].view(storage(8 * size)).reshape(shape)
-
-
-def _warps(tile: str) -> int:
-    return many_products._warps(TILES[tile])
-
-
-def strides(name: str, steps: tuple[int, ...], *axes: str) -> dict[str, int]:
-    return {f"stride_{name}{axis}": step for axis, step in zip(axes, steps, strict=True)}
+    return state["C"].view(storage(8 * size)).reshape(out.shape)
 
 
 @pytest.mark.parametrize(("tile", "dtype", "k"), [
-    ("small", "bf16", 80), ("small", "fp16", 13), ("large", "bf16", 72), ("fma", "fp32", 1), ("fma", "fp32", 21),
+    ("small", "bf16", 80), ("small", "bf16", 128), ("small", "fp16", 13), ("large", "bf16", 72), ("fma", "fp32", 1),
+    ("fma", "fp32", 21),
 ])  # fmt: skip
 def test_a_batch_has_the_bytes_of_the_descriptor(tile: str, dtype: str, k: int) -> None:
     pytest.importorskip("triton")
     m, n, matrices = 3, 70, 2
     desc = sequential_descriptor(k, dtype, dtype, dtype)
     a, b = patterns((matrices, m, k), dtype, 1), patterns((matrices, n, k), dtype, 2)
-    numbers = {"M": m, "N": n, "K": k, **strides("a", (m * k, k, 1), "b", "m", "k")}
-    numbers |= strides("b", (n * k, 1, k), "b", "k", "n") | strides("c", (m * n, n, 1), "b", "m", "n")
-    across = -(-n // TILES[tile]["BLOCK_N"])
-    found = simulated(
-        "batched", tile, (across, matrices), numbers, A=(a, dtype), B=(b, dtype), C=((matrices, m, n), dtype)
-    )
-    for x, y, z in zip(a, b, found, strict=True):
+    call = batched_call(
+        tensor("A", (matrices, m, k), dtype), tensor("B", (matrices, k, n), dtype, (n * k, 1, k)),
+        tensor("C", (matrices, m, n), dtype), tile == "fma",
+    )  # fmt: skip
+    if tile == "large":
+        constants = call.constants | many_products._LARGE
+        call = replace(call, grid=(1, matrices), constants=constants, options=many_products._options(constants))
+    for x, y, z in zip(a, b, simulated(call, A=a, B=b), strict=True):
         assert z.tobytes() == evaluate(desc, x, np.ascontiguousarray(y.T)).tobytes()
 
 
-@pytest.mark.parametrize("ends", [[70, 70, 75], [0, 3, 80], [1, 65, 66]])
-def test_groups_of_rows_have_the_bytes_of_the_descriptor(ends: list[int]) -> None:
+@pytest.mark.parametrize(("ends", "k"), [([70, 70, 75], 24), ([0, 3, 80], 24), ([1, 65, 66], 64)])
+def test_groups_of_rows_have_the_bytes_of_the_descriptor(ends: list[int], k: int) -> None:
     pytest.importorskip("triton")
-    m, n, k, groups = 80, 16, 24, 3
+    m, n, groups = 80, 16, 3
     desc = sequential_descriptor(k, "bf16", "bf16", "bf16")
     a, b = patterns((m, k), "bf16", 3), patterns((groups, k, n), "bf16", 4)
-    numbers = {"groups": groups, "M": m, "N": n, "K": k, **strides("a", (k, 1), "m", "k")}
-    numbers |= strides("b", (k * n, n, 1), "g", "k", "n") | strides("c", (n, 1), "m", "n")
-    found = simulated(
-        "groups_of_rows", "small", (-(-m // 64) + groups + 1,), numbers, A=(a, "bf16"), B=(b, "bf16"),
-        ends=(np.array(ends, np.int32), "i32"), C=((m, n), "bf16"),
+    call = grouped_call(
+        tensor("A", (m, k), "bf16"), tensor("B", (groups, k, n), "bf16"), tensor("ends", (groups,), "i32"),
+        tensor("C", (m, n), "bf16"), False,
     )  # fmt: skip
+    found = simulated(call, A=a, B=b, ends=np.array(ends, np.int32))
     begin = 0
     for group, end in enumerate(ends):
         if end > begin:
@@ -95,12 +86,11 @@ def test_groups_of_k_have_the_bytes_of_the_descriptor() -> None:
     pytest.importorskip("triton")
     m, n, k, ends = 20, 24, 100, [17, 17, 90]
     a, b = patterns((m, k), "fp16", 5), patterns((k, n), "fp16", 6)
-    numbers = {"M": m, "N": n, "K": k, **strides("a", (k, 1), "m", "k")}
-    numbers |= strides("b", (n, 1), "k", "n") | strides("c", (m * n, n, 1), "g", "m", "n")
-    found = simulated(
-        "groups_of_k", "small", (1, 3), numbers, A=(a, "fp16"), B=(b, "fp16"), ends=(np.array(ends, np.int32), "i32"),
-        C=((3, m, n), "fp16"),
+    call = grouped_call(
+        tensor("A", (m, k), "fp16"), tensor("B", (k, n), "fp16"), tensor("ends", (3,), "i32"),
+        tensor("C", (3, m, n), "fp16"), False,
     )  # fmt: skip
+    found = simulated(call, A=a, B=b, ends=np.array(ends, np.int32))
     begin = 0
     for group, end in enumerate(ends):
         part = slice(begin, end)

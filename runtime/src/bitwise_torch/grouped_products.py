@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import NAMES, Finish, FinishedGEMM, GEMMProblem
+from bitwise_core.plugins.launchers import EpilogueLaunch
 from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
+from bitwise_torch import many_products
 from bitwise_torch.product_arguments import ProductError
 from bitwise_torch.product_forms import Form, NotLockable, finished_product
 from bitwise_torch.tensor_problems import problem_of
@@ -81,10 +83,51 @@ class GroupedCall:
         """Return the end of each group; this waits for the device."""
         return [0] * int(self.a.shape[0]) if self.offsets is None else [int(each) for each in self.offsets.tolist()]
 
+    def launch_of(self, describe: Callable[[GEMMProblem], FinishedGEMM], out: torch.Tensor) -> EpilogueLaunch | None:
+        """Return the launch that computed `out`, of the addresses of a, b, offsets and out; None for several."""
+        desc = self._product_of_groups(describe)
+        return None if desc is None else many_products.launch_of_groups(desc, self.a, self.b, self.offsets, out)
+
+    def _result_of_one_launch(self, describe: Callable[[GEMMProblem], FinishedGEMM]) -> torch.Tensor | None:
+        """Return the result where one launch computes all groups, without waiting for the device, else None."""
+        import torch
+
+        desc = self._product_of_groups(describe)
+        launcher = None if desc is None else many_products.launcher_of(desc, self.a.device)
+        if desc is None or launcher is None or self.offsets is None:
+            return None
+        a, b, groups = self.a, self.b, () if self.b.dim() == 3 else (int(self.offsets.shape[0]),)
+        out = torch.empty((*groups, int(a.shape[0]), int(b.shape[-1])), dtype=torch.bfloat16, device=a.device)
+        try:
+            many_products.grouped(launcher, desc, a, b, self.offsets, out)
+        except DescriptorError:
+            return None
+        return out
+
+    def _product_of_groups(self, describe: Callable[[GEMMProblem], FinishedGEMM]) -> GEMMDesc | None:
+        """Return the descriptor of each group as a product to bf16 for any k, None where steps or types differ.
+
+        Groups are ranges of the rows of a, or of k, with ends of int32.
+        """
+        import torch
+
+        a, b, ends = self.a, self.b, self.offsets
+        plain = ends is not None and ends.dtype == torch.int32 and a.dim() == 2 and self.scale_a is None
+        if not plain or 0 in a.shape or 0 in b.shape or a.is_neg() or b.is_neg():
+            return None
+        return as_product(describe(self._problem(int(a.shape[1]))))
+
+    def _problem(self, k: int) -> GEMMProblem:
+        fields = {name: getattr(self.key, name) for name in type(self.key).model_fields}
+        return GEMMProblem(**(fields | {"k": k, "grouped": False}))
+
     def result(self, describe: Callable[[GEMMProblem], FinishedGEMM]) -> torch.Tensor:
         """Return the result, of which each group has the bits of its description.  Raises ProductError."""
         import torch
 
+        found = self._result_of_one_launch(describe)
+        if found is not None:
+            return found
         a, b, finish, ends = self.a, self.b, self.finish, self.ends()
         axes = (a.dim(), b.dim())
         shape = (int(a.shape[-2]), int(b.shape[-1]))
@@ -146,6 +189,21 @@ def group_finding(profile: GroupedProfile, call: GroupedCall) -> FinishedGEMM | 
     except NotCovered as error:
         return str(error)
     return found
+
+
+@lru_cache(maxsize=4096)
+def as_product(found: FinishedGEMM) -> GEMMDesc | None:
+    """Return a product whose only step rounds its sums of fp32 to bf16 as one descriptor, None for other steps.
+
+    It is cached, since launches are, by identity.
+    """
+    (first, *rest) = found.steps.steps
+    if rest or (first.name, first.dtype) != ("convert", "bf16") or found.product.output_dtype != "fp32":
+        return None
+    if found.block_scaling != "none" or found.widened_from is not None:
+        return None
+    fields = {name: getattr(found.product, name) for name in type(found.product).model_fields}
+    return GEMMDesc(**(fields | {"output_dtype": "bf16"}))
 
 
 @lru_cache(maxsize=4096)

@@ -42,28 +42,39 @@ _NUMBERS = frozenset(
 _ELEMENTWISE = frozenset({"_add_relu", "rsub", "where", "fill", "masked_fill", "index_fill", "floor_divide"})
 """Element-wise operators that some releases of PyTorch do not tag as such."""
 
-_note: ThreadObject[Note | None] = ThreadObject("bitwise_torch.note")
+_note: ThreadObject[Note] = ThreadObject("bitwise_torch.note")
 _lock = threading.Lock()
 _active: list[Any] = []
 """The library of replaced kernels, once for each block in which operators are noted."""
+_covering: list[Note] = []
+"""The notes of the operators of threads that have none of their own."""
 
 
 @contextmanager
-def noted_operators(note: Note) -> Iterator[None]:
+def noted_operators(note: Note, cover: bool = False) -> Iterator[None]:
     """Call `note` for each operator of this thread, and of its backward passes, that has a tensor of floats.
 
-    Operators that run inside of others are not noted.  Raises InterceptionError where PyTorch is older than 2.10.
+    With `cover`, the operators of threads without a note of their own are noted as well.  Operators that run inside of
+    others are not noted.  Raises InterceptionError where PyTorch is older than 2.10.
     """
     with _lock:
         _active.append(_active[0] if _active else replaced_kernels(_noted_kernels(), _replacement))
+        if cover:
+            _covering.append(note)
     try:
         with _note.held(note):
             yield
     finally:
         with _lock:
             library = _active.pop()
+            if cover:
+                _covering.remove(note)
             if not _active:
                 library._destroy()
+
+
+def _inside(operator: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Note nothing: an operator runs inside of another one."""
 
 
 @cache
@@ -96,13 +107,15 @@ def _replacement(kernel: Kernel) -> Callable[..., Any]:
     """Return a function that notes the calls of a kernel in threads that note operators."""
 
     def replacement(*arguments: Any, **options: Any) -> Any:
-        note = _note.get()
-        if note is None:
+        own = _note.get()
+        notes = tuple(_covering) if own is None else (own,)
+        if not notes or own is _inside:
             return kernel.run(*arguments, **options)
-        with _note.held(None):
+        with _note.held(_inside):
             result = _result(kernel, arguments, options)
             if _has_floats(arguments) or _has_floats(tuple(options.values())):
-                note(kernel.full_name, arguments, options)
+                for note in notes:
+                    note(kernel.full_name, arguments, options)
         return result
 
     return replacement

@@ -187,9 +187,9 @@ def grouped_mm(
     """Return products of groups in bf16 with the bits of torch._grouped_mm, with scales of torch._scaled_grouped_mm.
 
     `offsets` holds the end of each group in rows of a 2-axis `a`, columns of a 2-axis `b`, or values of k where both
-    have 2 axes; its values are read, which waits for the device.  Elements outside of the groups are 0.  `scale_a` has
-    a scale for each row of `a`, `scale_b` for each column of `b`, for each group.  Raises ProductError, NotCovered and
-    LockError.
+    have 2 axes.  With scales, and where `a` alone has 3 axes, its values are read, which waits for the device.
+    Elements outside of the groups are 0.  `scale_a` has a scale for each row of `a`, `scale_b` for each column of `b`,
+    for each group.  Raises ProductError, NotCovered and LockError.
     """
     for each in (a, b, scale_a, scale_b):
         if each is not None:

@@ -156,7 +156,7 @@ def _scaled(given: dict[str, Any]) -> Form:
     elif (tuple(scale_a.shape), tuple(scale_b.shape)) == ((m, 1), (1, n)):
         scales = "row"
         operands = [scale_b.expand(m, n), scale_a.expand(m, n)]
-    elif (blocks := _blocks(a, b, scale_a, scale_b)) is not None:
+    elif (blocks := blocks_of_scales(a, b, scale_a, scale_b)) is not None:
         scales = "blocks"
         operands = [scale_a, scale_b]
     else:
@@ -173,7 +173,9 @@ def _scaled(given: dict[str, Any]) -> Form:
     return _form(a, b, out, finish, tuple(operands))
 
 
-def _blocks(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> tuple[int, int] | None:
+def blocks_of_scales(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor
+) -> tuple[int, int] | None:
     """Return the rows of a and the columns of b that share a scale of 128 values of k, None for other scales."""
     (m, k), n = a.shape, int(b.shape[1])
     blocks_of_k = -(-k // BLOCK_K)

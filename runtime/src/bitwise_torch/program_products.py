@@ -14,18 +14,26 @@ intercepted.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
 from bitwise_core.plugins.profiles import NotCovered
-from bitwise_torch import calls_in_c, dispatch_cache
+from bitwise_torch import calls_in_c, dispatch_cache, many_products
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
-from bitwise_torch.interception import PRODUCTS, Intercepted, OtherThreads, WithoutGradients, active
+from bitwise_torch.interception import (
+    PRODUCTS,
+    Intercepted,
+    InterceptionError,
+    OtherThreads,
+    WithoutGradients,
+    active,
+)
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Entry, Finding, Lock, LockError, finding_of, lock_of
 from bitwise_torch.noted_operators import noted_operators
@@ -60,11 +68,17 @@ EXACT_K = 1 << 17
 MOST_LAUNCHES = 64
 """The greatest number of matrices of a batch whose launches are kept together."""
 
+LARGE_MATRIX = 1 << 16
+"""The greatest number of elements of a matrix of a batch that is computed in one launch with the others."""
+
 _NO_LIBRARIES: set[str] = set()
 """Products of a lock warn of no library."""
 
 _IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
 """By operation in place, which returns its first operand: the one whose result it has."""
+
+_READY = frozenset({"mm", "addmm", "bmm", "_grouped_mm"})
+"""Operations whose launches are kept, where all of their arguments are tensors."""
 
 _VECTORS = ("mv", "dot", "addmv", "addmv_")
 """Operations whose result is a column of a product, or an element."""
@@ -193,6 +207,7 @@ class Recording:
     other_threads: OtherThreads = "cover"
     _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _process: int = field(default_factory=os.getpid)
     calls_in_c: None = None
     """See `interception.Scope`."""
 
@@ -210,8 +225,16 @@ class Recording:
             raise LockError(str(error)) from None
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Run an operation and record its product."""
+        """Run an operation and record its product.  Raises InterceptionError in a forked process."""
         result = operation(*arguments, **options)
+        if os.getpid() != self._process:
+            if self.other_threads == "ignore":
+                return result
+            raise InterceptionError(
+                f"torch.{name} ran in a process that was forked while products are recorded, and its record ends with "
+                "the process: multiply in the recording process (a DataLoader with num_workers=0), or give the "
+                'recording other_threads="ignore"'
+            )
         self.products += 1
         if _is_exact(name, arguments):
             return result
@@ -276,7 +299,9 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     """Record the products that run inside; the library `like` computes them as usual.
 
     Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
-    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".
+    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".  Products in a process that
+    is forked inside, such as a worker that loads data, would be lost with it: they raise InterceptionError, unless
+    `other_threads` is "ignore".
 
     With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
     by which `bitwise lock check` compares machines.  Raises LockError where no installed plugin describes the library.
@@ -284,7 +309,7 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     lockable_profile(like, LockError)
     _check_other_threads(other_threads)
     recording = Recording(like, other_threads=other_threads)
-    noted = noted_operators(recording.note_call) if operators else nullcontext()
+    noted = noted_operators(recording.note_call, cover=other_threads == "cover") if operators else nullcontext()
     with active(recording), noted:
         yield recording
 
@@ -338,7 +363,7 @@ class Replay:
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation from the lock, or in the library where `missing` is "pass".  Raises LockError."""
         key: Hashable = None
-        if not options and name in ("mm", "addmm", "bmm") and operation.overload == "default":
+        if not options and name in _READY and operation.overload == "default":
             found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
@@ -361,8 +386,11 @@ class Replay:
         count = self._count_of(problem_of(a, b, found.dtype))
         self._ready.add(count)
         call = dispatch_cache.known_call(key)
-        if ready is not None and call is not None and call.launch is not None:
-            self._ready.keep(ready, arguments, found, call.launch, count, (operation.full_name, arguments))
+        if call is not None and call.launch is not None:
+            if ready is not None:
+                self._ready.keep(ready, arguments, found, call.launch, count, (operation.full_name, arguments))
+            elif out is not None:
+                self._ready.keep_into(operation.full_name, arguments, options, call.launch, count)
         return found
 
     def _result(
@@ -384,7 +412,7 @@ class Replay:
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return operation(*arguments, **options)  # an empty product has no rounding
             if name in GROUPED:
-                return self._groups(grouped_call(name, arguments, options))
+                return self._groups(operation, grouped_call(name, arguments, options), arguments, ready)
             if name in ("addbmm", "addbmm_"):
                 return _batch_added(name, arguments, options)
             product, entry = self._product_and_entry(call, name, operation.overload, arguments, options)
@@ -411,11 +439,13 @@ class Replay:
         elif finished is not None:
             form = _form_of(product)
             result = finished_product(finished, form)
-            launch = None if ready is None else fused_launch(finished, form, result)
             same = product.a is arguments[1] and product.b is arguments[2] if product.bias is not None else False
-            if launch is not None and same:
+            launch = fused_launch(finished, form, result) if same else None
+            if launch is not None and ready is not None:
                 call_in_c = (operation.full_name, arguments)
                 self._ready.keep(ready, arguments, result, with_bias_first(launch), count, call_in_c)
+            elif launch is not None and name == "addmm" and out is not None and _is_memory_of(result, out):
+                self._ready.keep_into(operation.full_name, arguments, options, with_bias_first(launch), count)
         else:
             result = locked_product(product, entry.desc)
             direct = product.a is arguments[0] and product.b is arguments[1] and name == "bmm"
@@ -429,10 +459,16 @@ class Replay:
         self._ready.add(count)
         return result
 
-    def _groups(self, call: GroupedCall) -> torch.Tensor:
+    def _groups(
+        self, operation: Intercepted, call: GroupedCall, arguments: tuple[Any, ...], ready: Hashable
+    ) -> torch.Tensor:
         """Return the result of products of groups from the lock.  Raises LockError."""
-        result = call.result(group_of_lock(self.lock, call))
-        self._ready.add(self._count_of(call.key))
+        describe, count = group_of_lock(self.lock, call), self._count_of(call.key)
+        result = call.result(describe)
+        launch = None if ready is None else call.launch_of(describe, result)
+        if launch is not None:
+            self._ready.keep(ready, arguments, result, launch, count, (operation.full_name, arguments))
+        self._ready.add(count)
         return result
 
     def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -503,6 +539,14 @@ def _batch_added(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
     if name == "addbmm_" or "out" in options:
         return (arguments[0] if name == "addbmm_" else options["out"]).copy_(total)
     return total
+
+
+def _is_memory_of(result: torch.Tensor, out: torch.Tensor) -> bool:
+    """Return whether a launch that left a result in its memory can leave it in that of an output."""
+    ends = result.data_ptr(), out.data_ptr()
+    return (result.dtype, result.shape, result.stride()) == (out.dtype, out.shape, out.stride()) and (
+        len({at & -at & 255 for at in ends}) == 1
+    )
 
 
 def _is_direct(product: InterceptedProduct, arguments: tuple[Any, ...], out: Any) -> bool:
@@ -576,10 +620,25 @@ def locked_product(product: InterceptedProduct, desc: GEMMDesc) -> torch.Tensor:
     out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=getattr(torch, DTYPES[desc.output_dtype]), device=a.device)
     if product.problem.batch is None:
         product_into(a, b, out, desc)
-    else:
+    elif not _in_one_launch(product, desc, out):
         for left, right, target in zip(a, b, out, strict=True):
             product_into(left, right, target, desc)
     return out
+
+
+def _in_one_launch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tensor) -> bool:
+    """Compute all matrices of a batch in one launch and return True; False for few, large or empty ones."""
+    a, b, problem = product.a, product.b, product.problem
+    if problem.batch is None or problem.batch < 2 or problem.m * problem.n > LARGE_MATRIX or 0 in (*a.shape, *b.shape):
+        return False
+    launcher = many_products.launcher_of(desc, a.device)
+    if launcher is None:
+        return False
+    try:
+        many_products.batched(launcher, desc, a, b, out)
+    except DescriptorError:  # no kernel of many products has these types
+        return False
+    return True
 
 
 def launch_of_batch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tensor) -> Callable[..., None] | None:
@@ -587,6 +646,9 @@ def launch_of_batch(product: InterceptedProduct, desc: GEMMDesc, out: torch.Tens
 
     It is None where a matrix was not launched by its addresses, and for more matrices than MOST_LAUNCHES.
     """
+    together = many_products.launch_of_batch(desc, product.a, product.b, out)
+    if together is not None:
+        return together
     begin = product.a.data_ptr(), product.b.data_ptr(), out.data_ptr()
     # The distances of matrices then decide their alignments.
     if not 0 < len(product.a) <= MOST_LAUNCHES or any(at % 256 for at in begin):

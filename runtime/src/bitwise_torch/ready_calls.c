@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOST_WORDS 96   /* of a key */
+#define MOST_WORDS 160  /* of a key */
 #define CAPACITY 4096   /* calls of a table; a full one is emptied */
 #define SLOTS 16384     /* a power of 2 */
 
@@ -168,9 +168,12 @@ typedef struct {
     Key key;
     uint64_t hash;
     PyObject *operator, *names, *counter;
-    PyObject *launch, *empty, *shape, *strides, *dtype; /* NULL for a call that is passed on */
+    PyObject *launch; /* NULL for a call that is passed on */
+    PyObject *empty, *shape, *strides, *dtype; /* NULL for a call with an output among its arguments */
     int64_t alignment;
     long device;
+    Py_ssize_t output; /* its place among the arguments; it is the last tensor */
+    int64_t *extents;  /* of all tensors, the bytes from the first to behind the last one */
 } Entry;
 
 typedef struct {
@@ -194,6 +197,7 @@ static void release(Entry *entry)
     Py_XDECREF(entry->strides);
     Py_XDECREF(entry->dtype);
     Py_XDECREF(entry->counter);
+    PyMem_Free(entry->extents);
     PyMem_Free(entry);
 }
 
@@ -252,20 +256,13 @@ static int count_call(PyObject *counter)
     return 0;
 }
 
-/* Allocate the result of an entry and launch its call.  Return the result, or NULL, without an error where the memory
- * has another alignment. */
-static PyObject *launched(const Entry *entry, void **addresses, int tensors)
+/* Launch the call of an entry on so many addresses, the last of which is that of `out`.  Return `out`, or NULL with an
+ * error. */
+static PyObject *launched_on(const Entry *entry, void **addresses, int tensors, PyObject *out)
 {
-    PyObject *memory[] = {entry->shape, entry->strides, entry->dtype}, *numbers[MOST_WORDS], *found = NULL;
-    void *tensor;
+    PyObject *numbers[MOST_WORDS], *found = NULL;
     int made = 0;
-    PyObject *out = PyObject_Vectorcall(entry->empty, memory, 3, NULL);
-    if (out == NULL)
-        return NULL;
-    if (implementation_of(out, &tensor) < 0 || torch_of.data(&tensor, addresses + tensors)
-        || alignment_of(addresses[tensors]) != entry->alignment)
-        goto end;
-    for (; made <= tensors; made++)
+    for (; made < tensors; made++)
         if ((numbers[made] = PyLong_FromVoidPtr(addresses[made])) == NULL)
             goto end;
     found = PyObject_Vectorcall(entry->launch, numbers, (size_t)made, NULL);
@@ -276,8 +273,36 @@ static PyObject *launched(const Entry *entry, void **addresses, int tensors)
 end:
     while (made > 0)
         Py_DECREF(numbers[--made]);
+    return found;
+}
+
+/* Allocate the result of an entry and launch its call.  Return the result, or NULL, without an error where the memory
+ * has another alignment. */
+static PyObject *launched(const Entry *entry, void **addresses, int tensors)
+{
+    PyObject *memory[] = {entry->shape, entry->strides, entry->dtype}, *found = NULL;
+    void *tensor;
+    PyObject *out = PyObject_Vectorcall(entry->empty, memory, 3, NULL);
+    if (out == NULL)
+        return NULL;
+    if (implementation_of(out, &tensor) == 0 && !torch_of.data(&tensor, addresses + tensors)
+        && alignment_of(addresses[tensors]) == entry->alignment)
+        found = launched_on(entry, addresses, tensors + 1, out);
     Py_DECREF(out);
     return found;
+}
+
+/* Launch the call of an entry into its output.  Return the output, or NULL, without an error where it shares memory
+ * with an operand. */
+static PyObject *launched_into(const Entry *entry, void **addresses, int tensors, PyObject *out)
+{
+    const char *target = addresses[tensors - 1];
+    for (int place = 0; place < tensors - 1; place++) {
+        const char *operand = addresses[place];
+        if (target < operand + entry->extents[place] && operand < target + entry->extents[tensors - 1])
+            return NULL;
+    }
+    return launched_on(entry, addresses, tensors, out);
 }
 
 /* Run a call that the table keeps.  Return its result, or NULL, without an error where it is not kept, and where it is
@@ -294,7 +319,9 @@ static PyObject *run(Table *table, PyObject *operator, PyObject *const *argument
     entry->users++; /* what is called may empty the table */
     PyObject *found = NULL;
     if (still_holds(table, entry) == 1) {
-        if (entry->launch != NULL)
+        if (entry->launch != NULL && entry->extents != NULL)
+            found = launched_into(entry, addresses, tensors, arguments[entry->output]);
+        else if (entry->launch != NULL)
             found = launched(entry, addresses, tensors);
         else
             *pass_on = count_call(entry->counter) == 0;
@@ -371,6 +398,66 @@ static PyObject *table_keep(Table *table, PyObject *arguments)
     Py_RETURN_TRUE;
 }
 
+/* Return the extents of a tuple of numbers, or NULL with an error. */
+static int64_t *extents_of(PyObject *given)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(given);
+    int64_t *found = PyMem_Calloc((size_t)count + 1, sizeof *found);
+    if (found == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t place = 0; place < count; place++)
+        found[place] = PyLong_AsLongLong(PyTuple_GET_ITEM(given, place));
+    if (PyErr_Occurred()) {
+        PyMem_Free(found);
+        return NULL;
+    }
+    return found;
+}
+
+static PyObject *table_keep_into(Table *table, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    PyObject *registry;
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), output = 0;
+    while (output < named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, output), "out") != 0)
+        output++;
+    if (count < 5 || output == named || !PyUnicode_CheckExact(given[0]) || !PyTuple_CheckExact(given[2])
+        || !PyLong_CheckExact(given[3])) {
+        PyErr_SetString(PyExc_TypeError, "give an operator, a launch, extents, a device, a counter, and the arguments "
+                                         "of a call with an output");
+        return NULL;
+    }
+    Py_ssize_t tensors = 0, last = 0;
+    for (Py_ssize_t place = 5; place < count + named; place++)
+        if (Py_TYPE(given[place]) == torch_of.tensor || Py_TYPE(given[place]) == torch_of.parameter) {
+            tensors++;
+            last = place;
+        }
+    if (last != count + output)
+        Py_RETURN_FALSE; /* the output is not the last tensor */
+    long device = PyLong_AsLong(given[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (PyTuple_GET_SIZE(given[2]) != tensors)
+        Py_RETURN_FALSE;
+    Entry *entry = entry_of(given[0], given + 5, count - 5, names, &registry);
+    if (entry == NULL)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    entry->extents = extents_of(given[2]);
+    if (entry->extents == NULL) {
+        Py_DECREF(registry);
+        release(entry);
+        return NULL;
+    }
+    entry->launch = Py_NewRef(given[1]);
+    entry->counter = given[4] == Py_None ? NULL : Py_NewRef(given[4]);
+    entry->output = count - 5 + output;
+    entry->device = device;
+    add_entry(table, entry, registry);
+    Py_RETURN_TRUE;
+}
+
 static PyObject *table_pass_on(Table *table, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     PyObject *registry;
@@ -417,6 +504,11 @@ static PyMethodDef table_methods[] = {
      "empty(shape, strides, dtype) on a device, at an address of an alignment.  Each repetition is added to\n"
      "`counter`, an object with a buffer of one integer of 64 bits, or None.  Return False for arguments that no key\n"
      "holds."},
+    {"keep_into", (PyCFunction)(void (*)(void))table_keep_into, METH_FASTCALL | METH_KEYWORDS,
+     "keep_into(operator, launch, extents, device, counter, *arguments, **options)\n\n"
+     "Keep the launch of a call whose output is the option `out`, a function of the addresses of its tensors.\n"
+     "`extents` are their bytes, from the first to behind the last one; a call whose output shares memory with another\n"
+     "tensor is not repeated.  See `keep`."},
     {"pass_on", (PyCFunction)(void (*)(void))table_pass_on, METH_FASTCALL | METH_KEYWORDS,
      "pass_on(operator, counter, *arguments, **options)\n\n"
      "Let PyTorch's kernel compute all repetitions of a call; see `keep`."},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core.plugins import registry
 from bitwise_torch.dispatch_cache import gpu_memory_of, output_allocator
+from bitwise_torch.product_arguments import address_range
 
 if TYPE_CHECKING:
     import torch
@@ -76,12 +77,13 @@ class ReadyLaunches:
     ) -> tuple[torch.Tensor | None, Hashable]:
         """Run a call where it is kept, and return its result and its key; None where it is not kept.
 
-        `rest` are the other arguments.  The key is None for tensors without memory and for arguments without a hash.
+        `rest` are the other arguments.  The key is None for tensors without memory, for operands that are no tensors,
+        and for arguments without a hash.
         """
         try:
             key, addresses = _key(name, operands, rest)
             ready = self._calls.get(key)
-        except (RuntimeError, TypeError):
+        except (AttributeError, RuntimeError, TypeError):
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
@@ -101,7 +103,7 @@ class ReadyLaunches:
         try:
             key, addresses = _key(name, operands, rest)
             ready = self._several.get(key)
-        except (RuntimeError, TypeError):
+        except (AttributeError, RuntimeError, TypeError):
             return None, None
         if ready is None or self._registry is not registry.default():
             return None, key
@@ -118,7 +120,7 @@ class ReadyLaunches:
         """Return whether a call with several results is kept."""
         try:
             return _key(name, operands, rest)[0] in self._several
-        except (RuntimeError, TypeError):
+        except (AttributeError, RuntimeError, TypeError):
             return False
 
     def add(self, count: Count) -> None:
@@ -156,6 +158,24 @@ class ReadyLaunches:
             at = out.data_ptr()
             counter = None if count is None else count.memory
             self.calls_in_c.keep(*call, launch, *memory, at & -at & 255, out.get_device(), counter)
+
+    def keep_into(
+        self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any], launch: Callable[..., None],
+        count: Count | None = None,
+    ) -> None:  # fmt: skip
+        """Keep the launch of a call that ran, whose output is the option `out`, where calls are kept in C; see `keep`.
+
+        `launch` is a function of the addresses of all tensors, in the order of the arguments, the output last.
+        """
+        import torch
+
+        tensors = [each for each in (*arguments, *options.values()) if isinstance(each, torch.Tensor)]
+        out = options["out"]
+        if self.calls_in_c is None or tensors[-1] is not out or not self._prepare_table(tensors, (out,)):
+            return
+        extents = tuple(end - begin for begin, end in map(address_range, tensors))
+        counter = None if count is None else count.memory
+        self.calls_in_c.keep_into(operator, launch, extents, out.get_device(), counter, *arguments, **options)
 
     def pass_on(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any], count: Count) -> None:
         """Let PyTorch's kernel compute all repetitions of a call without Python, each of which is added to `count`."""

@@ -129,14 +129,17 @@ class SequentialLauncher(ProductLauncher, Protocol):
         for types that it does not multiply.
         """
 
-    def batched_product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
-        """Compute out[i] = a[i] b[i] for tensors of 3 axes with any strides, on the device's current stream.
+    def batched_product(self, desc: Record, a: Any, b: Any, out: Any) -> EpilogueLaunch:
+        """Compute out[i] = a[i] b[i] for tensors of 3 axes with any strides, and return a function that repeats it.
 
-        Raises DescriptorError for a descriptor that it does not support.
+        The function is that of `PreparingLauncher.prepare`.  Raises DescriptorError for a descriptor that it does not
+        support.
         """
 
-    def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> None:
-        """Compute the products of groups, on the device's current stream; their bounds are read on the device.
+    def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> EpilogueLaunch:
+        """Compute the products of groups, whose bounds are read on the device, and return a function that repeats it.
+
+        The function is that of `PreparingLauncher.prepare`, of the addresses of a, b, ends and out.
 
         `ends` holds the end of each group, int32, ascending.  A group is a range of the rows of a 2-axis `a`, which its
         matrix of a 3-axis `b` multiplies; or a range of k where both have 2 axes, with a matrix of `out` for each.

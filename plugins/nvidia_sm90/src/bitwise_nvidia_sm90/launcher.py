@@ -69,7 +69,7 @@ class GEMMLauncher:
 
         return sequential_descriptor(k, left, right, output, rounded, one_accumulator)
 
-    def batched_product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
+    def batched_product(self, desc: Record, a: Any, b: Any, out: Any) -> EpilogueLaunch:
         """See `bitwise_core.plugins.launchers.SequentialLauncher`."""
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
@@ -78,9 +78,9 @@ class GEMMLauncher:
         from bitwise_nvidia_sm90.gemm.many_products import batched_product
 
         with torch.cuda.device(a.device):
-            batched_product(desc, a, b, out)
+            return batched_product(desc, a, b, out)
 
-    def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> None:
+    def grouped_product(self, desc: Record, a: Any, b: Any, ends: Any, out: Any) -> EpilogueLaunch:
         """See `bitwise_core.plugins.launchers.SequentialLauncher`."""
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
@@ -89,7 +89,7 @@ class GEMMLauncher:
         from bitwise_nvidia_sm90.gemm.many_products import grouped_product
 
         with torch.cuda.device(a.device):
-            grouped_product(desc, a, b, ends, out)
+            return grouped_product(desc, a, b, ends, out)
 
     @property
     def formulas(self) -> Formulas:

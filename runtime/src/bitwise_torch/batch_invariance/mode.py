@@ -283,8 +283,8 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
 
 
 READY_OPERANDS = {
-    "mm": 2, "bmm": 2, "addmm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
-    "_log_softmax_backward_data": 2,
+    "mm": 2, "bmm": 2, "addmm": 3, "_grouped_mm": 3, "mean": 1, "sum": 1, "_softmax": 1, "_log_softmax": 1,
+    "_softmax_backward_data": 2, "_log_softmax_backward_data": 2,
 }  # fmt: skip
 """Operators whose launches are kept, with the numbers of their tensors, which come first."""
 

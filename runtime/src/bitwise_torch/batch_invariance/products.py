@@ -11,14 +11,22 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc
+from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc
 from bitwise_core.descriptors.epilogue import Step
-from bitwise_core.descriptors.problem import DTYPES, NAMES, FinishedGEMM, GEMMProblem
+from bitwise_core.descriptors.problem import BLOCK_K, DTYPES, NAMES, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import SequentialLauncher
-from bitwise_torch import dispatch_cache
+from bitwise_torch import dispatch_cache, many_products
 from bitwise_torch.batch_invariance.row_operators import NotServed
-from bitwise_torch.product_forms import Form, finished_product, fused_launch, with_bias_first
+from bitwise_torch.grouped_products import grouped_call
+from bitwise_torch.product_forms import (
+    Form,
+    NotLockable,
+    blocks_of_scales,
+    finished_product,
+    fused_launch,
+    with_bias_first,
+)
 from bitwise_torch.products import matmul, product_into
 
 if TYPE_CHECKING:
@@ -167,7 +175,7 @@ def batch_product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch
             product_into(left, right, target, desc)
         return out
     try:
-        sequential_launcher(a.device).batched_product(desc, a, b, out)
+        many_products.batched(sequential_launcher(a.device), desc, a, b, out)
     except DescriptorError:
         for left, right, target in zip(a, b, out, strict=True):
             product_into(left, right, target, desc)
@@ -266,14 +274,105 @@ def _scaled_mm(
         operands = (scale_a.reshape(1, 1) * scale_b.reshape(1, 1),)
     elif (tuple(scale_a.shape), tuple(scale_b.shape)) == ((m, 1), (1, n)):
         operands = (scale_b, scale_a)
+    elif (blocks := blocks_of_scales(a, b, scale_a, scale_b)) is not None and a.shape[1] <= BLOCK_K:
+        # One row and its columns have one scale each in some of these shapes, which are those of the first case.
+        rows, columns = _repeated(scale_a, blocks[0], 0, m), _repeated(scale_b, blocks[1], 1, n)
+        operands = (rows * columns,)
+    elif blocks is not None:
+        return _into(_scaled_blocks(a, b, scale_a, scale_b, bias, out_dtype or _narrow(out)), out)
     else:
-        raise NotServed("scales of blocks; one scale for each operand, or for each row and column, are served")
+        raise NotServed(
+            "scales of other shapes; one scale for each operand, for each row and column, or for each block of 128 "
+            "values of k are served"
+        )
     steps: tuple[Step | str, ...] = ("multiply",) * len(operands)
-    dtype = out_dtype or (torch.bfloat16 if out is None else out.dtype)
+    dtype = out_dtype or _narrow(out)
     if bias is not None:
         steps, operands = (*steps, Step(name="add", operand_dtype=NAMES[str(bias.dtype)])), (*operands, bias)
     steps = (*steps, Step(name="convert", dtype=NAMES[str(dtype)]))
     return _into(_finished(a, b, dtype, steps, operands, bool(use_fast_accum)), out)
+
+
+def _repeated(scales: Any, times: int, axis: int, length: int) -> Any:
+    """Return scales that `times` rows or columns share as one for each of `length`."""
+    return scales.repeat_interleave(times, axis).narrow(axis, 0, length)
+
+
+def _narrow(out: Any) -> Any:
+    """Return the type of an output, bf16 where none is given."""
+    import torch
+
+    return torch.bfloat16 if out is None else out.dtype
+
+
+def _scaled_blocks(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, dtype: Any) -> Any:
+    """Return a product of which each block of 128 values of k has scales, and a bias, of a dtype."""
+    import torch
+
+    _check(a, b, scale_a, scale_b, *(() if bias is None else (bias,)))
+    if 0 in a.shape or 0 in b.shape:
+        raise NotServed("an empty product with scales; products of at least one number are served")
+    added = () if bias is None else (Step(name="add", operand_dtype=NAMES[str(bias.dtype)]),)
+    steps = (*added, Step(name="convert", dtype=NAMES[str(dtype)]))
+    desc = _blocks_descriptor(descriptor_of(a, b, torch.float32, False), steps)
+    shape = int(a.shape[0]), int(b.shape[1])
+    operands = (scale_a, scale_b, *(() if bias is None else (bias.expand(shape),)))
+    kind = NAMES[str(a.dtype)], NAMES[str(b.dtype)], NAMES[str(dtype)]
+    problem = GEMMProblem(m=shape[0], n=shape[1], k=int(a.shape[1]), a=kind[0], b=kind[1], out=kind[2])
+    return finished_product(desc, Form(a, b, operands, problem))
+
+
+@lru_cache(maxsize=65536)
+def _blocks_descriptor(sums: GEMMDesc, steps: tuple[Step, ...]) -> FinishedGEMM:
+    """Return the product whose accumulators, of 128 values of k each, are multiplied by the product of two scales."""
+    product = sums.model_copy(update={"k_cuts": (Cut(span=BLOCK_K),)})
+    return FinishedGEMM(product=product, steps=Epilogue.of(*steps), block_scaling="product_first")
+
+
+_TENSOR_WISE, _ROW_WISE = 0, 1
+"""The numbers of torch.nn.functional.ScalingType."""
+
+
+def _scaled_mm_by_recipes(
+    a: Any, b: Any, scale_a: Any, recipe_a: Any, swizzle_a: Any, scale_b: Any, recipe_b: Any, swizzle_b: Any,
+    bias: Any = None, out_dtype: Any = None, contraction_dim: Any = (), use_fast_accum: bool = False, *,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """Compute torch.nn.functional.scaled_mm, which names what has a scale."""
+    recipes = list(recipe_a), list(recipe_b)
+    if recipes not in (([_TENSOR_WISE],) * 2, ([_ROW_WISE],) * 2) or any((*swizzle_a, *swizzle_b)) or contraction_dim:
+        raise NotServed(
+            "scales of blocks by recipes; one scale for each operand, or for each row and column, is served"
+        )
+    left, right = scale_a[0], scale_b[0]
+    if recipes[0] == [_ROW_WISE]:
+        left, right = left.reshape(-1, 1), right.reshape(1, -1)
+    return _scaled_mm(a, b, left, right, bias, None, out_dtype, use_fast_accum, out=out)
+
+
+def _scaled_grouped_mm(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, offs: Any = None, bias: Any = None, scale_result: Any = None,
+    out_dtype: Any = None, use_fast_accum: bool = False,
+) -> Any:  # fmt: skip
+    """Compute the groups one by one: their bounds are read, which waits for the device."""
+    import torch
+
+    _check(a, b, scale_a, scale_b, *(() if offs is None else (offs,)))
+    if {a.dtype, b.dtype} - {torch.float8_e4m3fn, torch.float8_e5m2}:
+        raise NotServed(f"groups of {a.dtype} and {b.dtype} with scales; those of fp8 are served")
+    try:
+        options = {"bias": bias, "scale_result": scale_result, "out_dtype": out_dtype, "use_fast_accum": use_fast_accum}
+        call = grouped_call("_scaled_grouped_mm", (a, b, scale_a, scale_b, offs), options)
+    except NotLockable as reason:
+        raise NotServed(str(reason)) from None
+    steps = ("multiply", "multiply", Step(name="convert", dtype="bf16"))
+
+    def describe(problem: GEMMProblem) -> FinishedGEMM:
+        launcher = sequential_launcher(a.device)
+        sums = launcher.sequential(problem.k, problem.a, problem.b, "fp32", one_accumulator=bool(use_fast_accum))
+        return _finished_descriptor(sums, steps)
+
+    return call.result(describe)
 
 
 def _grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
@@ -303,7 +402,7 @@ def grouped_product(a: torch.Tensor, b: torch.Tensor, ends: Any, dtype: torch.dt
     desc = descriptor_of(a, b, dtype)
     if a.device.type != "cpu":
         try:
-            sequential_launcher(a.device).grouped_product(desc, a, b, ends.to(torch.int32), out)
+            many_products.grouped(sequential_launcher(a.device), desc, a, b, ends.to(torch.int32), out)
         except DescriptorError as error:
             raise NotServed(str(error)) from None
         return out
@@ -321,7 +420,8 @@ def grouped_product(a: torch.Tensor, b: torch.Tensor, ends: Any, dtype: torch.dt
 
 PRODUCT_OPERATORS: dict[str, _Function] = {
     "mm": _mm, "addmm": _addmm, "addmm_": _addmm_in_place, "bmm": _bmm, "baddbmm": _addmm, "mv": _mv, "dot": _dot,
-    "_addmm_activation": _addmm_activation, "_scaled_mm": _scaled_mm, "_grouped_mm": _grouped_mm,
+    "_addmm_activation": _addmm_activation, "_scaled_mm": _scaled_mm, "_scaled_mm_v2": _scaled_mm_by_recipes,
+    "_grouped_mm": _grouped_mm, "_scaled_grouped_mm": _scaled_grouped_mm,
 }  # fmt: skip
 """By the name of an operator in the namespace `aten`: the function that computes all of its overloads."""
 
@@ -332,11 +432,13 @@ def setting_of_product(operand: Any) -> tuple[bool, ...]:
 
 
 def launch_of_product(name: str, arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
-    """Return the launch of a call of mm, bmm or addmm that ran, with factors of 1, and left its result in `out`.
+    """Return the launch of a call of mm, bmm, addmm with factors of 1, or _grouped_mm, whose result is `out`.
 
     It is a function of the addresses of the tensors in the order of the arguments, and of the result.  It is None
     where several kernels ran.
     """
+    if name == "_grouped_mm":
+        return _launch_of_groups(arguments, out)
     if not out.numel() or len(arguments) != (3 if name == "addmm" else 2):
         return None
     if name == "addmm":
@@ -347,12 +449,24 @@ def launch_of_product(name: str, arguments: tuple[Any, ...], out: Any) -> Callab
         launch = fused_launch(finished, form, out)
         return None if launch is None else with_bias_first(launch)
     a, b = arguments
-    if not a.shape[-1] or (name == "bmm" and a.shape[0] != 1):
+    if not a.shape[-1]:
         return None
     desc = descriptor_of(a, b, a.dtype)
+    if name == "bmm" and a.shape[0] != 1:
+        return many_products.launch_of_batch(desc, a, b, out)
     if name == "bmm":
         key = dispatch_cache.call_key(a[0], b[0], desc, out=out[0])
     else:
         key = dispatch_cache.call_key(a, b, desc)
     call = dispatch_cache.known_call(key)
     return None if call is None else call.launch
+
+
+def _launch_of_groups(arguments: tuple[Any, ...], out: Any) -> Callable[..., None] | None:
+    """Return the launch of the products of groups of rows or of k; None for others, and for no numbers."""
+    import torch
+
+    a, b, *rest = arguments
+    if len(rest) != 1 or a.dim() != 2 or rest[0].dtype != torch.int32 or 0 in a.shape or 0 in b.shape:
+        return None
+    return many_products.launch_of_groups(descriptor_of(a, b, a.dtype), a, b, rest[0], out)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction
+from bitwise_core.plugins.launchers import EpilogueLaunch
+from bitwise_nvidia_sm90.gemm.launch import KernelCall
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, SinglePrecisionPlan, UnsupportedGEMM, plan
 
 _FP8_BLOCK = 128
@@ -63,41 +65,77 @@ def _uses_fma(desc: GEMMDesc) -> bool:
     return False
 
 
-def batched_product(desc: GEMMDesc, a: Any, b: Any, out: Any) -> None:
-    """Compute out[i] = a[i] b[i]; see `SequentialLauncher.batched_product`.  Raises UnsupportedGEMM."""
+def batched_product(desc: GEMMDesc, a: Any, b: Any, out: Any) -> EpilogueLaunch:
+    """Compute out[i] = a[i] b[i] and return its launch; see `SequentialLauncher`.  Raises UnsupportedGEMM."""
+    fma, planned = _uses_fma(desc), plan(desc)
+    from bitwise_nvidia_sm90.gemm.prepared_launches import launch_of_call
+
+    starts = range(0, int(out.shape[0]), _LARGEST_GRID)
+    # Slices are distinct objects, so that each argument identifies its tensor even if one tensor is passed twice.
+    ranges = [slice(start, start + _LARGEST_GRID) for start in starts]
+    parts = [(a[each], b[each], out[each]) for each in ranges]
+    launches = [launch_of_call(batched_call(*part, fma), part, planned) for part in parts]
+    if len(launches) == 1:
+        return launches[0]
+    distances = [
+        tuple(each.data_ptr() - whole.data_ptr() for each, whole in zip(part, (a, b, out), strict=True))
+        for part in parts
+    ]
+
+    def launch(*addresses: int) -> None:
+        for run, steps in zip(launches, distances, strict=True):
+            run(*(at + step for at, step in zip(addresses, steps, strict=True)))
+
+    return launch
+
+
+def batched_call(a: Any, b: Any, out: Any, fma: bool) -> KernelCall:
+    """Return the launch of the products of a batch that fits a grid, for tensors of 3 axes."""
     from bitwise_nvidia_sm90.gemm.kernels.many_products import batched
 
-    fma = _uses_fma(desc)
     matrices, m, n = (int(each) for each in out.shape)
     tile = _LARGE if not fma and min(m, n) >= 256 else _TILES[fma]
     tiles = -(-m // tile["BLOCK_M"]) * -(-n // tile["BLOCK_N"])
-    for start in range(0, matrices, _LARGEST_GRID):
-        part = slice(start, start + _LARGEST_GRID)
-        x, y, z = a[part], b[part], out[part]
-        batched[(tiles, int(z.shape[0]))](
-            x, y, z, m, n, int(a.shape[-1]), *x.stride(), *y.stride(), *z.stride(), **tile, num_warps=_warps(tile)
-        )
+    arguments = {"A": a, "B": b, "C": out, "M": m, "N": n, "K": int(a.shape[-1])}
+    arguments |= _strides(a, "ab", "am", "ak") | _strides(b, "bb", "bk", "bn") | _strides(out, "cb", "cm", "cn")
+    return KernelCall(batched, (tiles, matrices), arguments, tile | _whole(tile, arguments), _options(tile))
 
 
-def grouped_product(desc: GEMMDesc, a: Any, b: Any, ends: Any, out: Any) -> None:
-    """Compute the products of groups; see `SequentialLauncher.grouped_product`.  Raises UnsupportedGEMM."""
+def grouped_product(desc: GEMMDesc, a: Any, b: Any, ends: Any, out: Any) -> EpilogueLaunch:
+    """Compute the products of groups and return their launch; see `SequentialLauncher`.  Raises UnsupportedGEMM."""
+    fma = _uses_fma(desc)
+    from bitwise_nvidia_sm90.gemm.prepared_launches import launch_of_call
+
+    tensors = a.detach(), b.detach(), ends.detach(), out.detach()  # distinct objects, as above
+    return launch_of_call(grouped_call(*tensors, fma), tensors, plan(desc))
+
+
+def grouped_call(a: Any, b: Any, ends: Any, out: Any, fma: bool) -> KernelCall:
+    """Return the launch of the products of groups; see `SequentialLauncher.grouped_product`."""
     from bitwise_nvidia_sm90.gemm.kernels.many_products import groups_of_k, groups_of_rows
 
-    fma = _uses_fma(desc)
-    m, n, k, groups = int(a.shape[0]), int(b.shape[-1]), int(a.shape[1]), int(ends.shape[0])
-    tile = _LARGE if not fma and min(m, n) >= 1024 else _TILES[fma]
-    across = -(-n // tile["BLOCK_N"])
-    if b.dim() == 2:
-        grid = (-(-m // tile["BLOCK_M"]) * across, groups)
-        groups_of_k[grid](
-            a, b, out, ends, m, n, k, *a.stride(), *b.stride(), *out.stride(), **tile, num_warps=_warps(tile)
-        )
-        return
-    grid_of_rows = ((-(-m // tile["BLOCK_M"]) + groups + 1) * across,)
-    groups_of_rows[grid_of_rows](
-        a, b, out, ends, groups, m, n, k, *a.stride(), *b.stride(), *out.stride(), **tile, num_warps=_warps(tile)
-    )
+    m, n, groups = int(a.shape[0]), int(b.shape[-1]), int(ends.shape[0])
+    rows = m if len(b.shape) == 2 else m // max(groups, 1)  # of a matrix, on an average
+    tile = _LARGE if not fma and min(rows, n) >= 256 else _TILES[fma]
+    across, down = -(-n // tile["BLOCK_N"]), -(-m // tile["BLOCK_M"])
+    arguments = {"A": a, "B": b, "C": out, "ends": ends, "M": m, "N": n, "K": int(a.shape[1])}
+    arguments |= _strides(a, "am", "ak")
+    if len(b.shape) == 2:
+        arguments |= _strides(b, "bk", "bn") | _strides(out, "cg", "cm", "cn")
+        return KernelCall(groups_of_k, (down * across, groups), arguments, tile, _options(tile))
+    arguments |= {"groups": groups} | _strides(b, "bg", "bk", "bn") | _strides(out, "cm", "cn")
+    constants, grid = tile | _whole(tile, arguments), ((down + groups + 1) * across,)
+    return KernelCall(groups_of_rows, grid, arguments, constants, _options(tile))
 
 
-def _warps(tile: dict[str, Any]) -> int:
-    return 8 if tile["BLOCK_M"] == 128 else 4
+def _strides(tensor: Any, *axes: str) -> dict[str, int]:
+    return {f"stride_{axis}": int(step) for axis, step in zip(axes, tensor.stride(), strict=True)}
+
+
+def _whole(tile: dict[str, Any], arguments: dict[str, Any]) -> dict[str, bool]:
+    """Return the constant that says whether all blocks of k are whole."""
+    return {"WHOLE_BLOCKS": arguments["K"] % tile["BLOCK_K"] == 0}
+
+
+def _options(tile: dict[str, Any]) -> dict[str, int]:
+    return {"num_warps": 8 if tile["BLOCK_M"] == 128 else 4, "num_stages": 4}
