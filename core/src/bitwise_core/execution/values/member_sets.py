@@ -114,10 +114,12 @@ class RepeatedMembers:
 
 def _hashes_of(hashes: Array, lanes: bool | Array, place: int) -> Array:
     """Return the hashes of a block in some lanes."""
+    found: Array = hashes[place]
     if lanes is True:
-        return hashes[place]
-    found, active = np.broadcast_arrays(hashes[place], np.atleast_2d(lanes)[place])
-    return found[active]
+        return found
+    every, active = np.broadcast_arrays(found, np.atleast_2d(lanes)[place])
+    chosen: Array = every[active]
+    return chosen
 
 
 def _sum_of_union(left: _Key, right: _Key, common: frozenset[_Key], upper_half: bool) -> _Key:

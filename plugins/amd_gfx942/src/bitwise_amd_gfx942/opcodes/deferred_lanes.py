@@ -33,6 +33,9 @@ BITS = 32
 _MAXIMUM_DEPTH = 48
 """How many operations on the results of others are deferred."""
 
+_FEW = 4
+"""The active lanes alone are computed where they are at most one of so many."""
+
 _Words: TypeAlias = npt.NDArray[np.uint64]
 _Fetch: TypeAlias = Callable[[Value, Array], Value]
 """Returns the lanes of an operand, by the indices of their threads."""
@@ -132,11 +135,12 @@ Node: TypeAlias = Lanewise | Exchange | Masked
 class DeferredLanes(SymbolicVector):
     """A value whose payload, flags and origins are computed when they are read."""
 
-    __slots__ = ("_computed", "_node", "depth", "threads")
+    __slots__ = ("_computed", "_node", "_partial", "depth", "threads")
 
     def __init__(self, node: Node, operands: Sequence[Value], threads: int) -> None:
         self._node: Node | None = node
         self._computed: Value | None = None
+        self._partial: tuple[Array, Value] | None = None
         self.threads = threads
         self.depth = 1 + max(map(_depth, operands))
         super().__init__(BITS, _NO_WORDS, 0)
@@ -156,14 +160,23 @@ class DeferredLanes(SymbolicVector):
             self._node = None
         return self._computed
 
-    def in_lanes(self, mask: Array | None) -> Value:
-        """Return a value that is the same in the lanes of a mask (None: all lanes)."""
-        node = self._node
-        if type(node) is Masked and mask is not None:
+    def in_lanes(self, machine: Machine) -> Value:
+        """Return a value that is the same in the active lanes; other lanes are arbitrary."""
+        node, mask = self._node, machine.mask
+        if node is None or mask is None:
+            return self.value
+        if type(node) is Masked:
             for chosen, others in ((node.new, ~node.mask), (node.old, node.mask)):
                 if not (mask & others).any():
-                    return chosen.in_lanes(mask) if type(chosen) is DeferredLanes else L.settled(chosen)
-        return self.value
+                    return chosen.in_lanes(machine) if type(chosen) is DeferredLanes else L.settled(chosen)
+        active = np.flatnonzero(np.broadcast_to(mask.any(axis=0), self.threads))
+        if not active.size or _FEW * active.size > self.threads:
+            return self.value
+        if self._partial is None or self._partial[0] is not mask:
+            index = np.full(self.threads, active[0])
+            index[active] = active
+            self._partial = mask, read_lanes(machine, self, index[None])
+        return self._partial[1]
 
     def settled(self) -> Value:
         """See `SymbolicVector.settled`."""
@@ -289,8 +302,8 @@ def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
                 node, own = each.node, np.flatnonzero(demand[id(each)])
                 assert node is not None
                 found[id(each)] = own, node.evaluate(own, fetch)
-    own, lanes = found[id(value)]
-    return take_threads(lanes, np.searchsorted(own, index))
+    own, result = found[id(value)]
+    return take_threads(result, np.searchsorted(own, index))
 
 
 def _lanes(value: Value, places: Array, every: Array) -> Value:

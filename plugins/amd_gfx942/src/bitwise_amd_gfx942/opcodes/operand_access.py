@@ -55,7 +55,7 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
             if type(found) is DeferredSelect:
                 return read_select(machine, found)
             if type(found) is DeferredLanes:
-                return found.in_lanes(machine.mask)
+                return found.in_lanes(machine)
             value: Value = poison(32) if found is None else found
             return value
 
