@@ -49,8 +49,8 @@ LANES_PER_BATCH = 8192
 """The number of lanes that run together in warps of 32, which amortises the cost of a NumPy call.
 
 As many larger warps run together: they take fewer steps for the same work.  A rest of at most half a batch runs with
-the batch before it.  After a batch whose blocks took the same steps, twice as many run together.  Where blocks take other steps, each step
-is computed for all lanes of the batch.
+the batch before it.  After a batch whose blocks took the same steps, twice as many run together.  Where blocks take
+other steps, each step is computed for all lanes of the batch.
 """
 
 
