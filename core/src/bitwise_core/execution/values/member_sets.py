@@ -8,6 +8,9 @@ depend on how many threads hold a value, nor on the order of the combinations.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 import numpy as np
 
 from bitwise_core.execution.values import hashing
@@ -76,20 +79,47 @@ class RepeatedMembers:
     def __init__(self) -> None:
         self.found = False
         self._room = MAXIMUM_EXAMINED
+        self._collected: list[tuple[hashing.Words, bool | Array]] | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Examine what enters sets within the context as if one operation combined it.
+
+        Operations on a few lanes each may combine in different operations what one on all lanes combines.
+        """
+        outer, self._collected = self._collected, []
+        try:
+            yield
+        finally:
+            collected, self._collected = self._collected, outer
+            self._examine(collected)
 
     def examine(self, words: hashing.Words, lanes: bool | Array) -> None:
         """Values enter sets in `lanes`; `words` are their hashes, (2, blocks, threads)."""
         if self.found or self._room <= 0 or lanes is False:
             return
-        for place in {0, -1}:
-            hashes = words[1, place]
-            if lanes is not True:
-                hashes, active = np.broadcast_arrays(hashes, np.atleast_2d(lanes)[place])
-                hashes = hashes[active]
+        if self._collected is not None:
+            self._collected.append((words, lanes))
+        else:
+            self._examine([(words, lanes)])
+
+    def _examine(self, entries: Sequence[tuple[hashing.Words, bool | Array]]) -> None:
+        for place in {0, -1} if entries else ():
+            hashes = np.concatenate([_hashes_of(words[1], lanes, place) for words, lanes in entries])
             self._room -= hashes.size
             counts = np.unique(hashes, return_counts=True)[1]
             if counts.size and counts.min() != counts.max():
                 self.found = True
+
+
+def _hashes_of(hashes: Array, lanes: bool | Array, place: int) -> Array:
+    """Return the hashes of a block in some lanes."""
+    found: Array = hashes[place]
+    if lanes is True:
+        return found
+    every, active = np.broadcast_arrays(found, np.atleast_2d(lanes)[place])
+    chosen: Array = every[active]
+    return chosen
 
 
 def _sum_of_union(left: _Key, right: _Key, common: frozenset[_Key], upper_half: bool) -> _Key:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.deferred_lanes import is_deferred, read_lanes
 from bitwise_amd_gfx942.opcodes.execution_mask import active_lanes, vector_opcode
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, immediate_offset
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
@@ -199,18 +200,20 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
     value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
     write = writer(target, 32, instruction)
     line, name = instruction.line, target.name if isinstance(target, Register) else ""
+    source_name = source.name if isinstance(source, Register) else ""
 
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
         if lane is None:
             raise DataDependent("the lane that is read depends on data", line)
-        value = value_of(machine)
+        held = machine.registers.get(source_name)
+        value = held if held is not None and is_deferred(held) else value_of(machine)
         word = words_in_lanes(machine, value).get(int(lane.flat[0]) & 63) if lane.size == 1 else None
         if word is not None and machine.written_lanes is None and lane_mask_key(name) is not None:
             write_mask_word(machine, name, word)
             return
         index = first_thread_of_wave(machine) + (lane & np.uint32(63)).astype(np.int64)
-        write(machine, uniform_if_equal(as_array_if_constant(take_threads(value, index)), machine.threads))
+        write(machine, uniform_if_equal(as_array_if_constant(read_lanes(machine, value, index)), machine.threads))
 
     return step
 

@@ -8,10 +8,18 @@ nothing otherwise.  A lane outside of the row mask or the bank mask writes nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.deferred_lanes import (
+    Deferrable,
+    Exchange,
+    Masked,
+    deferred,
+    may_defer,
+    undefined_if_none,
+)
 from bitwise_amd_gfx942.opcodes.execution_mask import active_lanes
 from bitwise_amd_gfx942.opcodes.forms import DPP_CONTROLS, form, modifier_value
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer
@@ -70,8 +78,12 @@ def dpp_step(
     readers: Sequence[Reader],
     write: Writer,
     compute: Callable[[Machine, list[Value]], Value],
+    later: Deferrable | None = None,
 ) -> Step:
-    """The step that computes with the first source taken from other lanes.  Raises UnknownInstruction."""
+    """The step that computes with the first source taken from other lanes; `later` if its result may be deferred.
+
+    Raises UnknownInstruction.
+    """
     modifiers = form(instruction.opcode).modifiers
     controls = [each for each in modifiers if each in DPP_CONTROLS]
     if len(controls) != 1:
@@ -88,13 +100,37 @@ def dpp_step(
     if modifiers.get("bound_ctrl", "0") not in ("0", "1") or not 0 <= rows <= 15 or not 0 <= banks <= 15:
         raise UnknownInstruction(instruction, "has a mask or bound_ctrl that no encoding has")
     line = instruction.line
+    whole = bool((chosen if reads_zero else chosen & exists).all())
+
+    @cache
+    def lanes_of(waves: int) -> tuple[Array, Array, Array]:
+        """The thread whose value each thread takes, whether it exists, and whether the thread may write."""
+        index = (source[None] + WAVE * np.arange(waves)[:, None]).reshape(1, -1)
+        return index, np.tile(exists, waves)[None], np.tile(chosen, waves)[None]
+
+    def defer(machine: Machine) -> bool:
+        """Write a deferred result; false where it must be computed."""
+        if later is None or not may_defer(machine):
+            return False
+        index, valid, writes = lanes_of(machine.threads // WAVE)
+        values = later.read(machine)
+        taken = deferred(Exchange(values[0], index[0], valid[0] if reads_zero else None), values[:1], machine.threads)
+        result = None if taken is None else later.defer(machine, (taken, *values[1:]))
+        if result is not None and not whole:
+            old = undefined_if_none(machine.registers.get(later.result))
+            kept = writes if reads_zero else writes & valid
+            result = deferred(Masked(kept, result, old), (result, old), machine.threads)
+        if result is None:
+            return False
+        machine.registers[later.result] = result
+        return True
 
     def step(machine: Machine) -> None:
+        if defer(machine):
+            return
         if machine.condition is not None:
             raise DataDependent("lanes exchange values under an execution mask that depends on data", line)
-        waves = machine.threads // WAVE
-        index = (source[None] + WAVE * np.arange(waves)[:, None]).reshape(1, -1)
-        valid = np.tile(exists, waves)[None]
+        index, valid, writes = lanes_of(machine.threads // WAVE)
         runs = active_lanes(machine) if machine.mask is None else machine.mask
         if runs is not None:
             valid = valid & np.take_along_axis(
@@ -104,7 +140,6 @@ def dpp_step(
             )
         values = [each(machine) for each in readers]
         taken = take_threads(values[0], index)
-        writes = np.tile(chosen, waves)[None]
         if reads_zero:
             if not valid.all():
                 taken = blend_values(valid, taken, np.zeros((1, 1), dtype=L.UNSIGNED[L.width(taken)]))

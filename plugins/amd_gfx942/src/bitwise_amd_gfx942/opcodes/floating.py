@@ -135,10 +135,11 @@ def float_step(
     *,
     keep_high_half: bool = False,
     omod: bool = False,
+    deferrable: bool = False,
 ) -> Step:
     """The lanewise step whose result has the format `kind`, clamped where the instruction has the modifier clamp.
 
-    `kinds`, `keep_high_half`: see `lanewise`.  `omod`: the caller has handled that modifier.
+    `kinds`, `keep_high_half`, `deferrable`: see `lanewise`.  `omod`: the caller has handled that modifier.
     Raises UnknownInstruction.
     """
     clamp = clamp_operation(instruction, context, kind)
@@ -150,8 +151,9 @@ def float_step(
             return apply_clamp(machine, clamping, inner(machine, *values))
 
     return lanewise(
-        instruction, kinds, BITS[kind], compute, extra_modifiers=extra_modifiers, keep_high_half=keep_high_half
-    )
+        instruction, kinds, BITS[kind], compute, extra_modifiers=extra_modifiers, keep_high_half=keep_high_half,
+        deferrable=deferrable and clamp is None,
+    )  # fmt: skip
 
 
 def _verb_and_format(instruction: Instruction) -> tuple[str, str]:
@@ -181,7 +183,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
         def compute(machine: Machine, left: Value, right: Value) -> Value:
             return forward(machine, right, left)
 
-    return float_step(instruction, context, (kind, kind), kind, compute, omod=True)
+    return float_step(instruction, context, (kind, kind), kind, compute, omod=True, deferrable=True)
 
 
 @vector_opcode(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64", operands=DESTINATION_FIRST, keeps=with_16_bits)
@@ -280,7 +282,7 @@ def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, left: Value, right: Value) -> Value:
         return minmax(machine, verb, kind, (left, right), ieee, context.arch.name)
 
-    return float_step(instruction, context, (kind, kind), kind, compute)
+    return float_step(instruction, context, (kind, kind), kind, compute, deferrable=True)
 
 
 def _ieee_mode(instruction: Instruction, context: Context, kind: str) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from bitwise_amd_gfx942.opcodes import dpp, sdwa
 from bitwise_amd_gfx942.opcodes.compute import Compute
 from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.deferred_lanes import Deferrable, is_deferred, may_defer
 from bitwise_amd_gfx942.opcodes.forms import DPP_MODIFIERS, SDWA_MODIFIERS, bit_list, check_modifiers, form
-from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, reader, writer
-from bitwise_core.assembly.module import Instruction, Modified, Operand, Register
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, half_writer, is_vector, reader, writer
+from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register
 from bitwise_core.execution.architecture import UnknownInstruction
-from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import extract
 from bitwise_core.execution.values.symbolic_vector import Value
 
@@ -28,12 +29,14 @@ def lanewise(
     extra_modifiers: Sequence[str] = (),
     keep_high_half: bool = False,
     first: int = 1,
+    deferrable: bool = False,
 ) -> Step:
     """The step that writes `compute(machine, *sources)`, `result_bits` bits, to the first operand.
 
     `kinds` are the types of the sources, which are the operands from position `first` on.  `extra_modifiers` names
     modifiers that the caller has handled.  `keep_high_half`: a result of 16 bits leaves the high half of the register
-    unchanged.  Raises UnknownInstruction.
+    unchanged.  `deferrable`: the result may be computed when it is read (`deferred_lanes`), and `compute` asks of the
+    machine what `deferred_lanes.WholeBatch` has.  Raises UnknownInstruction.
     """
     operands = instruction.operands
     if len(operands) != first + len(kinds):
@@ -58,9 +61,42 @@ def lanewise(
             if result_bits != 16:
                 raise UnknownInstruction(instruction, "writes a result of more than 16 bits to half a register")
     write = write or writer(operands[0], result_bits, instruction)
+    later = None
+    if deferrable and result_bits == BITS["b32"] and "op_sel" not in modifiers:
+        later = _deferrable(operands[0], operands[first:], kinds, readers, compute)
     if found.encoding.endswith("dpp"):
-        return dpp.dpp_step(instruction, readers, write, lambda machine, values: compute(machine, *values))
-    return _step(readers, write, compute)
+        return dpp.dpp_step(instruction, readers, write, lambda machine, values: compute(machine, *values), later)
+    step = _step(readers, write, compute)
+    return step if later is None else _deferring(step, later)
+
+
+def _deferrable(
+    result: Operand, sources: Sequence[Operand], kinds: Sequence[str], readers: Sequence[Reader], compute: Compute
+) -> Deferrable | None:
+    """The instruction as one whose result may be deferred; None unless its sources are whole words."""
+    if any(BITS[kind] != BITS["b32"] for kind in kinds) or not isinstance(result, Register) or not is_vector(result):
+        return None
+    found: list[str | Reader] = []
+    for source, read in zip(sources, readers, strict=True):
+        if not isinstance(source, Register | Immediate):
+            return None
+        found.append(source.name if isinstance(source, Register) and is_vector(source) else read)
+    return Deferrable(result.name, tuple(found), compute)
+
+
+def _deferring(step: Step, later: Deferrable) -> Step:
+    """The step that defers its result where a source is deferred."""
+    names = [each for each in later.sources if isinstance(each, str)]
+
+    def run(machine: Machine) -> Control | None:
+        if any(is_deferred(machine.registers.get(name)) for name in names) and may_defer(machine):
+            found = later.defer(machine, later.read(machine))
+            if found is not None:
+                machine.registers[later.result] = found
+                return None
+        return step(machine)
+
+    return run
 
 
 def _step(readers: Sequence[Reader], write: Callable[[Machine, Value], None], compute: Compute) -> Step:

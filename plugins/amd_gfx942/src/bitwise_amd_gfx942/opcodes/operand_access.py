@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, immediate_bits
+from bitwise_amd_gfx942.opcodes.deferred_lanes import DeferredLanes, masked_write
 from bitwise_amd_gfx942.opcodes.deferred_selects import DeferredSelect
 from bitwise_amd_gfx942.opcodes.select_provenance import read_select
 from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
@@ -53,6 +54,8 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
                 return found.blended
             if type(found) is DeferredSelect:
                 return read_select(machine, found)
+            if type(found) is DeferredLanes:
+                return found.in_lanes(machine)
             value: Value = poison(32) if found is None else found
             return value
 
@@ -224,7 +227,8 @@ def _write_plain(machine: Machine, name: str, value: Value) -> None:
     lanes = machine.written_lanes
     if lanes is not None and not machine.is_dead_elsewhere(name):
         old = machine.registers.get(name)
-        value = blend_values(lanes, value, poison(32) if old is None else old)
+        later = masked_write(lanes, value, old, machine.threads)
+        value = blend_values(lanes, value, poison(32) if old is None else old) if later is None else later
     machine.registers[name] = value
 
 

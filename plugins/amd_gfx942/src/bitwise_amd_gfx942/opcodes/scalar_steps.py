@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_amd_gfx942.control_flow import condition_code_live_after
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.operand_access import is_vector, reader, writer
-from bitwise_amd_gfx942.registers import broadcast_per_wave, per_wave, write_scc
+from bitwise_amd_gfx942.registers import broadcast_per_wave, lowest_lane, per_wave, write_scc
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.machine import Machine, Step, literal
@@ -17,7 +17,7 @@ from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.comparisons import compare_as_integers
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import take_threads
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, width
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, width
 from bitwise_core.numerics import operation
 
 Condition = Callable[..., Value]
@@ -94,11 +94,32 @@ def any_lane(machine: Machine, lanes: Value) -> Value:
         return any_lane(machine, known)
     if _is_uniform(lanes):
         return lanes
+    one = _only_unknown_lane(machine, lanes)
+    if one is not None:
+        return one
     thread = np.arange(machine.threads)[None]
     found: Value = lanes
     for distance in (1, 2, 4, 8, 16, 32):
         found = combine(machine, "or", found, take_threads(found, thread ^ distance), 1)
     return found
+
+
+def _only_unknown_lane(machine: Machine, lanes: Value) -> Value | None:
+    """A predicate of which each wave has one value beside lanes that are known to be false, as this value for the wave.
+
+    None for any other predicate.
+    """
+    if type(lanes) is not SymbolicVector:
+        return None
+    shape = lanes.words.shape[1], machine.threads
+    known = np.broadcast_to(constant_mask(lanes), shape)
+    if (known & (lanes.words[0] != 0)).any():
+        return None
+    first = lowest_lane(~known, machine.threads)
+    found = take_threads(lanes, first)
+    assert isinstance(found, SymbolicVector)
+    same = (found.words == lanes.words).all(axis=0) & np.equal(found.flags, lanes.flags)
+    return found if (same | known).all() else None
 
 
 def _is_uniform(lanes: Value) -> bool:

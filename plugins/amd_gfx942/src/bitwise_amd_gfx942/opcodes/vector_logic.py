@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes.compute import integer_operation
+from bitwise_amd_gfx942.opcodes.deferred_lanes import moved
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.floating import unless_signalling
 from bitwise_amd_gfx942.opcodes.forms import Table, form
@@ -237,7 +238,7 @@ def move(instruction: Instruction, context: Context) -> Step:
         read = reader(instruction.operands[1], "b64", instruction)
         write = writer(instruction.operands[0], 64, instruction)
         return lambda machine: write(machine, read(machine))
-    return lanewise(instruction, (f"b{bits}",), bits, lambda machine, value: value)
+    return lanewise(instruction, (f"b{bits}",), bits, moved, deferrable=True)
 
 
 @vector_opcode(TABLE, "v_swap_b32", operands=Operands(updates=(0, 1)), effects=Effect.NONE)

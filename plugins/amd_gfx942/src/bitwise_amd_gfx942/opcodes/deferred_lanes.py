@@ -1,0 +1,375 @@
+"""Lanes that are computed when something reads them, in the domain of terms.
+
+A reduction of a wave exchanges lanes by DPP, combines, and then reads one lane.  Most of the other lanes hold partial
+results that nothing reads, in several forms: sums with zeros from beyond a row, for example.  So an exchange and the
+operations on its result are kept as a graph.  What reads one lane computes the lanes that this one depends on; any
+other instruction reads the whole value.
+
+An operation is deferred only where all lanes are active, and computes every lane by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_amd_gfx942.opcodes.compute import Compute
+from bitwise_core.execution.domains.domain import Domain
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
+
+BITS = 32
+"""The width of a value that is deferred."""
+
+_MAXIMUM_DEPTH = 48
+"""How many operations on the results of others are deferred."""
+
+_FEW = 4
+"""The active lanes alone are computed where they are at most one of so many."""
+
+_Words: TypeAlias = npt.NDArray[np.uint64]
+_Fetch: TypeAlias = Callable[[Value, Array], Value]
+"""Returns the lanes of an operand, by the indices of their threads."""
+
+_NO_WORDS: _Words = np.zeros((2, 1, 1), dtype=np.uint64)
+_ZERO = np.zeros((1, 1), dtype=np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBatch:
+    """What an operation asks of a machine whose lanes are all active."""
+
+    domain: Domain
+    mask: None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanewise:
+    """An operation that computes every lane by itself."""
+
+    domain: Domain
+    compute: Compute
+    operands: tuple[Value, ...]
+
+    def needs(self, lanes: Array) -> Iterator[tuple[Value, Array]]:
+        """Yield each operand with the lanes of it on which these lanes of the result depend."""
+        for each in self.operands:
+            yield each, lanes
+
+    def evaluate(self, threads: Array, fetch: _Fetch) -> Value:
+        """Return these lanes of the result."""
+        # An operand that occurs twice stays one object.
+        values = {id(each): fetch(each, threads) for each in self.operands}
+        found: Value = self.compute(WholeBatch(self.domain), *[values[id(each)] for each in self.operands])
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exchange:
+    """A value in which each thread has the lane of thread `index`, and 0 where that one is not `valid` (None: all)."""
+
+    source: Value
+    index: Array
+    valid: Array | None
+
+    def needs(self, lanes: Array) -> Iterator[tuple[Value, Array]]:
+        """See `Lanewise.needs`."""
+        read = np.zeros(lanes.shape, dtype=bool)
+        read[self.index[lanes if self.valid is None else lanes & self.valid]] = True
+        yield self.source, read
+
+    def evaluate(self, threads: Array, fetch: _Fetch) -> Value:
+        """See `Lanewise.evaluate`."""
+        index = self.index[threads]
+        if self.valid is None:
+            return fetch(self.source, index)
+        valid = self.valid[threads]
+        if valid.all():
+            return fetch(self.source, index)
+        if not valid.any():
+            return _ZERO
+        return blend_values(valid[None], fetch(self.source, np.where(valid, index, index[valid][0])), _ZERO)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Masked:
+    """A value that is `new` where a constant mask is set, else `old`."""
+
+    mask: Array
+    new: Value
+    old: Value
+
+    def needs(self, lanes: Array) -> Iterator[tuple[Value, Array]]:
+        """See `Lanewise.needs`."""
+        chosen = self._chosen(np.flatnonzero(lanes))
+        if chosen.any():
+            yield self.new, lanes
+        if not chosen.all():
+            yield self.old, lanes
+
+    def evaluate(self, threads: Array, fetch: _Fetch) -> Value:
+        """See `Lanewise.evaluate`."""
+        chosen = self._chosen(threads)
+        if chosen.all():
+            return fetch(self.new, threads)
+        if not chosen.any():
+            return fetch(self.old, threads)
+        return blend_values(chosen, fetch(self.new, threads), fetch(self.old, threads))
+
+    def _chosen(self, threads: Array) -> Array:
+        return self.mask if self.mask.shape[1] == 1 else self.mask[:, threads]
+
+
+Node: TypeAlias = Lanewise | Exchange | Masked
+
+
+class DeferredLanes(SymbolicVector):
+    """A value whose payload, flags and origins are computed when they are read."""
+
+    __slots__ = ("_computed", "_node", "_partial", "depth", "threads")
+
+    def __init__(self, node: Node, operands: Sequence[Value], threads: int) -> None:
+        self._node: Node | None = node
+        self._computed: Value | None = None
+        self._partial: tuple[Array, Value] | None = None
+        self.threads = threads
+        self.depth = 1 + max(map(_depth, operands))
+        super().__init__(BITS, _NO_WORDS, 0)
+
+    @property
+    def node(self) -> Node | None:
+        """How the value is computed; None once it is."""
+        return self._node
+
+    @property
+    def value(self) -> Value:
+        """The whole value."""
+        if self._computed is None:
+            assert self._node is not None
+            every = np.arange(self.threads)
+            self._computed = self._node.evaluate(every, lambda operand, threads: _lanes(operand, threads, every))
+            self._node = None
+        return self._computed
+
+    def in_lanes(self, machine: Machine) -> Value:
+        """Return a value that is the same in the active lanes; other lanes are arbitrary."""
+        node, mask = self._node, machine.mask
+        if node is None or mask is None:
+            return self.value
+        if type(node) is Masked:
+            for chosen, others in ((node.new, ~node.mask), (node.old, node.mask)):
+                if not (mask & others).any():
+                    return chosen.in_lanes(machine) if type(chosen) is DeferredLanes else L.settled(chosen)
+        active = np.flatnonzero(np.broadcast_to(mask.any(axis=0), self.threads))
+        if not active.size or _FEW * active.size > self.threads:
+            return self.value
+        if self._partial is None or self._partial[0] is not mask:
+            index = np.full(self.threads, active[0])
+            index[active] = active
+            self._partial = mask, read_lanes(machine, self, index[None])
+        return self._partial[1]
+
+    def settled(self) -> Value:
+        """See `SymbolicVector.settled`."""
+        return self.value
+
+    def part(self, low: int, bits: int) -> Value:
+        """See `SymbolicVector.part`."""
+        return extract(self.value, low, bits)
+
+    @property
+    def words(self) -> _Words:
+        """The payload."""
+        return as_symbolic_vector(self.value).words
+
+    @words.setter
+    def words(self, words: _Words) -> None:
+        """Nothing is kept: the payload is that of the value."""
+
+    @property
+    def flags(self) -> L.Flags:
+        """The flags."""
+        return as_symbolic_vector(self.value).flags
+
+    @flags.setter
+    def flags(self, flags: L.Flags) -> None:
+        """Nothing is kept: the flags are those of the value."""
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """The operations that made the value."""
+        return as_symbolic_vector(self.value).origins
+
+    @origins.setter
+    def origins(self, origins: tuple[Origin, ...]) -> None:
+        """Nothing is kept: the origins are those of the value."""
+
+    @property
+    def maximum(self) -> int | None:
+        """The number that no lane exceeds."""
+        return as_symbolic_vector(self.value).maximum
+
+    @maximum.setter
+    def maximum(self, maximum: int | None) -> None:
+        """Nothing is kept: the number is that of the value."""
+
+
+def is_deferred(value: object) -> bool:
+    """Return whether a value is deferred, and nothing has read it."""
+    return type(value) is DeferredLanes and value.node is not None
+
+
+def _depth(value: Value) -> int:
+    return value.depth if type(value) is DeferredLanes and value.node is not None else 0
+
+
+def may_defer(machine: Machine) -> bool:
+    """Return whether an instruction may be deferred: all lanes execute it, under no condition, in the domain of terms.
+
+    What is recorded needs the trees of all values.
+    """
+    return (
+        machine.mask is None
+        and machine.condition is None
+        and machine.path is None
+        and bool(getattr(machine.domain, "defers_steps", False))
+    )
+
+
+def deferred(node: Node, operands: Sequence[Value], threads: int) -> Value | None:
+    """Return the value of a node with these operands, None where it should be computed at once."""
+    if not all(map(_is_plain, operands)) or max(map(_depth, operands)) >= _MAXIMUM_DEPTH:
+        return None
+    return DeferredLanes(node, operands, threads)
+
+
+def masked_write(mask: Array, value: Value, old: Value | None, threads: int) -> Value | None:
+    """Return a register after a write to the lanes of a mask; None unless the register is deferred."""
+    if not is_deferred(old) or L.width(value) != BITS:
+        return None
+    assert old is not None
+    return deferred(Masked(mask, value, old), (value, old), threads)
+
+
+def _is_plain(value: Value) -> bool:
+    """Return whether lanes of a value are a value by themselves, in the same form."""
+    kind = type(value)
+    if kind is PackedVector:
+        return all(type(each) in (np.ndarray, SymbolicVector) for each in value.parts)  # type: ignore[union-attr]
+    return kind in (np.ndarray, SymbolicVector, DeferredLanes)
+
+
+def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
+    """Return `take_threads` of a value; of a deferred one, only the lanes are computed that it depends on."""
+    if type(value) is not DeferredLanes or value.node is None:
+        return take_threads(L.settled(value), index)
+    nodes = _operands_first(value)
+    wanted = np.zeros(value.threads, dtype=bool)
+    wanted[index.reshape(-1)] = True
+    demand: dict[int, Array] = {id(value): wanted}
+    for each in reversed(nodes):
+        lanes, node = demand.get(id(each)), each.node
+        assert node is not None
+        if lanes is None:
+            continue
+        for operand, read in node.needs(lanes):
+            if is_deferred(operand):
+                before = demand.get(id(operand))
+                demand[id(operand)] = read if before is None else before | read
+    found: dict[int, tuple[Array, Value]] = {}
+
+    def fetch(operand: Value, threads: Array) -> Value:
+        if not is_deferred(operand):
+            return take_threads(L.settled(operand), threads[None])
+        own, lanes = found[id(operand)]
+        return _lanes(lanes, np.searchsorted(own, threads), own)
+
+    # Each operation sees a part of the lanes, in which a value may occur once that others have, too.
+    domain = machine.domain
+    repeated = domain.context.repeated_members if isinstance(domain, TermDomain) else None
+    with nullcontext() if repeated is None else repeated.together():
+        for each in nodes:
+            if id(each) in demand:
+                node, own = each.node, np.flatnonzero(demand[id(each)])
+                assert node is not None
+                found[id(each)] = own, node.evaluate(own, fetch)
+    own, result = found[id(value)]
+    return take_threads(result, np.searchsorted(own, index))
+
+
+def _lanes(value: Value, places: Array, every: Array) -> Value:
+    """Return the lanes of a value at these places, `every` of them in order being the value itself."""
+    value = L.settled(value)
+    if places.size == every.size and (places == np.arange(every.size)).all():
+        return value
+    return take_threads(value, places[None])
+
+
+def _operands_first(root: DeferredLanes) -> list[DeferredLanes]:
+    """Return the deferred values of a graph, each after those on which it depends."""
+    found: list[DeferredLanes] = []
+    seen: set[int] = set()
+
+    def visit(value: DeferredLanes) -> None:
+        seen.add(id(value))
+        for operand in operands_of(value.node):
+            if type(operand) is DeferredLanes and operand.node is not None and id(operand) not in seen:
+                visit(operand)
+        found.append(value)
+
+    visit(root)
+    return found
+
+
+def operands_of(node: Node | None) -> tuple[Value, ...]:
+    """Return the operands of a node."""
+    if node is None:
+        return ()
+    if isinstance(node, Lanewise):
+        return node.operands
+    return (node.source,) if isinstance(node, Exchange) else (node.new, node.old)
+
+
+@dataclass(frozen=True, slots=True)
+class Deferrable:
+    """An instruction whose result may be deferred: the register that it writes, its sources, what it computes.
+
+    `sources` are names of vector registers, and readers of all else.
+    """
+
+    result: str
+    sources: tuple[str | Callable[[Machine], Value], ...]
+    compute: Compute
+
+    def read(self, machine: Machine) -> list[Value]:
+        """Return the values of the sources, without computing what is deferred."""
+        return [
+            undefined_if_none(machine.registers.get(each)) if isinstance(each, str) else each(machine)
+            for each in self.sources
+        ]
+
+    def defer(self, machine: Machine, operands: Sequence[Value]) -> Value | None:
+        """Return the deferred result of these operands, None where it must be computed."""
+        if len(operands) == 1 and self.compute is moved:
+            return operands[0] if is_deferred(operands[0]) else None
+        values = tuple(operands)
+        return deferred(Lanewise(machine.domain, self.compute, values), values, machine.threads)
+
+
+def moved(machine: Machine, value: Value) -> Value:
+    """Return the source of a move."""
+    return value
+
+
+def undefined_if_none(value: Value | None) -> Value:
+    """Return the content of a register, undefined where nothing wrote it."""
+    return poison(BITS) if value is None else value

@@ -1,0 +1,150 @@
+"""Exchanges of lanes, and operations on them, are computed in the lanes that something reads."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from bitwise_amd_gfx942.opcodes import dpp, lanewise
+from bitwise_core.checker.results import AnalysisResult
+from bitwise_core.execution.values import hashing
+from gfx942_kernels import reading, run
+
+REGISTERS = [f"v{number}" for number in range(5, 12)]
+PLAIN = (
+    "v_add_f32_e32 {0}, {1}, {2}",
+    "v_sub_f32_e32 {0}, {1}, {2}",
+    "v_mul_f32_e32 {0}, {1}, 2.0",
+    "v_max_f32_e32 {0}, {1}, {1}",
+    "v_max_f32_e32 {0}, {1}, {2}",
+    "v_min_f32_e32 {0}, {1}, {2}",
+    "v_mov_b32_e32 {0}, {1}",
+    "v_add_u32_e32 {0}, {1}, {2}",
+    "v_add_f16_e32 {0}, {1}, {2}",
+    "v_mul_f32_e64 {0}, -{1}, |{2}|",
+)
+EXCHANGES = ("v_mov_b32_dpp {0}, {1}", "v_add_f32_dpp {0}, {1}, {2}", "v_max_f32_dpp {0}, {1}, {2}")
+CONTROLS = (
+    "row_shr:8", "row_shr:4", "row_shr:1", "row_shl:3", "row_bcast:15", "row_bcast:31", "quad_perm:[1,0,3,2]",
+    "row_ror:4",
+)  # fmt: skip
+MASKS = ("row_mask:0xf bank_mask:0xf", "row_mask:0xa bank_mask:0xf", "row_mask:0xf bank_mask:0x5")
+
+
+def program(seed: int) -> str:
+    """Return exchanges and operations, reads of single lanes, and regions under masks that are known."""
+    random = Random(seed)
+
+    def one() -> list[str]:
+        registers = [random.choice(REGISTERS), *(random.choice([*REGISTERS, "v2", "v3"]) for _ in "12")]
+        kind = random.random()
+        if kind < 0.45:
+            text = random.choice(EXCHANGES).format(*registers)
+            bound = random.choice(["", " bound_ctrl:1"])
+            return [f"{text} {random.choice(CONTROLS)} {random.choice(MASKS)}{bound}"]
+        if kind < 0.9:
+            return [random.choice(PLAIN).format(*registers)]
+        lane = random.randrange(64)
+        return [f"v_readlane_b32 s30, {registers[0]}, {lane}", "s_nop 0", f"v_add_f32_e32 {registers[1]}, s30, v2"]
+
+    lines = [f"v_mov_b32_e32 {register}, {random.choice(['v2', 'v3', 'v4', '0'])}" for register in REGISTERS]
+    for _ in range(3):
+        lines += [line for _ in range(8) for line in one()]
+        lines += [f"v_cmp_gt_u32_e32 vcc, {random.choice((2, 8, 32, 63))}, v0", "s_and_saveexec_b64 s[22:23], vcc"]
+        lines += [line for _ in range(3) for line in one()]
+        lines += ["s_or_b64 exec, exec, s[22:23]", f"v_readlane_b32 s{random.choice((34, 35))}, v6, 63"]
+    return "\n".join(
+        ["s_mov_b32 s34, 0", "s_mov_b32 s35, 0", *lines, "v_add_f32_e32 v5, v5, v6", "v_add_f32_e32 v5, s34, v5"]
+    )
+
+
+def read_at_once(body: str, monkeypatch: pytest.MonkeyPatch, threads: int = 64) -> AnalysisResult:
+    """Return the reading in which every lane is computed where it is written."""
+    with monkeypatch.context() as patch:
+        for module in (dpp, lanewise):
+            patch.setattr(module, "may_defer", lambda machine: False)
+        return reading(body, threads=threads)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_reading_is_that_of_lanes_that_are_computed_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    body, threads = program(seed), 64 if seed % 2 else 128
+    found, expected = reading(body, threads=threads), read_at_once(body, monkeypatch, threads)
+    assert (found.signature, found.unknown) == (expected.signature, expected.unknown)
+    assert found.signature is not None, found.unknown
+
+
+def reduction(operation: str, first: str = "row_shr:8", lane: int = 63) -> str:
+    """Return the reduction of a wave, as compilers emit it, whose result is added to v3."""
+    rows = "".join(
+        f"v_mov_b32_dpp v7, v6 {control} row_mask:0xf bank_mask:0xf bound_ctrl:1\n{operation} v6, v6, v7\n"
+        for control in (first, "row_shr:4", "row_shr:2", "row_shr:1")
+    )
+    return f"""v_mov_b32_e32 v6, v2
+{rows}v_mov_b32_e32 v7, v6
+v_mov_b32_dpp v7, v7 row_bcast:15 row_mask:0xa bank_mask:0xf bound_ctrl:1
+{operation} v6, v6, v7
+v_mov_b32_dpp v7, v6 row_bcast:31 row_mask:0xf bank_mask:0xf bound_ctrl:1
+{operation} v6, v6, v7
+v_readlane_b32 s20, v6, {lane}
+s_nop 0
+v_add_f32_e32 v5, s20, v3"""
+
+
+def test_another_lane_or_another_exchange_is_another_result() -> None:
+    bodies = [
+        reduction(operation, first, lane)
+        for operation in ("v_add_f32_e32", "v_max_f32_e32")
+        for first, lane in (("row_shr:8", 63), ("row_shr:8", 62), ("row_shr:7", 63), ("row_ror:8", 63))
+    ]
+    found = [reading(body).signature for body in bodies]
+    # A rotation gives lane 15 of each row what a shift does; a shift by 7 leaves an element out and has one twice.
+    assert found[0] == found[3]
+    assert found[4] == found[7]
+    assert len({*found}) == len(bodies) - 2
+    assert None not in found
+
+
+def test_a_reduction_computes_the_lanes_that_its_result_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a wave: 32 sums of two lanes, and so on; at once, each of the six operations computes 64 lanes."""
+    lanes: list[int] = []
+    mix = hashing.mix
+
+    def counted(words: hashing.Words) -> hashing.Words:
+        lanes.append(words.shape[-1])
+        return mix(words)
+
+    monkeypatch.setattr(hashing, "mix", counted)
+    body = reduction("v_add_f32_e32")
+    found, some = reading(body), sum(lanes)
+    lanes.clear()
+    expected, every = read_at_once(body, monkeypatch), sum(lanes)
+    assert found.signature == expected.signature
+    assert 2 * some < every
+
+
+def test_the_bits_are_those_of_the_reduction() -> None:
+    values = np.arange(1, 65, dtype=np.float32)
+    found = run(reduction("v_add_f32_e32"), values.view(np.uint32), np.zeros(64)).view(np.float32)
+    assert found.tolist() == [float(values.sum())] * 64
+
+
+def test_a_register_is_read_in_few_active_lanes_and_then_in_all() -> None:
+    """Under a mask that one lane passes, only that lane is computed; the others keep what they had."""
+    body = """v_mov_b32_dpp v6, v2 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1
+v_add_f32_e32 v6, v6, v2
+v_cmp_eq_u32_e32 vcc, {lane}, v0
+s_and_saveexec_b64 s[22:23], vcc
+v_mul_f32_e32 v7, v6, v3
+v_mov_b32_e32 v6, v7
+s_or_b64 exec, exec, s[22:23]
+v_mov_b32_e32 v5, v6"""
+    found = run(body.format(lane=17), np.arange(64, dtype=np.float32).view(np.uint32), np.full(64, 0x40000000))
+    expected = [(lane - 1 if lane % 16 else 0) + lane for lane in range(64)]
+    expected[17] *= 2
+    assert found.view(np.float32).tolist() == expected
+    signatures = [reading(body.format(lane=lane)).signature for lane in (17, 18)]
+    assert None not in signatures
+    assert len({*signatures}) == 2
