@@ -15,6 +15,9 @@ from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.plugins import registry
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import WarpgroupTiles
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.scaled_blocks import check, span_of, triton_call
@@ -107,6 +110,9 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (200, 16, 768, "product_first", 256, (1, 128), wide(192, 16, 3, 3)),
     (70, 64, 640, "product_first", None, (128, 1), wide(64, 32, 3, 1, cluster_n=2, programs=2)),
     (16, 256, 384, "product_first", None, (1, 128), wide(64, 16, 3, 1, transposed=True)),
+    # One stage; and a tile with too many sums for two sets of them.
+    (10, 24, 128, "product_first", None, (1, 1), wide(64, 16, 2, 1)),
+    (20, 130, 256, "left_first", None, (1, 1), wide(64, 128, 3, 1)),
 ]
 
 
@@ -127,6 +133,23 @@ def test_kernels_of_warpgroups_have_the_bytes_of_the_description(
     if len(calls) > 1:
         pytest.importorskip("triton")
     assert (result(calls, values, m, n) == wanted(desc, values, m, n)).all()
+
+
+@pytest.mark.parametrize(("block_n", "consumers", "scales", "alternate"), [
+    (128, 2, BlockScales(1, 128, "product"), True), (112, 2, BlockScales(1, 1, "rows"), True),
+    (128, 2, BlockScales(1, 1, "rows"), False), (96, 2, None, True), (128, 2, None, True), (160, 2, None, False),
+    (80, 3, None, True), (96, 3, None, False),
+])  # fmt: skip
+def test_two_sets_of_sums_alternate_where_registers_suffice(
+    block_n: int, consumers: int, scales: BlockScales | None, alternate: bool
+) -> None:
+    tiles = WarpgroupTiles(
+        64 * consumers, block_n, 3, consumers, False, (1, 1), 8, ("e4m3", "e4m3"), "bf16", starts_accumulators=True,
+        scales=scales,
+    )  # fmt: skip
+    tiles.check()
+    assert tiles.sums_alternate == alternate
+    assert ("next_sum" in warpgroup_kernel(tiles).text) == alternate
 
 
 def test_schedules_and_the_triton_kernel_are_one_class() -> None:

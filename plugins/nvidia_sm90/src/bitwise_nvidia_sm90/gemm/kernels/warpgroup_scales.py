@@ -149,8 +149,8 @@ def load_scales(tiles: WarpgroupTiles) -> Lines:
     yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
 
 
-def scaled_sums(tiles: WarpgroupTiles) -> Lines:
-    """Add the sums of a stage to the totals by fused multiply-adds with the scales."""
+def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
+    """Add the sums of a stage, registers of this name, to the totals by fused multiply-adds with the scales."""
     scales = tiles.scales
     assert scales is not None
     rows, columns = _thread_rows(tiles), _column_registers(tiles)
@@ -164,7 +164,7 @@ def scaled_sums(tiles: WarpgroupTiles) -> Lines:
         block, half, place = inside // 4, inside // 2 % 2, inside % 2
         row = "%r_scale_row_0_0" if shared_rows else f"%r_scale_row_{part}_{half}"
         column = columns[0 if shared_columns else 2 * block + place]
-        left, factor = f"%r_sum_{index}", "%r_factor"
+        left, factor = f"%r_{sums}_{index}", "%r_factor"
         if factors:
             factor = column if shared_rows else row
         elif scales.order == "product":
@@ -172,7 +172,7 @@ def scaled_sums(tiles: WarpgroupTiles) -> Lines:
         else:
             first, factor = (row, column) if scales.order == "rows" else (column, row)
             left = "%r_scaled"
-            yield f"mul.rn.f32 {left}, %r_sum_{index}, {first};"
+            yield f"mul.rn.f32 {left}, %r_{sums}_{index}, {first};"
         yield f"fma.rn.f32 %r_total_{index}, {left}, {factor}, %r_total_{index};"
 
 

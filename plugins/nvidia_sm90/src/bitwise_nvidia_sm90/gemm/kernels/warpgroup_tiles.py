@@ -33,6 +33,8 @@ _REGISTERS = 65536
 """The registers of a multiprocessor."""
 _OTHER_REGISTERS = 56
 """The registers of a thread for anything but sums, where all threads have equally many."""
+_OTHERS_OF_ALTERNATING = 30
+"""The registers of a consumer for anything but sums, totals and scales, where two sets of sums alternate."""
 COORDINATE_BYTES = 16
 """A copy through a tensor map starts at a multiple of this in a line; any other start is an illegal instruction.
 
@@ -290,6 +292,16 @@ class WarpgroupTiles:
     def shared_bytes(self) -> int:
         """The dynamic shared memory of a block."""
         return self._bytes_with(self.store_buffers)
+
+    @property
+    def sums_alternate(self) -> bool:
+        """Whether stages with accumulators of their own have two sets of them in turn: where registers suffice.
+
+        A set is then added to the totals while the next stage is multiplied.
+        """
+        sums = self.consumer_rows * self.block_n // WARPGROUP
+        scales = self.scales.registers(self.block_m, self.block_n, self.consumer_rows) if self.scales else 0
+        return self.starts_accumulators and 3 * sums + scales + _OTHERS_OF_ALTERNATING <= self.registers[1]
 
     @property
     def registers(self) -> tuple[int, int]:
