@@ -356,7 +356,7 @@ def slow_products(seed: int) -> list[Problem]:
             sizes = (_drawn(dice, 1100, 8192, 1), _drawn(dice, 2048, 10240, 256), _drawn(dice, 2048, 12288, 256))
         else:  # odd sizes
             rows = (1, _drawn(dice, 17, 160, 1), _drawn(dice, 160, 700, 1))[kind - 9]
-            sizes = (rows, *(2 * _drawn(dice, 300, 3000, 1) + 1 for _ in "nk"))
+            sizes = (rows, 2 * _drawn(dice, 300, 3000, 1) + 1, 2 * _drawn(dice, 300, 3000, 1) + 1)
             layout, dtype = "nn", dice.choice(("bfloat16", "float16"))
         found.append((*sizes, layout, dtype))
     unseen = {(each.n, each.k) for make in (held_out, second_held_out, third_held_out) for each in make()}

@@ -92,7 +92,6 @@ def _stages_in_turn(tiles: WarpgroupTiles) -> Lines:
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "wgmma.wait_group.sync.aligned 0;"
-    yield from _release(tiles)
     yield from _add_to_totals(tiles, "sum")
     yield "@%p_more bra STAGE;"
 
@@ -109,14 +108,12 @@ def _alternating_stages(tiles: WarpgroupTiles) -> Lines:
         yield from wait(f"WAIT_FULL_{place}", "%r_full", "%r_parity", "")
         yield from _multiply(tiles, starts=True, sums=other)
         yield "wgmma.wait_group.sync.aligned 1;"
-        yield from _release(tiles)
         yield from _add_to_totals(tiles, own)
         yield from _next_scales(tiles)
         yield from _advance(tiles)
     yield "bra STAGE_0;"
     for place, own in enumerate(sets):
         yield f"LAST_STAGE_{place}: wgmma.wait_group.sync.aligned 0;"
-        yield from _release(tiles)
         yield from _add_to_totals(tiles, own)
         if not place:
             yield "bra ADDED;"
@@ -129,7 +126,14 @@ def _next_scales(tiles: WarpgroupTiles) -> Lines:
 
 
 def _add_to_totals(tiles: WarpgroupTiles, sums: str) -> Lines:
-    """Add the sums of a stage, registers of this name, to the totals."""
+    """Release a stage that was multiplied, and add its sums, registers of this name, to the totals."""
+    if tiles.maps_scales:
+        # Scales are read from the stage.
+        yield from scaled_sums(tiles, sums)
+        yield "bar.warp.sync 0xffffffff;"
+        yield from _release(tiles)
+        return
+    yield from _release(tiles)
     if tiles.scales is not None:
         yield from scaled_sums(tiles, sums)
         return
@@ -155,9 +159,11 @@ def _give_turn() -> Lines:
 def _advance(tiles: WarpgroupTiles) -> Lines:
     """Go to the next stage; %r_used holds the barrier of the one before, and %p_more is whether the job has more.
 
-    The barrier is computed here, since the stage before is still being read.
+    The barrier is computed here, since the stage before is still being read; so is the place of its scales.
     """
     yield "mov.u32 %r_used, %r_next_used;"
+    if tiles.maps_scales:
+        yield "mov.u32 %r_scales, %r_next_scales;"
     yield from next_stage(tiles.stages)
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
@@ -185,6 +191,8 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum") -> Line
         yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
         yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
     yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
+    if tiles.maps_scales:
+        yield f"mad.lo.u32 %r_next_scales, %r_stage, {tiles.scale_line}, %r_first_scales;"
     yield "wgmma.fence.sync.aligned;"
     parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
     elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)

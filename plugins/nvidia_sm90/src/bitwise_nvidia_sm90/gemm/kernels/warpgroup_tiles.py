@@ -28,7 +28,7 @@ OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
 OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "e4m3": 1, "e5m2": 1}
 _LARGEST_CLUSTER = 8
 """Blocks."""
-_BARRIER_BYTES = 8
+_BARRIER_BYTES, _SCALE_BYTES = 8, 4
 _REGISTERS = 65536
 """The registers of a multiprocessor."""
 _OTHER_REGISTERS = 56
@@ -241,7 +241,8 @@ class WarpgroupTiles:
         """Return the shared memory of a block whose consumers have this number of buffers for the output."""
         barriers = 2 * self.stages + 2 * self.ping_pong
         barriers += self.consumers * buffers if self.mapped_operand is not None else 0
-        return self.store_place + self.consumers * buffers * STORE_BYTES + barriers * _BARRIER_BYTES
+        stored = self.consumers * buffers * STORE_BYTES
+        return self.store_place + stored + self.stages * self.scale_line + barriers * _BARRIER_BYTES
 
     @property
     def b_place(self) -> int:
@@ -254,9 +255,29 @@ class WarpgroupTiles:
         return self.b_place + self.stages * self.b.bytes
 
     @property
+    def maps_scales(self) -> bool:
+        """Whether the scales of the columns of a stage are copied to shared memory with its operands."""
+        return self.scales is not None and self.scales.maps_columns(self.block_n)
+
+    @property
+    def scale_line(self) -> int:
+        """The bytes of the scales of the columns of a stage in shared memory, in whole units of a copy's alignment."""
+        return -(-self.block_n * _SCALE_BYTES // STAGE_BYTES) * STAGE_BYTES if self.maps_scales else 0
+
+    @property
+    def scale_place(self) -> int:
+        """The offset of the scales of the columns of each stage."""
+        return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes that copies bring to a stage of a block."""
+        return self.a.bytes + self.b.bytes + (self.block_n * _SCALE_BYTES if self.maps_scales else 0)
+
+    @property
     def full_place(self) -> int:
         """The offset of the barriers that the copies of each stage complete."""
-        return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
+        return self.scale_place + self.stages * self.scale_line
 
     @property
     def empty_place(self) -> int:
