@@ -15,8 +15,12 @@ from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import FinishedGEMM
 from bitwise_core.plugins import registry
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, WarpgroupTiles
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
+from bitwise_nvidia_sm90.gemm.scaled_block_schedules import ranked_schedules
 from bitwise_nvidia_sm90.gemm.scaled_blocks import check, span_of, triton_call
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from gemm_products import Matrix, random_patterns, run, source
@@ -107,6 +111,14 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (200, 16, 768, "product_first", 256, (1, 128), wide(192, 16, 3, 3)),
     (70, 64, 640, "product_first", None, (128, 1), wide(64, 32, 3, 1, cluster_n=2, programs=2)),
     (16, 256, 384, "product_first", None, (1, 128), wide(64, 16, 3, 1, transposed=True)),
+    # One stage; and a tile with too many sums for two sets of them.
+    (10, 24, 128, "product_first", None, (1, 1), wide(64, 16, 2, 1)),
+    (20, 130, 256, "left_first", None, (1, 1), wide(64, 128, 3, 1)),
+    # Scales of columns in shared memory: outside of the matrix, shared by rows, of slices in clusters, of rows.
+    (66, 132, 384, "left_first", None, (1, 1), wide(64, 72, 2, 1)),
+    (20, 144, 256, "product_first", None, (128, 1), wide(128, 72, 3, 2)),
+    (130, 80, 768, "left_first", 256, (1, 1), wide(64, 80, 2, 1, cluster_m=2, programs=2)),
+    (84, 70, 384, "product_first", None, (1, 1), wide(64, 88, 3, 2, ping_pong=True, transposed=True)),
 ]
 
 
@@ -129,15 +141,51 @@ def test_kernels_of_warpgroups_have_the_bytes_of_the_description(
     assert (result(calls, values, m, n) == wanted(desc, values, m, n)).all()
 
 
+@pytest.mark.parametrize(("block_n", "consumers", "scales", "alternate"), [
+    (128, 2, BlockScales(1, 128, "product"), True), (112, 2, BlockScales(1, 1, "rows"), True),
+    (128, 2, BlockScales(1, 1, "rows"), False), (96, 2, None, True), (128, 2, None, True), (160, 2, None, False),
+    (80, 3, None, True), (96, 3, None, False),
+])  # fmt: skip
+def test_two_sets_of_sums_alternate_where_registers_suffice(
+    block_n: int, consumers: int, scales: BlockScales | None, alternate: bool
+) -> None:
+    tiles = WarpgroupTiles(
+        64 * consumers, block_n, 3, consumers, False, (1, 1), 8, ("e4m3", "e4m3"), "bf16", starts_accumulators=True,
+        scales=scales,
+    )  # fmt: skip
+    tiles.check()
+    assert tiles.sums_alternate == alternate
+    assert ("next_sum" in warpgroup_kernel(tiles).text) == alternate
+
+
+@pytest.mark.parametrize(("m", "n", "shared"), [(2048, 4096, (1, 128)), (300, 1800, (128, 1)), (128, 7168, (1, 1))])
+def test_ranked_schedules_have_kernels(m: int, n: int, shared: tuple[int, int]) -> None:
+    """The first ones keep most multiprocessors busy, and all of them run."""
+    desc = described(2048, scaling="left_first" if shared == (1, 1) else "product_first")
+    _, given = scaled_operands(m, n, 2048, shared)
+    scaling = BlockScaling(given["SA"], given["SB"], desc.block_scaling == "left_first")
+    own = scaling.scales(m, n, False), scaling.scales(m, n, True)
+    found = ranked_schedules(plan(desc.product), m, n, own, ("e4m3", "e4m3", "bf16"), 132)
+    assert len(set(found)) == len(found) > 20
+    for each in (*found[:3], *found[-3:]):
+        matrices = (given[name] for name in "ABC")
+        (call,) = kernel_calls(plan(desc.product), each, *matrices, lambda *_: None, scaling=scaling)
+        assert call.kernel.shared_bytes <= SHARED_BYTES
+    assert found[0].tiles(m, n) >= 50
+
+
 def test_schedules_and_the_triton_kernel_are_one_class() -> None:
     """With these scales, and another class with the other order."""
     pytest.importorskip("triton")
     sources = []
     for order in ("product_first", "left_first"):
-        desc = described(256, scaling=order)
-        _, given = scaled_operands(128, 64, 256, (1, 1))
+        desc = described(384, scaling=order)
+        _, given = scaled_operands(128, 64, 384, (1, 1))
         scaling = BlockScaling(given["SA"], given["SB"], order == "left_first")
-        schedules = (wide(128, 32, 3, 2), wide(64, 64, 2, 1, transposed=True), wide(64, 16, 3, 2, ping_pong=True))
+        schedules = (
+            wide(128, 32, 3, 2), wide(64, 72, 2, 1), wide(64, 64, 2, 1, transposed=True),
+            wide(64, 16, 3, 2, ping_pong=True),
+        )  # fmt: skip
         for chosen in schedules if order == "left_first" else schedules[:1]:
             (call,) = kernel_calls(
                 plan(desc.product), chosen, given["A"], given["B"], given["C"], lambda *_: None, scaling=scaling
@@ -147,7 +195,7 @@ def test_schedules_and_the_triton_kernel_are_one_class() -> None:
         sources.append(replace(source(call), name=f"{order} by Triton"))
     found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
     assert not found.unknown
-    assert sorted(map(len, found.classes)) == [2, 4]
+    assert sorted(map(len, found.classes)) == [2, 5]
 
 
 def test_scales_need_accumulators_of_blocks_and_parts_of_128_columns() -> None:

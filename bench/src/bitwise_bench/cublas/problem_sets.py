@@ -1,8 +1,8 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small` and `broad`.  No model, square or odd size of `held-out` is in another set, and no product of
-`drawn-held-out` and `broad-held-out`.
+`drawn`, `small`, `broad` and `slow`.  No model, square or odd size of `held-out`, `second-held-out` and
+`third-held-out` is in another set, and no product of `drawn-held-out` and `broad-held-out`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ SECOND_HELD_OUT = (
     Decoder("Falcon3-10B", 3072, 3072, 5120, 23040),
     Decoder("Yi-1.5-34B", 7168, 7168, 9216, 20480),
 )
+THIRD_HELD_OUT = (
+    Decoder("Llama-3.1-70B", 8192, 8192, 10240, 28672),
+    Decoder("gemma-3-12b", 3840, 4096, 8192, 15360),
+    Decoder("gemma-3-27b", 5376, 4096, 8192, 21504),
+    Decoder("Qwen3-4B", 2560, 4096, 6144, 9728),
+    Decoder("Qwen3-32B", 5120, 8192, 10240, 25600),
+    Decoder("InternLM2.5-20B", 6144, 6144, 8192, 16384),
+    Decoder("StarCoder2-15B", 6144, 6144, 7168, 24576),
+    Decoder("SmolLM3-3B", 2048, 2048, 3072, 11008),
+)
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
 _MOST_MULTIPLICATIONS = 4e11
@@ -121,6 +131,24 @@ def second_held_out() -> list[Problem]:
         for _ in range(4):
             m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
             found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+    return found
+
+
+def third_held_out() -> list[Problem]:
+    """Return layers and gradients of models that are in no other set, with drawn rows, and drawn odd sizes."""
+    dice = random.Random(_SEED + 20)
+    others = {(each.n, each.k) for make in (*_FITTED_SETS, held_out, second_held_out) for each in make()}
+    layers = [(group, n, k) for model in THIRD_HELD_OUT for group, n, k in model.layers() if (n, k) not in others]
+    layers = list(dict.fromkeys(layers))
+    found = []
+    for first, last in _ROW_RANGES:
+        for group, n, k in dice.sample(layers, 10):
+            found.append(Problem(group, _drawn(dice, first, last, 1), n, k, "nt", "bfloat16"))
+        for _ in range(2):
+            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
+            found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+    for _, n, k in dice.sample(layers, 8):
+        found += _gradients(_drawn(dice, 256, 4096, 8), n, k)
     return found
 
 
@@ -309,6 +337,34 @@ def broad_products(seed: int) -> list[Problem]:
     ]
 
 
+def slow_products(seed: int) -> list[Problem]:
+    """Return drawn products of the kinds that are slowest with a fitted choice, in an order spread over the kinds.
+
+    65 to 600 rows with few or many values of k, one row, many rows with few rounds of tiles, and odd sizes.
+    """
+    dice = random.Random(seed)
+    found: list[tuple[int, int, int, str, str]] = []
+    for number in range(96):
+        kind, layout, dtype = number % 12, "nt", "bfloat16"
+        if kind < 4:  # a short sum
+            sizes = (_drawn(dice, 65, 600, 1), _drawn(dice, 1536, 10240, 256), _drawn(dice, 1280, 4096, 128))
+        elif kind < 6:  # a long one
+            sizes = (_drawn(dice, 160, 640, 1), _drawn(dice, 2048, 8192, 256), _drawn(dice, 8192, 24576, 256))
+        elif kind == 6:
+            sizes = (1, _drawn(dice, 6144, 16384, 256), _drawn(dice, 3072, 6144, 256))
+        elif kind < 9:
+            sizes = (_drawn(dice, 1100, 8192, 1), _drawn(dice, 2048, 10240, 256), _drawn(dice, 2048, 12288, 256))
+        else:  # odd sizes
+            rows = (1, _drawn(dice, 17, 160, 1), _drawn(dice, 160, 700, 1))[kind - 9]
+            sizes = (rows, 2 * _drawn(dice, 300, 3000, 1) + 1, 2 * _drawn(dice, 300, 3000, 1) + 1)
+            layout, dtype = "nn", dice.choice(("bfloat16", "float16"))
+        found.append((*sizes, layout, dtype))
+    unseen = {(each.n, each.k) for make in (held_out, second_held_out, third_held_out) for each in make()}
+    return [
+        Problem(f"slow-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -335,6 +391,11 @@ def _of_groups(problems: list[tuple[str, int, int, int]], layout: str, dtype: st
     return [Problem(*each, layout, dtype) for each in problems]
 
 
+_FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
+    fitted, spread, spread_unaligned, between, tails, lambda: drawn_products(_SEED + 6),
+    lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
+)  # fmt: skip
+"""The sets that costs were fitted to, but for `slow`, which is drawn around the held-out ones."""
 SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "layers": lambda: _of_groups(chosen(9), "nn", "float16"),
     "published": lambda: [
@@ -346,6 +407,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "unaligned": unaligned,
     "held-out": held_out,
     "second-held-out": second_held_out,
+    "third-held-out": third_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -354,6 +416,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "drawn": lambda: drawn_products(_SEED + 6),
     "small": lambda: small_products(_SEED + 8),
     "broad": lambda: broad_products(_SEED + 9),
+    "slow": lambda: slow_products(_SEED + 21),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

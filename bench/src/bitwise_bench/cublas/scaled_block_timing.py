@@ -73,9 +73,9 @@ def measured(m: int, n: int, k: int, blocks: tuple[int, int], most: int) -> dict
     launches: dict[str, Callable[[], Any]] = {"cublas": theirs}
     launches["default"] = partial(prepare_scaled(desc, a, b, scales_a, scales_b, out), *given)
     wrong = [] if torch.equal(out.view(torch.int16), wanted.view(torch.int16)) else ["default"]
-    planned, scaling = plan(desc.product), BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
-    names: dict[str, Schedule] = {}
-    for each in schedules(planned, a, b, out, scales_a, scales_b) if most else ():
+    planned, left_first = plan(desc.product), desc.block_scaling == "left_first"
+    scaling, names = BlockScaling(scales_a, scales_b, left_first), dict[str, Schedule]()
+    for each in schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first) if most else ():
         if len(names) == most:
             break
         try:

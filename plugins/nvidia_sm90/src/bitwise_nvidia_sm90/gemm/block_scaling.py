@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, BlockScales, Order
+from bitwise_nvidia_sm90.gemm.matrix_layouts import ALIGNMENT, MatrixMap
 
-_PAIR_BYTES = 8
+_BYTES, _PAIR_BYTES = 4, 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,17 @@ class BlockScaling:
         across, (step, line), columns = self.scales_b, self.scales_b.stride()[::-1], n
         if transposed:
             shared, across, (step, line), columns = shared[::-1], self.scales_a, self.scales_a.stride(), m
-        pairs = step == 1 and line % 2 == 0 and columns % 2 == 0 and int(across.data_ptr()) % _PAIR_BYTES == 0
+        address = int(across.data_ptr())
+        mapped = step == 1 and line * _BYTES % ALIGNMENT == 0 and line >= columns and address % ALIGNMENT == 0
+        pairs = step == 1 and line % 2 == 0 and columns % 2 == 0 and address % _PAIR_BYTES == 0
         order: Order = "product" if not self.left_first else "columns" if transposed else "rows"
-        return BlockScales(shared[0], shared[1], order, pairs and shared[1] == 1)
+        own = shared[1] == 1
+        return BlockScales(shared[0], shared[1], order, pairs and own, mapped and own)
+
+    def map_of_columns(self, block_n: int, transposed: bool) -> MatrixMap:
+        """Return the tensor map of the scales of columns, of the transposed product if so, for tiles of `block_n`."""
+        scales, strides = self.scales_b, self.scales_b.stride()
+        shape = tuple(int(each) for each in scales.shape)
+        if transposed:
+            scales, strides, shape = self.scales_a, self.scales_a.stride()[::-1], tuple(self.scales_a.shape)[::-1]
+        return MatrixMap(scales, (shape[0], shape[1]), (strides[0], strides[1]), (1, block_n))

@@ -11,7 +11,7 @@ from typing import Any
 
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import BlockScales
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
@@ -126,8 +126,7 @@ def kernel_calls(
         if chosen.transposed:
             common = {name: common[_TRANSPOSED.get(name, name)] for name in common}
         if chosen.consumers:
-            scales = scaling.scales(m, n, chosen.transposed) if scaling else None
-            calls.append(_warpgroups(plan, chosen, common, own, scales))
+            calls.append(_warpgroups(plan, chosen, common, own, scaling))
         else:
             calls.append((_tma if chosen.tma else _pointers)(plan, chosen, common, own))
     elif isinstance(plan, SinglePrecisionPlan):
@@ -265,7 +264,7 @@ def _tma(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: 
 
 
 def _warpgroups(
-    plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None, scales: BlockScales | None
+    plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None, scaling: BlockScaling | None
 ) -> KernelCall:
     m, n, number = common["M"], common["N"], plan.slices.number
     types = type_of(common["A"]), type_of(common["B"]), type_of(common["C"])
@@ -296,6 +295,7 @@ def _warpgroups(
         early = not chosen.gathering and are_early(sums, chosen.consumers, len(fusion.operands))
         of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
         finish = fusion.finish(common, of_map)
+    scales = scaling.scales(*((n, m) if chosen.transposed else (m, n)), chosen.transposed) if scaling else None
     tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]), scales)
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
@@ -310,6 +310,8 @@ def _warpgroups(
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
     given |= {"C": target, "slices": number}
+    if tiles.maps_scales and scaling is not None:
+        given[COLUMN_SCALES] = scaling.map_of_columns(chosen.block_n, chosen.transposed)
     if tiles.mapped_operand is not None:
         name, *operand_strides = (each.format(tiles.mapped_operand) for each in OPERAND_PARAMETERS)
         row, column = (common[each] or 1 for each in operand_strides)

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 from bitwise_core.descriptors.problem import BLOCK_K, FinishedGEMM
 from bitwise_core.plugins.launchers import EpilogueLaunch
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.device_costs import costs_of_device
 from bitwise_nvidia_sm90.gemm.launch import KernelCall
-from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map
+from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map, type_of
 from bitwise_nvidia_sm90.gemm.measured_schedules import ranked
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, Plan, UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.prepared_launches import launch_of_call, prepare
 from bitwise_nvidia_sm90.gemm.run import compare_first
+from bitwise_nvidia_sm90.gemm.scaled_block_schedules import ranked_schedules
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
 
 _FP8 = frozenset({"e4m3", "e5m2"})
+_FEW_ROWS = 64
+"""The most rows or columns of an output for which schedules are ranked as those of products without scales."""
 _FEW_COLUMNS = 16
 """The columns of a tile up to which scales of their own cost little."""
 _CANDIDATES = 400
@@ -98,9 +102,10 @@ def prepare_scaled(
         matrices = (a, b, target, scales_a, scales_b)
         return launch_of_call(triton_call(desc, *matrices), matrices, planned)
 
-    for chosen in schedules(planned, a, b, out, scales_a, scales_b):
+    left_first = desc.block_scaling == "left_first"
+    for chosen in schedules(planned, a, b, out, scales_a, scales_b, left_first=left_first):
         try:
-            scaling = BlockScaling(scales_a, scales_b, desc.block_scaling == "left_first")
+            scaling = BlockScaling(scales_a, scales_b, left_first)
             found = prepare(desc.product, planned, chosen, a, b, out, scaling=scaling)
         except UnsupportedGEMM:
             continue
@@ -110,7 +115,9 @@ def prepare_scaled(
     return by_triton(out)
 
 
-def schedules(planned: Plan, a: Any, b: Any, out: Any, scales_a: Any, scales_b: Any) -> list[Schedule]:
+def schedules(
+    planned: Plan, a: Any, b: Any, out: Any, scales_a: Any, scales_b: Any, *, left_first: bool
+) -> list[Schedule]:
     """Return the schedules of kernels of warpgroups in the order to try them; none where they do not run.
 
     Where rows of A or columns of B share scales, many columns of a tile with scales of their own come last: each thread
@@ -118,6 +125,12 @@ def schedules(planned: Plan, a: Any, b: Any, out: Any, scales_a: Any, scales_b: 
     """
     if not isinstance(planned, MatrixPlan) or planned.k % BLOCK_K or not (has_map(a) and has_map(b)):
         return []
+    m, n = (int(each) for each in out.shape)
+    if min(m, n) > _FEW_ROWS:
+        scaling = BlockScaling(scales_a, scales_b, left_first)
+        own = scaling.scales(m, n, False), scaling.scales(m, n, True)
+        types = type_of(a), type_of(b), type_of(out)
+        return ranked_schedules(planned, m, n, own, types, costs_of_device(out.device).multiprocessors)
     found = [each for each in ranked(planned, a, b, out, _CANDIDATES) if each.consumers]
     shared = int(scales_a.shape[0]) < out.shape[0], int(scales_b.shape[1]) < out.shape[1]
     if any(shared):

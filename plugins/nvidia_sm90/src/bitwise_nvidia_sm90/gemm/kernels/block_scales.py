@@ -7,11 +7,14 @@ from typing import Literal, TypeAlias
 
 BLOCK = 128
 """The values of k of a block, and the rows or columns that may share a scale."""
-SCALE_PARAMETERS = ("SA", "SB", "sa_row", "sa_k", "sb_column", "sb_k")
-"""The parameters of a kernel with scales: two pointers, and strides in elements."""
+ROW_SCALES, COLUMN_SCALES = "SA", "SB"
+SCALE_PARAMETERS = (ROW_SCALES, COLUMN_SCALES, "sa_row", "sa_k", "sb_column", "sb_k")
+"""The parameters of a kernel with scales: two pointers, or a tensor map for the second, and strides in elements."""
 Order: TypeAlias = Literal["product", "rows", "columns"]
 _FEW_COLUMNS = 64
 """The most columns of a tile whose scales are loaded a stage ahead, which takes twice the registers."""
+_LOADED = 4
+"""The scales of columns in shared memory that a thread has in registers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +22,15 @@ class BlockScales:
     """The scales of a product: one for each `rows` rows of A, and for each `columns` columns of B: 1 or BLOCK.
 
     `order`: a sum is multiplied by the product of both scales, or by that of the rows or of the columns first.
-    `pairs`: the scales of two neighbouring columns are loaded at once.
+    `pairs`: the scales of two neighbouring columns are loaded at once.  `mapped`: there is a tensor map of the scales
+    of columns, whose neighbours are neighbours in memory.
     """
 
     rows: int
     columns: int
     order: Order
     pairs: bool = False
+    mapped: bool = False
 
     def shared_rows(self, block_m: int) -> bool:
         """Return whether all rows of a tile share a scale."""
@@ -38,8 +43,12 @@ class BlockScales:
     def registers(self, block_m: int, block_n: int, own_rows: int) -> int:
         """Return the registers of a thread for the scales of a stage; `own_rows` are the rows of its consumer."""
         rows = 1 if self.shared_rows(block_m) else own_rows // 32
-        columns = 1 if self.shared_columns(block_n) else block_n // 4
+        columns = 1 if self.shared_columns(block_n) else _LOADED if self.maps_columns(block_n) else block_n // 4
         return 2 * rows + columns * (2 if self.columns_are_ahead(block_n) else 1)
+
+    def maps_columns(self, block_n: int) -> bool:
+        """Return whether the scales of the columns of a stage are copied to shared memory with its operands."""
+        return self.mapped and not self.shared_columns(block_n) and block_n > _FEW_COLUMNS
 
     def columns_are_ahead(self, block_n: int) -> bool:
         """Return whether the scales of columns are loaded a stage ahead."""

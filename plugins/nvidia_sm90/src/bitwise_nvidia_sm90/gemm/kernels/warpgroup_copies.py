@@ -6,6 +6,8 @@ from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wa
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_jobs import place_of_job
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import WARPGROUP, OperandTile, WarpgroupTiles
 
+_COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+
 
 def copying_producer(tiles: WarpgroupTiles) -> Lines:
     """One thread: wait until a stage is empty, and copy the operands of the next stage to it."""
@@ -20,12 +22,17 @@ def copying_producer(tiles: WarpgroupTiles) -> Lines:
     if tiles.blocks > 1:
         yield "fence.acquire.sync_restrict::shared::cluster.cluster;"
     yield "shl.b32 %r_at, %r_stage, 3;\nadd.u32 %r_at, %r_at, %r_full;"
-    yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.a.bytes + tiles.b.bytes};"
+    yield f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r_at], {tiles.copied_bytes};"
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.a.bytes}, %r_shared;"
     yield from _copies(tiles, tiles.a, "A", "%r_row")
     yield f"mad.lo.u32 %r_target, %r_stage, {tiles.b.bytes}, %r_shared;"
     yield f"add.u32 %r_target, %r_target, {tiles.b_place};"
     yield from _copies(tiles, tiles.b, "B", "%r_column")
+    if tiles.maps_scales:
+        yield f"mad.lo.u32 %r_target, %r_stage, {tiles.scale_line}, %r_shared;"
+        yield f"add.u32 %r_target, %r_target, {tiles.scale_place};"
+        yield f"shr.u32 %r_scale_at, %r_k, {tiles.block_k.bit_length() - 1};"
+        yield f"{_COPY} [%r_target], [%d_SB, {{%r_column, %r_scale_at}}], [%r_at];"
     yield from next_stage(tiles.stages)
     yield f"add.u32 %r_k, %r_k, {tiles.block_k};"
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
@@ -62,8 +69,7 @@ def _copies(tiles: WarpgroupTiles, tile: OperandTile, name: str, place: str) -> 
     lines = tile.box[0]
     first = "%r_first_line"
     yield f"mov.u32 {first}, {place if tile.k_major else '%r_k'};"
-    form = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    guard = mask = ""
+    form, guard, mask = _COPY, "", ""
     if tile.sharers > 1:
         along_m = tiles.cluster[0]
         part, masks, shift = (

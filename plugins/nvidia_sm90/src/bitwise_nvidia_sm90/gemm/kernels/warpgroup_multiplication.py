@@ -73,28 +73,72 @@ def multiplied_stages(tiles: WarpgroupTiles) -> Lines:
 
 def promoted_stages(tiles: WarpgroupTiles) -> Lines:
     """Multiply each stage of a job in an accumulator of its own, and add it to the total, with scales by fma."""
-    count = tiles.consumer_rows * tiles.block_n // WARPGROUP
-    for index in range(count):
+    for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
         yield f"mov.b32 %r_total_{index}, 0f00000000;"
     if tiles.scales is not None:
         yield from scales_of_job(tiles)
     if tiles.ping_pong:
         yield from _wait_for_turn()
+    yield from (_alternating_stages if tiles.sums_alternate else _stages_in_turn)(tiles)
+    if tiles.ping_pong:
+        yield from _give_turn()
+
+
+def _stages_in_turn(tiles: WarpgroupTiles) -> Lines:
+    """Multiply a stage, then add its sums to the totals."""
     yield "STAGE:"
-    if tiles.scales is not None:
-        yield from load_scales(tiles)
+    yield from _next_scales(tiles)
     yield from wait("WAIT_FULL", "%r_full", "%r_parity", "")
     yield from _multiply(tiles, starts=True)
     yield from _advance(tiles)
     yield "wgmma.wait_group.sync.aligned 0;"
+    yield from _add_to_totals(tiles, "sum")
+    yield "@%p_more bra STAGE;"
+
+
+def _alternating_stages(tiles: WarpgroupTiles) -> Lines:
+    """Add the sums of a stage to the totals while the next one is multiplied; stages have two sets of sums in turn."""
+    sets = ("sum", "next_sum")
+    yield from _next_scales(tiles)
+    yield from wait("WAIT_FIRST", "%r_full", "%r_parity", "")
+    yield from _multiply(tiles, starts=True)
+    yield from _advance(tiles)
+    for place, (own, other) in enumerate((sets, sets[::-1])):
+        yield f"STAGE_{place}: @!%p_more bra LAST_STAGE_{place};"
+        yield from wait(f"WAIT_FULL_{place}", "%r_full", "%r_parity", "")
+        yield from _multiply(tiles, starts=True, sums=other)
+        yield "wgmma.wait_group.sync.aligned 1;"
+        yield from _add_to_totals(tiles, own)
+        yield from _next_scales(tiles)
+        yield from _advance(tiles)
+    yield "bra STAGE_0;"
+    for place, own in enumerate(sets):
+        yield f"LAST_STAGE_{place}: wgmma.wait_group.sync.aligned 0;"
+        yield from _add_to_totals(tiles, own)
+        if not place:
+            yield "bra ADDED;"
+    yield "ADDED:"
+
+
+def _next_scales(tiles: WarpgroupTiles) -> Lines:
+    if tiles.scales is not None:
+        yield from load_scales(tiles)
+
+
+def _add_to_totals(tiles: WarpgroupTiles, sums: str) -> Lines:
+    """Release a stage that was multiplied, and add its sums, registers of this name, to the totals."""
+    if tiles.maps_scales:
+        # Scales are read from the stage.
+        yield from scaled_sums(tiles, sums)
+        yield "bar.warp.sync 0xffffffff;"
+        yield from _release(tiles)
+        return
     yield from _release(tiles)
     if tiles.scales is not None:
-        yield from scaled_sums(tiles)
-    for index in range(0 if tiles.scales is not None else count):
-        yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_sum_{index};"
-    yield "@%p_more bra STAGE;"
-    if tiles.ping_pong:
-        yield from _give_turn()
+        yield from scaled_sums(tiles, sums)
+        return
+    for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
+        yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_{sums}_{index};"
 
 
 def _wait_for_turn() -> Lines:
@@ -115,9 +159,11 @@ def _give_turn() -> Lines:
 def _advance(tiles: WarpgroupTiles) -> Lines:
     """Go to the next stage; %r_used holds the barrier of the one before, and %p_more is whether the job has more.
 
-    The barrier is computed here, since the stage before is still being read.
+    The barrier is computed here, since the stage before is still being read; so is the place of its scales.
     """
     yield "mov.u32 %r_used, %r_next_used;"
+    if tiles.maps_scales:
+        yield "mov.u32 %r_scales, %r_next_scales;"
     yield from next_stage(tiles.stages)
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
@@ -136,12 +182,17 @@ def _release(tiles: WarpgroupTiles) -> Lines:
         yield "@%p_leads mbarrier.arrive.shared::cta.b64 _, [%r_used];"
 
 
-def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:
-    """Multiply the current stage: k in ascending order for each accumulator.  `starts`: from new accumulators."""
+def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum") -> Lines:
+    """Multiply the current stage: k in ascending order for each accumulator, registers of the name `sums`.
+
+    `starts`: from new accumulators.
+    """
     for name, tile in (("a", tiles.a), ("b", tiles.b)):
         yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
         yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
     yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
+    if tiles.maps_scales:
+        yield f"mad.lo.u32 %r_next_scales, %r_stage, {tiles.scale_line}, %r_first_scales;"
     yield "wgmma.fence.sync.aligned;"
     parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
     elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)
@@ -155,6 +206,6 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool) -> Lines:
             offset = _row_offset(tiles.a, part * ROWS) + _k_offset(tiles.a, instruction)
             left = f"%d_a_{instruction}_{part}"
             yield f"add.s64 {left}, %d_a_stage, {offset >> 4};"
-            sums = ", ".join(f"%r_sum_{index}" for index in range(part * per_part, (part + 1) * per_part))
-            yield f"{form} {{{sums}}}, {left}, %d_b_{instruction}, {adds}, 1, 1{layouts};"
+            own = ", ".join(f"%r_{sums}_{index}" for index in range(part * per_part, (part + 1) * per_part))
+            yield f"{form} {{{own}}}, {left}, %d_b_{instruction}, {adds}, 1, 1{layouts};"
     yield "wgmma.commit_group.sync.aligned;"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import SCALE_PARAMETERS
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES, SCALE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.finish import OperandLayout
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
@@ -44,7 +44,8 @@ def declared_parameters(tiles: WarpgroupTiles) -> Lines:
             yield f".param .{'u32' if index <= MAPS + INTEGERS else 'u64'} {each}"
     mapped = None if tiles.mapped_operand is None else OPERAND_PARAMETERS[0].format(tiles.mapped_operand)
     for each in parameters(tiles)[len(PARAMETERS) :]:
-        yield f".param .align 64 .b8 {each}[128]" if each == mapped else f".param .u64 {each}"
+        is_map = each == mapped or (each == COLUMN_SCALES and tiles.maps_scales)
+        yield f".param .align 64 .b8 {each}[128]" if is_map else f".param .u64 {each}"
 
 
 def map_address(name: str) -> Lines:

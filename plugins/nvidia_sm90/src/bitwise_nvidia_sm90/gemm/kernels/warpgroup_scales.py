@@ -3,12 +3,13 @@
 A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
 of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows and of few
 columns are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
-read them before, since all blocks go through k together.
+read them before, since all blocks go through k together.  Those of many columns that have a tensor map are copied to
+shared memory with the operands of the stage.
 """
 
 from __future__ import annotations
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, SCALE_PARAMETERS
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, COLUMN_SCALES, ROW_SCALES, SCALE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, WarpgroupTiles
 
@@ -30,19 +31,24 @@ def scale_places(tiles: WarpgroupTiles) -> Lines:
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_scale_row, %r_group, {tiles.consumer_rows}, %r_scale_row;"
     yield "and.b32 %r_scale_column, %r_lane, 3;\nshl.b32 %r_scale_column, %r_scale_column, 1;"
-    for each in SCALE_PARAMETERS[:2]:
+    for each in (ROW_SCALES,) if tiles.maps_scales else (ROW_SCALES, COLUMN_SCALES):
         yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
-    for each in SCALE_PARAMETERS[2:]:
+    for each in SCALE_PARAMETERS[2 : 4 if tiles.maps_scales else 6]:
         yield f"ld.param.u64 %d_{each}, [{each}];\nmul.lo.u64 %d_{each}, %d_{each}, {_BYTES};"
     yield "sub.u32 %r_last_row, %r_M, 1;\nsub.u32 %r_last_column, %r_N, 1;"
-    yield f"mul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};\nmul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
-    yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
+    yield f"mul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};"
+    if tiles.maps_scales:
+        yield f"mad.lo.u32 %r_first_scales, %r_scale_column, {_BYTES}, %r_shared;"
+        yield f"add.u32 %r_first_scales, %r_first_scales, {tiles.scale_place};"
+    else:
+        yield f"mul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
+        yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
     yield f"and.b32 %r_quarter, %r_lane, {_LANES_OF_ROW - 1};\ncvt.u64.u32 %d_quarter, %r_quarter;"
     yield "mov.pred %p_row_fetches, -1;"
     if tiles.scales.shared_rows(tiles.block_m):
         yield f"setp.lt.u32 %p_row_fetches, %r_in_group_thread, {_LANES_OF_ROW};"
     yield "setp.eq.and.u32 %p_row_leads, %r_quarter, 0, %p_row_fetches;"
-    for each in _loaded_columns(tiles):
+    for each in () if tiles.maps_scales else _loaded_columns(tiles):
         yield f"mov.b32 {each}, 0f00000000;"  # columns outside of the matrix have no scales
 
 
@@ -52,21 +58,16 @@ def scales_of_job(tiles: WarpgroupTiles) -> Lines:
     assert scales is not None
     yield f"shr.u32 %r_scale_at, %r_k, {BLOCK.bit_length() - 1};\ncvt.u64.u32 %d_scale_at, %r_scale_at;"
     yield "mad.lo.u64 %d_scale_rows, %d_scale_at, %d_sa_k, %d_SA;"
-    yield "mad.lo.u64 %d_scale_columns, %d_scale_at, %d_sb_k, %d_SB;"
+    if not tiles.maps_scales:
+        yield "mad.lo.u64 %d_scale_columns, %d_scale_at, %d_sb_k, %d_SB;"
     for part, half in _thread_rows(tiles):
         yield f"add.u32 %r_scale_at, %r_row, {ROWS * part + 8 * half};"
         if not scales.shared_rows(tiles.block_m):
             yield "add.u32 %r_scale_at, %r_scale_at, %r_scale_row;"
         yield "min.u32 %r_scale_at, %r_scale_at, %r_last_row;"
         yield from _address(f"%d_scale_row_{part}_{half}", scales.rows, "%d_sa_row", "%d_scale_rows")
-    if scales.shared_columns(tiles.block_n):
-        yield "min.u32 %r_scale_at, %r_column, %r_last_column;"
-    else:
-        yield "add.u32 %r_first_scale, %r_column, %r_scale_column;\nmov.u32 %r_scale_at, %r_first_scale;"
-    yield from _address("%d_scale_column", scales.columns, "%d_sb_column", "%d_scale_columns")
-    if not scales.shared_columns(tiles.block_n):
-        yield f"mad.lo.u32 %r_scale_at, %r_lane, {_LINE}, %r_column;\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
-        yield from _address("%d_fetched_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+    if not tiles.maps_scales:
+        yield from _columns_of_job(tiles)
     yield "mov.pred %p_next, -1;"
     yield from _load_ahead(tiles)
     # Those that no stage prefetches: four lanes have a row.
@@ -81,6 +82,20 @@ def scales_of_job(tiles: WarpgroupTiles) -> Lines:
             if first:
                 yield f"mad.lo.u64 {row}, %d_sa_k, {_LANES_OF_ROW}, {row};"
             yield f"@%p_far prefetch.global.L2 [{row}];"
+
+
+def _columns_of_job(tiles: WarpgroupTiles) -> Lines:
+    """Compute the addresses of the scales of columns of the first stage of a job."""
+    scales = tiles.scales
+    assert scales is not None
+    if scales.shared_columns(tiles.block_n):
+        yield "min.u32 %r_scale_at, %r_column, %r_last_column;"
+    else:
+        yield "add.u32 %r_first_scale, %r_column, %r_scale_column;\nmov.u32 %r_scale_at, %r_first_scale;"
+    yield from _address("%d_scale_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+    if not scales.shared_columns(tiles.block_n):
+        yield f"mad.lo.u32 %r_scale_at, %r_lane, {_LINE}, %r_column;\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
+        yield from _address("%d_fetched_column", scales.columns, "%d_sb_column", "%d_scale_columns")
 
 
 def _address(target: str, shared: int, stride: str, start: str) -> Lines:
@@ -132,7 +147,7 @@ def load_scales(tiles: WarpgroupTiles) -> Lines:
     if ahead:
         for target, loaded in zip(_column_registers(tiles), _loaded_columns(tiles), strict=True):
             yield f"mov.b32 {target}, {loaded};"
-    else:
+    elif not tiles.maps_scales:
         yield "mov.pred %p_next, -1;"
         yield from _load_columns(tiles)
     yield f"setp.gt.u32 %p_next, %r_remaining, 1;\nsetp.gt.u32 %p_far, %r_remaining, {_FAR + 2};"
@@ -141,6 +156,8 @@ def load_scales(tiles: WarpgroupTiles) -> Lines:
     for part, half in _thread_rows(tiles):
         yield f"add.u64 %d_scale_at, %d_scale_row_{part}_{half}, %d_far_rows;"
         yield "@%p_row_far prefetch.global.L2 [%d_scale_at];"
+    if tiles.maps_scales:
+        return
     if scales.shared_columns(tiles.block_n):
         yield "and.pred %p_far, %p_far, %p_issues;\nadd.u64 %d_scale_at, %d_scale_column, %d_far_columns;"
         yield "@%p_far prefetch.global.L2 [%d_scale_at];"
@@ -149,22 +166,27 @@ def load_scales(tiles: WarpgroupTiles) -> Lines:
     yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
 
 
-def scaled_sums(tiles: WarpgroupTiles) -> Lines:
-    """Add the sums of a stage to the totals by fused multiply-adds with the scales."""
+def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
+    """Add the sums of a stage, registers of this name, to the totals by fused multiply-adds with the scales."""
     scales = tiles.scales
     assert scales is not None
     rows, columns = _thread_rows(tiles), _column_registers(tiles)
     shared_rows, shared_columns = len(rows) == 1, len(columns) == 1
     factors = scales.order == "product" and (shared_rows or shared_columns)
-    if factors:  # few products of a scale of rows and one of columns
+    if factors and not tiles.maps_scales:  # few products of a scale of rows and one of columns
         for row, column in ((f"%r_scale_row_{part}_{half}", each) for part, half in rows for each in columns):
             yield f"mul.rn.f32 {column if shared_rows else row}, {row}, {column};"
     for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
         part, inside = divmod(index, ROWS * tiles.block_n // WARPGROUP)
         block, half, place = inside // 4, inside // 2 % 2, inside % 2
+        if tiles.maps_scales and not (half or place):
+            low, high = columns[2 * block : 2 * block + 2]
+            yield f"ld.shared.v2.b32 {{{low}, {high}}}, [%r_scales+{8 * _BYTES * block}];"
+            for each in (low, high) if factors else ():
+                yield f"mul.rn.f32 {each}, %r_scale_row_0_0, {each};"
         row = "%r_scale_row_0_0" if shared_rows else f"%r_scale_row_{part}_{half}"
         column = columns[0 if shared_columns else 2 * block + place]
-        left, factor = f"%r_sum_{index}", "%r_factor"
+        left, factor = f"%r_{sums}_{index}", "%r_factor"
         if factors:
             factor = column if shared_rows else row
         elif scales.order == "product":
@@ -172,7 +194,7 @@ def scaled_sums(tiles: WarpgroupTiles) -> Lines:
         else:
             first, factor = (row, column) if scales.order == "rows" else (column, row)
             left = "%r_scaled"
-            yield f"mul.rn.f32 {left}, %r_sum_{index}, {first};"
+            yield f"mul.rn.f32 {left}, %r_{sums}_{index}, {first};"
         yield f"fma.rn.f32 %r_total_{index}, {left}, {factor}, %r_total_{index};"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lines_of_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
@@ -85,7 +86,8 @@ def _scales_name(tiles: WarpgroupTiles) -> str:
     given = tiles.scales
     if given is None:
         return ""
-    return f"_scales_{given.rows}x{given.columns}_{given.order}_{'pairs' if given.pairs else 'elements'}"
+    loaded = "mapped" if tiles.maps_scales else "pairs" if given.pairs else "elements"
+    return f"_scales_{given.rows}x{given.columns}_{given.order}_{loaded}"
 
 
 def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
@@ -114,6 +116,8 @@ def _start(tiles: WarpgroupTiles) -> Lines:
             yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
         else:
             yield from map_address(each)
+    if tiles.maps_scales:
+        yield from map_address(COLUMN_SCALES)
     yield from map_address("C") if tiles.stores_through_map else ("ld.param.u64 %d_C, [C];",)
     for each in PARAMETERS[MAPS + 1 : MAPS + 1 + INTEGERS]:
         yield f"ld.param.u32 %r_{each}, [{each}];"

@@ -28,11 +28,13 @@ OPERAND_BYTES = {"fp16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1}
 OUTPUT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "e4m3": 1, "e5m2": 1}
 _LARGEST_CLUSTER = 8
 """Blocks."""
-_BARRIER_BYTES = 8
+_BARRIER_BYTES, _SCALE_BYTES = 8, 4
 _REGISTERS = 65536
 """The registers of a multiprocessor."""
 _OTHER_REGISTERS = 56
 """The registers of a thread for anything but sums, where all threads have equally many."""
+_OTHERS_OF_ALTERNATING = 30
+"""The registers of a consumer for anything but sums, totals and scales, where two sets of sums alternate."""
 COORDINATE_BYTES = 16
 """A copy through a tensor map starts at a multiple of this in a line; any other start is an illegal instruction.
 
@@ -239,7 +241,8 @@ class WarpgroupTiles:
         """Return the shared memory of a block whose consumers have this number of buffers for the output."""
         barriers = 2 * self.stages + 2 * self.ping_pong
         barriers += self.consumers * buffers if self.mapped_operand is not None else 0
-        return self.store_place + self.consumers * buffers * STORE_BYTES + barriers * _BARRIER_BYTES
+        stored = self.consumers * buffers * STORE_BYTES
+        return self.store_place + stored + self.stages * self.scale_line + barriers * _BARRIER_BYTES
 
     @property
     def b_place(self) -> int:
@@ -252,9 +255,29 @@ class WarpgroupTiles:
         return self.b_place + self.stages * self.b.bytes
 
     @property
+    def maps_scales(self) -> bool:
+        """Whether the scales of the columns of a stage are copied to shared memory with its operands."""
+        return self.scales is not None and self.scales.maps_columns(self.block_n)
+
+    @property
+    def scale_line(self) -> int:
+        """The bytes of the scales of the columns of a stage in shared memory, in whole units of a copy's alignment."""
+        return -(-self.block_n * _SCALE_BYTES // STAGE_BYTES) * STAGE_BYTES if self.maps_scales else 0
+
+    @property
+    def scale_place(self) -> int:
+        """The offset of the scales of the columns of each stage."""
+        return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes that copies bring to a stage of a block."""
+        return self.a.bytes + self.b.bytes + (self.block_n * _SCALE_BYTES if self.maps_scales else 0)
+
+    @property
     def full_place(self) -> int:
         """The offset of the barriers that the copies of each stage complete."""
-        return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
+        return self.scale_place + self.stages * self.scale_line
 
     @property
     def empty_place(self) -> int:
@@ -290,6 +313,16 @@ class WarpgroupTiles:
     def shared_bytes(self) -> int:
         """The dynamic shared memory of a block."""
         return self._bytes_with(self.store_buffers)
+
+    @property
+    def sums_alternate(self) -> bool:
+        """Whether stages with accumulators of their own have two sets of them in turn: where registers suffice.
+
+        A set is then added to the totals while the next stage is multiplied.
+        """
+        sums = self.consumer_rows * self.block_n // WARPGROUP
+        scales = self.scales.registers(self.block_m, self.block_n, self.consumer_rows) if self.scales else 0
+        return self.starts_accumulators and 3 * sums + scales + _OTHERS_OF_ALTERNATING <= self.registers[1]
 
     @property
     def registers(self) -> tuple[int, int]:

@@ -1,0 +1,114 @@
+"""Schedules of fp8 products whose blocks of k have scales, by their expected times.  They do not affect the bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, BlockScales
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    RESERVED_BYTES,
+    STORE_BUFFERS,
+    STORE_BYTES,
+    WarpgroupTiles,
+    shared_bytes_of_block,
+)
+from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.warpgroup_kernels import warpgroup_tiles
+
+# Rows of a tile, consumers, and whether they compute a tile each.
+_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (64, 2, True), (192, 3, False), (256, 2, False))
+_SHARED_COLUMNS = (16, 32, 64, 128)
+"""The columns of a tile that share a scale."""
+_OWN_COLUMNS = tuple(range(16, 161, 16))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
+_MOST_STAGES, _ENOUGH_STAGES = 10, 6
+"""The second: the stages above which a second buffer for the output is worth more."""
+_LINE = 32
+"""The scales of a line of 128 bytes."""
+_FEWEST_JOBS = 6
+"""A schedule whose tiles occupy less than this part of the multiprocessors is no candidate."""
+
+# Seconds on an H200: of a launch; of a tile besides its stages; of a stage for each consumer.
+_LAUNCH, _TILE, _CONSUMER = 3.1e-6, 1.47e-6, 8.1e-9
+_OPERATION, _LOAD, _COPIED, _MULTIPLIED = 5.5e-12, 6.7e-10, 9.4e-12, 2.3e-14
+"""Seconds of a multiplication or an addition of a sum, of an instruction of each consumer that loads a scale, of a byte
+that is copied, and of a product where nothing else happens meanwhile."""
+_CLUSTER = {1: 1.0, 2: 1.2, 4: 1.44}
+"""By the number of blocks of a cluster: the factor of the time of a stage."""
+
+
+def ranked_schedules(
+    plan: MatrixPlan, m: int, n: int, scales: tuple[BlockScales, BlockScales], types: tuple[str, str, str],
+    multiprocessors: int,
+) -> list[Schedule]:  # fmt: skip
+    """Return schedules of an output of m rows and n columns, those with the least expected times first.
+
+    `scales` are those of the product and of the transposed product, `types` those of A, B and the output.
+    """
+    found = []
+    for transposed in (False, True):
+        down, across = (n, m) if transposed else (m, n)
+        own, kinds = scales[transposed], (types[1], types[0], types[2]) if transposed else types
+        for each in _candidates(down, across, own, plan.slices.number, multiprocessors, transposed=transposed):
+            try:
+                tiles = warpgroup_tiles(plan, each, kinds, (True, True), "elements", scales=own)
+            except UnsupportedGEMM:
+                continue
+            found.append((_expected_seconds(tiles, each, down, across, plan), each))
+    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+
+
+def _candidates(
+    down: int, across: int, scales: BlockScales, slices: int, multiprocessors: int, *, transposed: bool
+) -> Iterator[Schedule]:
+    """Yield schedules of a computed product of `down` rows and `across` columns, some of which have no kernel."""
+    columns = _OWN_COLUMNS if scales.columns == 1 else _SHARED_COLUMNS
+    for (rows, consumers, ping_pong), wide, cluster in product(_TILES, columns, _CLUSTERS):
+        if rows >= 2 * max(down, 64) or wide >= 2 * max(across, 16):
+            continue
+        blocks = cluster[0] * cluster[1]
+        if down <= rows * (cluster[0] - 1) or across <= wide * (cluster[1] - 1):
+            continue
+        jobs = -(-down // rows) * -(-across // wide) * slices
+        stages = _stages(rows, wide, consumers, mapped=scales.maps_columns(wide))
+        if jobs * _FEWEST_JOBS < multiprocessors or stages < 2:
+            continue
+        # A group of multiprocessors holds whole clusters: on an H100 120 of 132 in clusters of four.
+        slots = multiprocessors if blocks <= 2 else multiprocessors * 10 // 11 // blocks * blocks
+        yield Schedule(
+            rows, wide, BLOCK, warps=4 * (consumers + 1), stages=stages, programs=slots, tma=True,
+            transposed=transposed, consumers=consumers, ping_pong=ping_pong, cluster_m=cluster[0], cluster_n=cluster[1],
+        )  # fmt: skip
+
+
+def _stages(rows: int, columns: int, consumers: int, *, mapped: bool) -> int:
+    """Return the stages that fit in shared memory beside buffers of the output, with mapped scales of columns."""
+    room = shared_bytes_of_block(1) - RESERVED_BYTES
+    stage = (rows + columns) * BLOCK + (-(-columns // _LINE) * BLOCK if mapped else 0)
+    found = (room - consumers * STORE_BUFFERS * STORE_BYTES) // stage
+    if found < _ENOUGH_STAGES:
+        found = (room - consumers * STORE_BYTES) // stage
+    return min(found, _MOST_STAGES)
+
+
+def _expected_seconds(tiles: WarpgroupTiles, chosen: Schedule, down: int, across: int, plan: MatrixPlan) -> float:
+    """Return the expected seconds of a schedule for a computed product of `down` rows and `across` columns."""
+    scales = tiles.scales
+    assert scales is not None
+    blocks = tiles.blocks
+    clusters = -(-down // (tiles.block_m * tiles.cluster[0])) * -(-across // (tiles.block_n * tiles.cluster[1]))
+    rounds = -(-clusters * plan.slices.number // max(1, min(chosen.programs // blocks, clusters * plan.slices.number)))
+    own_columns = not scales.shared_columns(tiles.block_n)
+    elements = tiles.block_m * tiles.block_n
+    # A sum is multiplied by both scales in turn, or by their product, which few sums share.
+    steps = 2 if own_columns and (scales.order != "product" or not scales.shared_rows(tiles.block_m)) else 1
+    loads = tiles.block_n // 8 * (1 if tiles.maps_scales else 4) if own_columns else 0
+    consumers = 1 if tiles.ping_pong else tiles.consumers
+    stage = elements * steps * _OPERATION + consumers * (_CONSUMER + loads * _LOAD)
+    stage += (tiles.block_m // tiles.cluster[1] + tiles.block_n // tiles.cluster[0]) * BLOCK * _COPIED
+    if not (tiles.sums_alternate or tiles.ping_pong):
+        stage += elements * BLOCK * _MULTIPLIED
+    stages = -(-plan.slices.span // BLOCK)
+    return _LAUNCH + rounds * (stages * stage * _CLUSTER[blocks] + _TILE)
