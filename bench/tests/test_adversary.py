@@ -26,7 +26,7 @@ from bitwise_bench.adversary.languages import LANGUAGES
 from bitwise_bench.adversary.loops import LoopProgram, accumulator, row_value
 from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import STORES, Program, distinct, written
-from bitwise_bench.adversary.record import failed, merged, record_of
+from bitwise_bench.adversary.record import counts_so_far, failed, merged, record_of
 from bitwise_bench.adversary.rewriting import Term, built
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_bench.adversary.shrinking import witness
@@ -254,6 +254,16 @@ def test_the_search_itself_finds_a_wrong_rule(broken_rule: None) -> None:
     tally = worker(seed=3, number=0, seconds=600, gpu=False, rounds=16)
     assert any("without NaN" in name for name in tally.wrong)
     assert any("sub" in opcode for each in tally.findings if not each.with_nan for opcode in each.opcodes)
+
+
+def test_a_worker_writes_its_counts_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "SECONDS_BETWEEN_COUNTS", 0)
+    worker(seed=3, number=0, seconds=600, gpu=False, rounds=2, counts=tmp_path / "0.json")
+    part = json.loads((tmp_path / "0.json").read_text())
+    record = record_of([part], (), {}, seed=3, jobs=1, seconds=7.0)
+    programs = sum(part["programs"].values())
+    assert programs > 0
+    assert counts_so_far(record).startswith(f"7 s: {programs} programs, ")
 
 
 class FalseDevice:

@@ -5,6 +5,7 @@
     python -m bitwise_bench.adversary --merge part-1.json part-2.json --record records/adversary.json
     python -m bitwise_bench.adversary --replay found/1 found/2
 
+The counts so far are printed, and written to the record, every few seconds, so that a run that is ended keeps them.
 The exit status is 1 where such a pair was found, or is still Equal with different bytes; 2 where the run itself failed.
 """
 
@@ -12,25 +13,35 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.adversary import folders
-from bitwise_bench.adversary.campaign import worker
-from bitwise_bench.adversary.device import Device, DeviceError
+from bitwise_bench.adversary.campaign import Tally, device_environment, worker
+from bitwise_bench.adversary.device import DeviceError
 from bitwise_bench.adversary.folders import ReplayError, WrongEqual
-from bitwise_bench.adversary.record import failed, merged, record_of, summary
+from bitwise_bench.adversary.record import counts_so_far, failed, merged, record_of, summary
 from bitwise_bench.command_line import command_parser
+from bitwise_core.output_files import write_text
+
+SECONDS_BETWEEN_REPORTS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the adversary, merge records, or replay what was found."""
+    start = time.monotonic()
     parser = command_parser("adversary", __doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=600.0,
+        help="how long to run, the start of the processes included (default 600)",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
     parser.add_argument("--gpu", action="store_true", help="run every Equal pair on a GPU of sm_90, too")
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default 0)")
@@ -60,26 +71,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{folder}: {each}")
         return int(any(each.wrong for each in replayed))
     try:
-        device = Device().environment() if chosen.gpu else {}
+        record = _search(chosen, start)
     except DeviceError as error:
         parser.error(f"--gpu: {error}")
-    return _finish(_search(chosen, device), chosen.record)
+    return _finish(record, chosen.record)
 
 
-def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
-    start = time.monotonic()
-    tallies = []
-    lost = []
-    with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
+def _search(chosen: Any, start: float) -> dict[str, Any]:
+    """Return the record of a search that began at a time of the monotonic clock.  Raises DeviceError."""
+    lost: list[str] = []
+    # Workers are forked: all modules are imported once, and a GPU is opened by workers alone.
+    with (
+        tempfile.TemporaryDirectory() as shared,
+        ProcessPoolExecutor(chosen.jobs, mp_context=get_context("fork")) as pool,
+    ):
+        device = pool.submit(device_environment).result() if chosen.gpu else {}
+        left = chosen.seconds - (time.monotonic() - start)
         jobs = [
-            pool.submit(worker, chosen.seed, number, chosen.seconds, chosen.gpu, only_blocks=chosen.blocks)
+            pool.submit(
+                worker, chosen.seed, number, left, chosen.gpu,
+                only_blocks=chosen.blocks, counts=Path(shared) / f"{number}.json",
+            )
             for number in range(chosen.jobs)
-        ]
-        for number, job in enumerate(jobs):
-            try:
-                tallies.append(job.result())
-            except Exception as error:  # the counts of the other workers are kept
-                lost.append(f"worker {number} failed: {type(error).__name__}: {error}"[:2000])
+        ]  # fmt: skip
+        while wait(jobs, timeout=SECONDS_BETWEEN_REPORTS).not_done:
+            _report(chosen, device, sorted(Path(shared).glob("*.json")), time.monotonic() - start)
+        tallies = [tally for number, job in enumerate(jobs) if (tally := _result(job, number, lost)) is not None]
     found: list[WrongEqual] = []
     for tally in tallies:
         found += [*tally.findings, *tally.wrong_pairs, *tally.wrong_mutants]
@@ -93,9 +110,29 @@ def _search(chosen: Any, device: dict[str, str]) -> dict[str, Any]:
     )  # fmt: skip
 
 
+def _result(job: Future[Tally], number: int, lost: list[str]) -> Tally | None:
+    """Return the counts of a worker; None for one that failed, which is noted: the counts of the others are kept."""
+    try:
+        return job.result()
+    except Exception as error:
+        lost.append(f"worker {number} failed: {type(error).__name__}: {error}"[:2000])
+        return None
+
+
+def _report(chosen: Any, device: Mapping[str, str], counts: Sequence[Path], seconds: float) -> None:
+    """Print what the workers have counted so far, and write it to the record."""
+    parts = [json.loads(each.read_text()) for each in counts]
+    if not parts:
+        return
+    record = record_of(parts, (), device, seed=chosen.seed, jobs=chosen.jobs, seconds=seconds)
+    print(counts_so_far(record), flush=True)
+    if chosen.record is not None:
+        write_text(chosen.record, json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
 def _finish(record: dict[str, Any], path: Path | None) -> int:
     if path is not None:
-        path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        write_text(path, json.dumps(record, indent=1, sort_keys=True) + "\n")
     print(summary(record))
     for error in record["errors"][:5]:
         print(f"error: {error.splitlines()[0][:300]}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from bitwise_bench.adversary import execution, kernel_mutants, loops, pair_rounds
@@ -32,6 +34,7 @@ from bitwise_bench.adversary.shrinking import BLOCKS, context_of, shrunk, witnes
 from bitwise_bench.adversary.sources import SOURCES, Source
 from bitwise_bench.adversary.vendor_pairs import vendor_pair
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.output_files import write_text
 
 DEVICE_BLOCKS = 256
 """The blocks of an execution on a GPU, on other inputs than those of the CPU."""
@@ -408,18 +411,38 @@ def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
         tally.wrong_mutants += found.wrong
 
 
+SECONDS_BETWEEN_COUNTS = 5
+
+
+def device_environment() -> dict[str, str]:
+    """Return the environment of the GPU.  Raises DeviceError."""
+    return Device().environment()
+
+
 def worker(
-    seed: int, number: int, seconds: float, gpu: bool, rounds: int | None = None, *, only_blocks: bool = False
+    seed: int,
+    number: int,
+    seconds: float,
+    gpu: bool,
+    rounds: int | None = None,
+    *,
+    only_blocks: bool = False,
+    counts: Path | None = None,
 ) -> Tally:
     """Play rounds for a time, or a number of rounds.
 
-    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.
+    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.  The counts so far are written
+    to the file `counts` every few seconds.
     """
+    end = time.monotonic() + seconds
     tally = Tally()
     device = Device() if gpu else None
-    end = time.monotonic() + seconds
     played = 0
+    written_at = 0.0
     while time.monotonic() < end and (rounds is None or played < rounds):
+        if counts is not None and time.monotonic() > written_at + SECONDS_BETWEEN_COUNTS:
+            write_text(counts, json.dumps(tally.portable()))
+            written_at = time.monotonic()
         dice = random.Random(f"{seed} {number} {played}")
         scope = SCOPES[SCHEDULE[(played + number) % len(SCHEDULE)]]
         # gfx942 has no analysis for every launch.

@@ -77,6 +77,15 @@ def failed(record: Mapping[str, Any]) -> bool:
     return bool(record["wrong"] or record["device wrong"] or record["simulation"].get("other bytes"))
 
 
+def counts_so_far(record: Mapping[str, Any]) -> str:
+    """Return the counts of a run that has not ended, in one line."""
+    totals = {name: sum(record[name].values()) for name in ("programs", "equal", "on device", "wrong", "device wrong")}
+    text = f"{record['runs'][0]['seconds']:.0f} s: {totals['programs']} programs, {totals['equal']} pairs Equal"
+    if record["runs"][0]["environment"].get("gpu"):
+        text += f", {totals['on device']} executed on the GPU"
+    return f"{text}, {totals['wrong'] + totals['device wrong']} with other bytes"
+
+
 def summary(record: Mapping[str, Any]) -> str:
     """Return the counts in a few lines."""
     seconds = sum(run["seconds"] for run in record["runs"])
