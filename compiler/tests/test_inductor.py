@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -19,7 +20,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler.compiler import ASTSource  # noqa: E402
 
 from bitwise_triton.errors import CaptureError  # noqa: E402
-from bitwise_triton.inductor import KernelReport, same_bits  # noqa: E402
+from bitwise_triton.inductor import KernelReport, same_bits, selection  # noqa: E402
 from bitwise_triton.inductor.launches import numbers_of  # noqa: E402
 from bitwise_triton.inductor.selection import Rules  # noqa: E402
 from bitwise_triton.inductor.static_launcher import static_launcher  # noqa: E402
@@ -270,6 +271,52 @@ def test_a_search_cannot_return_what_is_not_proved() -> None:
         assert found.config is other.config
 
 
+def test_what_is_not_faster_needs_no_proof(reports: list[KernelReport]) -> None:
+    tuner = Autotuner({1: 1.0, 2: 2.0, 4: 3.0})
+    tensors = Tensor(1 << 40), Tensor(1 << 41)
+    tuner.run(*tensors, 200, stream=0)
+    tuner.times = {1: 3.0, 2: 1.0, 4: 2.0}
+    tuner.run(*tensors, 1, stream=0)
+    assert launched == [1, 2]
+    names = [f"BLOCK=256, num_warps={warps}, num_ctas=1, num_stages=3" for warps in (1, 2, 4)]
+    assert [(each.kept, each.dropped, each.slower) for each in reports] == [
+        ((), (), (names[1], names[2])),
+        ((names[1],), (), (names[2],)),
+    ]
+
+
+def test_a_search_proves_what_is_faster_only() -> None:
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Searching, Result, Rules(report=found.append)):
+        tuner = Searching({1: 1.0, 2: 2.0})
+        for tuner.times[4] in (1.5, 0.5):
+            tuner.coordesc_tuner.cached_benchmark_results.clear()
+            tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200 + (tuner.times[4] < 1), stream=0)
+    # With 4 warps the bits are others.
+    assert launched == [1, 1]
+    assert [len(each.dropped) for each in found] == [0, 0, 1]
+
+
+def test_behind_a_reference_that_cannot_be_read_nothing_is_compared(
+    reports: list[KernelReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    read = selection.compare_with_reference
+
+    def counted(reference: Any, candidates: Sequence[Any], **settings: Any) -> Any:
+        compared.append(len(candidates))
+        broken = dataclasses.replace(reference, assembly=reference.assembly.replace("add.f32", "add.f33"))
+        return read(broken, candidates, **settings)
+
+    monkeypatch.setattr(selection, "compare_with_reference", counted)
+    tuner = Autotuner({1: 3.0, 2: 1.0, 4: 2.0})
+    tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert launched == [1]
+    assert [each.outcome for each in reports[0].dropped] == ["unknown", "unknown"]
+    assert compared == [1]
+
+
 def test_the_settled_launcher_takes_the_place_of_the_tuned_one() -> None:
     launched.clear()
     settled: list[tuple[int, Any]] = []
@@ -305,7 +352,7 @@ def test_the_reference_is_the_configuration_that_inductor_takes_without_autotuni
     # Rows of 200 have other bits with 1 or 2 warps; of one element, all are equal.
     assert launched == [4, 2, 4, 1]
     assert [each.reference for each in found] == ["BLOCK=256, num_warps=4, num_ctas=1, num_stages=3"] * 2
-    assert [len(each.kept) for each in found] == [0, 2]
+    assert [len(each.kept) for each in found] == [0, 1]
     assert asked == [tuner]
 
 

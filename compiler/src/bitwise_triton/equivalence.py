@@ -19,10 +19,14 @@ Outcome = Literal["equal", "different", "unproved", "unknown"]
 
 @dataclass(frozen=True)
 class CandidateVerdict:
-    """The checker's outcome for one candidate, and the reason as a sentence."""
+    """The checker's outcome for one candidate, and the reason as a sentence.
+
+    `of_reference`: it is Unknown because the reference is, as every other candidate would be.
+    """
 
     outcome: Outcome
     reason: str
+    of_reference: bool = False
 
 
 def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[Arch, Options]:
@@ -77,7 +81,8 @@ def compare_with_reference(
             )
             continue
         answer = answers[places[_identity(one)]]
-        found.append(CandidateVerdict(answer.outcome.value, _sentence(answer.reason)))
+        of_reference = answers[0].outcome.value == "unknown"
+        found.append(CandidateVerdict(answer.outcome.value, _sentence(answer.reason), of_reference))
     return found
 
 

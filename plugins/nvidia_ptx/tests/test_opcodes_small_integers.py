@@ -292,3 +292,25 @@ def test_wrong_bounds_and_choices_are_found(
 ) -> None:
     mutate(monkeypatch)
     assert any(_programs())
+
+
+PLACES = """
+    ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8];
+    setp.lt.f32 %p1, %f1, %f2; setp.lt.f32 %p2, %f2, %f3;
+    selp.b16 %h1, 1, 0, %p1; selp.b16 %h1, %h1, {number}, %p2; selp.b16 %h2, 3, 0, %p2; selp.b16 %h2, %h2, 2, %p1;
+"""
+PAIR_OF_PLACES = PLACES + "and.b16 %h3, %h1, 255; shl.b16 %h4, %h2, 8; or.b16 %h5, %h3, %h4; st.global.b16 [%d0], %h5;"
+BYTES_OF_PLACES = PLACES + "st.global.b8 [%d0], %h1; st.global.b8 [%d0+1], %h2;"
+
+
+@pytest.mark.parametrize("number", [2, 255, 256])
+def test_places_in_a_pair_of_bytes_have_the_forms_of_stored_bytes(number: int) -> None:
+    pair, bytes_ = (each.format(number=number) for each in (PAIR_OF_PLACES, BYTES_OF_PLACES))
+    assert hashes(pair, threads=1, dtype="i8") == hashes(bytes_, threads=1, dtype="i8")
+
+
+def test_the_high_byte_of_a_greater_number_is_kept() -> None:
+    whole = PAIR_OF_PLACES.replace("and.b16 %h3, %h1, 255;", "mov.b16 %h3, %h1;")
+    for number, alike in ((255, True), (256, False)):
+        found = (hashes(each.format(number=number), threads=1, dtype="i8") for each in (whole, BYTES_OF_PLACES))
+        assert (next(found) == next(found)) is alike

@@ -1,4 +1,8 @@
-"""Which configurations of an Inductor kernel may be chosen: those proved equal to the first one, launch by launch."""
+"""Which configurations of an Inductor kernel may be chosen: those proved equal to the first one, launch by launch.
+
+All configurations are timed first, and compared with the reference from the fastest one on, until one is equal: what is
+slower needs no proof.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from bitwise_triton.compilation import CompiledKernel, configuration_name
@@ -33,7 +38,8 @@ class DroppedConfiguration:
 class KernelReport:
     """What one autotuning may choose from, and the seconds that the proofs took.
 
-    `kept` and `dropped` are the configurations besides the reference, which is always kept.
+    `kept` and `dropped` are the configurations besides the reference, which is always kept.  `slower` are those that
+    took longer than the reference, or than a kept one: they needed no proof.
     """
 
     kernel: str
@@ -41,6 +47,7 @@ class KernelReport:
     kept: tuple[str, ...]
     dropped: tuple[DroppedConfiguration, ...]
     seconds: float
+    slower: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +76,59 @@ class LaunchSelection:
     judged: list[tuple[Any, CandidateVerdict]] = field(default_factory=list)
     digests: tuple[tuple[str, str], ...] | None = None
     _recorded: Mapping[str, TensorContents] | None = None
+    _reference_verdict: CandidateVerdict | None = None
 
-    def judge(self, results: Sequence[Any]) -> None:
-        """Compare compile results with the reference, and report the outcome."""
+    def fastest(self, results: Sequence[Any]) -> Any:
+        """Return the first of the compile results that may be chosen, and report the outcome.
+
+        They are in the order of their times.  Those behind it are not compared with the reference.
+        """
         start = time.perf_counter()
-        others = [each for each in results if each is not self.reference and self._verdict(each) is None]
-        if not others:
-            return
-        found = self._compared(others)
-        self.judged += zip(others, found, strict=True)
-        names = [configuration_name({}, each.config.all_kwargs()) for each in (self.reference, *others)]
-        publish(self.autotuner.fn.__name__, names, found, time.perf_counter() - start, self.rules)
+        before = len(self.judged)
+        faster = list(takewhile(lambda each: each is not self.reference, results))
+        chosen = next((each for each in faster if self._is_equal(each)), self.reference)
+        judged = self.judged[before:]
+        slower = [each for each in results if each is not self.reference and self._verdict(each) is None]
+        self._publish(judged, slower, time.perf_counter() - start)
+        return chosen
 
     def allows(self, result: Any) -> bool:
-        """Return whether a configuration may be chosen."""
+        """Return whether a configuration may be chosen, and report the outcome where it was not known."""
         if result is self.reference:
             return True
-        self.judge([result])
+        start = time.perf_counter()
+        before = len(self.judged)
+        found = self._is_equal(result)
+        if len(self.judged) > before:
+            self._publish(self.judged[before:], (), time.perf_counter() - start)
+        return found
+
+    def refuses(self, result: Any) -> bool:
+        """Return whether a configuration was compared, and may not be chosen."""
         verdict = self._verdict(result)
-        return verdict is not None and verdict.outcome == "equal"
+        return verdict is not None and verdict.outcome != "equal"
+
+    def _is_equal(self, result: Any) -> bool:
+        """Return whether a configuration is proved equal to the reference.
+
+        One whose proof fails because the reference is Unknown is not compared again, nor is any other one.
+        """
+        verdict = self._verdict(result) or self._reference_verdict
+        if verdict is None:
+            (verdict,) = self._compared([result])
+            if verdict.of_reference:
+                self._reference_verdict = verdict
+        if self._verdict(result) is None:
+            self.judged.append((result, verdict))
+        return verdict.outcome == "equal"
 
     def _verdict(self, result: Any) -> CandidateVerdict | None:
         return next((verdict for each, verdict in self.judged if each is result), None)
+
+    def _publish(self, judged: Sequence[tuple[Any, CandidateVerdict]], slower: Sequence[Any], seconds: float) -> None:
+        results = [self.reference, *(each for each, _ in judged), *slower]
+        names = [configuration_name({}, each.config.all_kwargs()) for each in results]
+        publish(self.autotuner.fn.__name__, names, [verdict for _, verdict in judged], seconds, self.rules)
 
     def _compared(self, others: Sequence[Any]) -> list[CandidateVerdict]:
         first, *kernels = map(self._kernel, (self.reference, *others))
@@ -137,7 +175,7 @@ def compared(
 ) -> list[CandidateVerdict]:
     """Return a verdict for each kernel; an error in its place, or in that of the reference, is Unknown."""
     if isinstance(reference, CaptureError):
-        return [CandidateVerdict("unknown", f"The reference cannot be read. {reference}") for _ in kernels]
+        return [CandidateVerdict("unknown", f"The reference cannot be read. {reference}", True) for _ in kernels]
     known = [each for each in kernels if isinstance(each, CompiledKernel)]
     try:
         found = compare_with_reference(
@@ -157,10 +195,12 @@ def publish(
 ) -> None:
     """Log and pass on what one autotuning may choose from.
 
-    `names` are those of the reference and of the other configurations, to which the verdicts belong.
+    `names` are those of the reference, of the configurations to which the verdicts belong, and of those without one,
+    which are slower.
     """
     reference, *others = names
-    judged = list(zip(others, verdicts, strict=True))
+    judged = list(zip(others, verdicts, strict=False))
+    slower = tuple(others[len(judged) :])
     kept = tuple(name for name, verdict in judged if verdict.outcome == "equal")
     dropped = tuple(
         DroppedConfiguration(name, verdict.outcome, verdict.reason)
@@ -168,10 +208,10 @@ def publish(
         if verdict.outcome != "equal"
     )
     logger.info(
-        "%s: %d of %d configurations are proved equal to (%s), in %.2f s",
-        kernel, len(kept), len(judged), reference, seconds,
+        "%s: %d of %d configurations are proved equal to (%s), in %.2f s; %d are slower",
+        kernel, len(kept), len(judged), reference, seconds, len(slower),
     )  # fmt: skip
     for each in dropped:
         logger.info("%s (%s): %s. %s", kernel, each.configuration, each.outcome, each.reason)
     if rules.report is not None:
-        rules.report(KernelReport(kernel, reference, kept, dropped, seconds))
+        rules.report(KernelReport(kernel, reference, kept, dropped, seconds, slower))

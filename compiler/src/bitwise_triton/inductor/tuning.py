@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -132,19 +133,36 @@ def hooked_autotuner(
             self.run = direct
 
     def new_bench(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:
-        allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
-        return bench(self, launcher, *arguments, **keywords) if allowed else float("inf")
+        to_beat = self.__dict__.get("_bitwise_to_beat")
+        if to_beat is None:
+            allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
+            return bench(self, launcher, *arguments, **keywords) if allowed else math.inf
+        found = bench(self, launcher, *arguments, **keywords)
+        if found >= to_beat:  # what is slower is not chosen, and needs no proof
+            return found
+        if not selection_of(self, arguments).allows(_result_of(self, launcher)):
+            return math.inf
+        self._bitwise_to_beat = found
+        return found
 
     def new_bench_all(self: Any, *arguments: Any, **keywords: Any) -> Any:
         selection = selection_of(self, arguments)
-        selection.judge([_result_of(self, each) for each in self.launchers])
-        times = bench_all(self, *arguments, **keywords)
-        # Of configurations that cannot be timed, one that may be chosen: the reference is the first.
-        return {each: time for each, time in times.items() if selection.allows(_result_of(self, each))}
+        with _proving_below(self, 0.0):
+            times = bench_all(self, *arguments, **keywords)
+        # The order is stable: of configurations that cannot be timed, the reference is the first.
+        ordered = sorted(times, key=lambda each: times[each])
+        chosen = selection.fastest([_result_of(self, each) for each in ordered])
+        _refuse(self, [each for each in ordered if selection.refuses(_result_of(self, each))])
+        kept = {each: times[each] for each in ordered if _result_of(self, each) is chosen}
+        self._bitwise_times = dict(kept)
+        return kept
 
     def searched(search: Callable[..., Any]) -> Callable[..., Any]:
         def new_search(self: Any, launcher: Any, *arguments: Any, **keywords: Any) -> Any:
-            found = search(self, launcher, *arguments, **keywords)
+            # A search goes from one configuration to a faster one.
+            time = self.__dict__.get("_bitwise_times", {}).get(launcher, math.inf)
+            with _proving_below(self, time):
+                found = search(self, launcher, *arguments, **keywords)
             allowed = selection_of(self, arguments).allows(_result_of(self, found))
             return found if allowed else launcher
 
@@ -183,6 +201,29 @@ def _offer(autotuner: Any, launchers: list[Any]) -> None:
     autotuner.launchers = list(launchers)
     if getattr(autotuner, "_cached_launcher", None) is not None:
         autotuner._cached_launcher = None
+
+
+@contextmanager
+def _proving_below(autotuner: Any, time: float) -> Iterator[None]:
+    """Let the autotuner time configurations before they are proved; one that takes no less than `time` needs no proof.
+
+    Elsewhere a configuration is proved before it is timed.
+    """
+    before = autotuner.__dict__.get("_bitwise_to_beat")
+    autotuner._bitwise_to_beat = time
+    try:
+        yield
+    finally:
+        autotuner._bitwise_to_beat = before
+
+
+def _refuse(autotuner: Any, launchers: list[Any]) -> None:
+    """Tell the search for other configurations that these, which may not be chosen, are slow."""
+    remember: Callable[[Any, float], object] | None
+    remember = getattr(getattr(autotuner, "coordesc_tuner", None), "cache_benchmark_result", None)
+    if remember is not None:
+        for each in launchers:
+            remember(each.config, math.inf)
 
 
 def _forget_times(autotuner: Any) -> None:

@@ -103,7 +103,11 @@ def verdicts(
     sources = [reference, *others]
     with readers(sources, target, options, Execution(workers, executor, cache, progress)) as reader:
         jobs = analysis_jobs(sources, target)
-        first, *rest = reader.read_all(ANALYSIS, jobs)
+        if workers == 1:  # nothing else is read where the reference is Unknown
+            (first,) = reader.read_all(ANALYSIS, jobs[:1])
+            rest = reader.read_all(ANALYSIS, jobs[1:]) if first.unknown is None else [first] * len(others)
+        else:
+            first, *rest = reader.read_all(ANALYSIS, jobs)
         answers = [_verdict_on_itself(first, options), *(verdict(first, result, options) for result in rest)]
         if first.unknown is not None:
             return answers

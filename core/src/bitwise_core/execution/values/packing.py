@@ -243,6 +243,8 @@ def extract(value: Value, low: int, bits: int) -> Value:
     lazy = lazy_integers(value)
     if lazy is not None:
         return lazy.extract(low, bits)
+    if bits > 1 and value.maximum is not None and not value.maximum >> low and not any_flag(value.flags & STICKY):
+        return np.zeros((1, 1), dtype=UNSIGNED[bits])  # bits beyond those of the greatest number
     for origin in value.origins:
         if (
             origin.name.startswith("convert.b")
