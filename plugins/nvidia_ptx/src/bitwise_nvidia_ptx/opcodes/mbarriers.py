@@ -299,6 +299,8 @@ def count_arrivals(
     arrives, expects = kind
     if expects:
         barrier.bytes = barrier.bytes + amount * lanes
+        for races in machine.races.of_blocks(lanes > 0):
+            races.expect(barrier.address)
         if arrives:
             barrier.missing = barrier.missing - lanes
     else:
