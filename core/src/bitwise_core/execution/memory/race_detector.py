@@ -274,7 +274,7 @@ class RaceDetector:
         self.lockstep[warps] += 1
 
     def _know_phases(self, barrier: int, warps: Array, but: int) -> Array:
-        """Return which warps know that all phases of a memory barrier that are complete, but this number of them, are."""
+        """Return which warps know of all complete phases of a memory barrier, but this number of them."""
         agent = self.agents.get((_PHASES, barrier))
         if agent is None:
             return np.ones(len(warps), dtype=bool)
