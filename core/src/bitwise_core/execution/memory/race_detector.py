@@ -45,8 +45,8 @@ NO_BARRIER_SUFFICES = 2**62
 _PHASES = -2
 """The first part of the key of a memory barrier's phases, whose clock counts those that are complete."""
 
-_BYTES = -1
-"""The number that stands for expected bytes among the warps that arrive."""
+_OTHERS = -1
+"""The number that stands for bytes and agents among the warps that arrive."""
 
 _FIRST_CELLS = 64
 """The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
@@ -114,7 +114,7 @@ class RaceDetector:
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
         self.arrivers: dict[int, set[int]] = {}
-        """The warps that have arrived in the current phases of memory barriers, and `_BYTES` if they expect bytes."""
+        """The warps that have arrived in the current phases of memory barriers, and `_OTHERS` if they wait for more."""
         self.begun: dict[int, int] = {}
         """The clock of the phases of memory barriers that were initialised again, at that time."""
         self.tracked: dict[int, dict[int, tuple[int, int]]] = {}
@@ -255,7 +255,7 @@ class RaceDetector:
         published[agent] = self.clock[agent, agent]
         self._publish(barrier, published)
         arrivers = self.arrivers.pop(barrier, set())
-        if len(arrivers) == 1 and _BYTES not in arrivers:  # the only warp that arrived completes the phase
+        if len(arrivers) == 1 and _OTHERS not in arrivers:  # the only warp that arrived completes the phase
             self.clock[[*arrivers], agent] = self.clock[agent, agent]
 
     def _publish(self, barrier: int, clock: Array) -> None:
@@ -283,8 +283,8 @@ class RaceDetector:
         return found
 
     def expect(self, barrier: int) -> None:
-        """The current phase of a memory barrier also ends after bytes have arrived: an arrival does not complete it."""
-        self.arrivers.setdefault(barrier, set()).add(_BYTES)
+        """The current phase of a memory barrier also waits for other than these arrivals, such as bytes or an agent."""
+        self.arrivers.setdefault(barrier, set()).add(_OTHERS)
 
     def _of_this_round(self, rounds: Array, cells: Array) -> bool:
         """Return whether an access to one of these cells has no barrier of all warps after it."""
@@ -686,6 +686,7 @@ class RaceDetector:
     def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:
         number = self._agent(*agent)
         published[number] = self.clock[number, number]
+        self.expect(barrier)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
         self.clock[number, number] += 1

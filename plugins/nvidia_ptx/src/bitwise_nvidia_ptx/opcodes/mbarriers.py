@@ -328,6 +328,9 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
             for races in machine.races.acting(machine.mask):
                 races.arrive_after_copies(barrier.address, together)
                 races.arrive(barrier.address, machine.active_warps())
+        elif arrives:
+            for races in machine.races.acting(machine.mask):
+                races.expect(barrier.address)
         count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
 
     def step(machine: Machine) -> None:
