@@ -129,6 +129,23 @@ def test_a_warp_knows_what_others_have_waited_for() -> None:
         hashes(PLACES + body.replace("MEET: bar.sync 0;", "MEET:"), threads=64, shared=ROOM)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "count", "reason"), [(2, 1, 3, ""), (2, 0, 2, ""), (2, 1, 2, "earlier phase")]
+)
+def test_an_arrival_may_count_for_an_earlier_phase(first: int, second: int, count: int, reason: str) -> None:
+    """The second warp stores before each of its arrivals, the third one only arrives, and the first one waits."""
+    warps = "shr.u32 %r8, %r0, 5; setp.eq.u32 %p2, %r8, 0; setp.eq.u32 %p3, %r0, 32; setp.eq.u32 %p7, %r0, 64;"
+    stores = "".join(f"mov.b32 %r4, {each + 1}; st.shared.b32 [%d8], %r4; {ARRIVE}" for each in range(first))
+    sides = f"@%p3 bra A; @%p7 bra B; bra JOIN; A: {stores} bra JOIN; B: {second * ARRIVE} bra JOIN;"
+    reads = f"READ: {WAIT.format('C', 0)} ld.shared.b32 %r2, [%d8]; JOIN: st.global.b32 [%d7], %r2;"
+    body = f"{PLACES}{START.replace('[%d15], 64', f'[%d15], {count}')} {warps} @%p2 bra READ; {sides} {reads}"
+    if not reason:
+        assert stored(body, threads=96, shared=ROOM)[:32] == [first] * 32
+        return
+    with pytest.raises(Unsupported, match=reason):
+        hashes(body, threads=96, shared=ROOM)
+
+
 INIT = "add.s64 %d15, %d8, 2048; setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [%d15], {};"
 ROUND = f"{ARRIVE} {WAIT.format('A', 0)}"
 END = "@%p1 mbarrier.inval.shared.b64 [%d15]; st.global.b32 [%d7], %r0;"

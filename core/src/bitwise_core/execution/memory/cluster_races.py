@@ -31,6 +31,9 @@ class ClusterDetector(RaceDetector):
     A block of rank r has the warps from r * `block_warps` on.  Its cell c is cell c * `size` + r here.
     """
 
+    follows_phases = False
+    """Copies to other blocks say that phases are complete, and publish nothing that their thread has seen."""
+
     def __init__(self, cells: int, threads: int, warp: int, size: int) -> None:
         self.size, self.block_warps = size, -(-threads // warp)
         super().__init__(cells * size, size * self.block_warps * warp, warp)
@@ -213,6 +216,11 @@ class BlockOfCluster(RaceDetector):
     def arrive_after_copies(self, barrier: int, threads: Array) -> None:
         """See `RaceDetector.arrive_after_copies`: arrivals of other blocks do not count."""
         self.detector.arrive_after_copies(self._keys(barrier)[0], self._every(threads))
+
+    def expect(self, barrier: int) -> None:
+        """See `RaceDetector.expect`."""
+        for key in self._keys(barrier):
+            self.detector.expect(key)
 
     def _every(self, threads: Array) -> Array:
         """Return these threads of the block (a boolean array) among the threads of the cluster."""

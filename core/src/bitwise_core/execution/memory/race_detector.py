@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemor
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.undetermined import (
     AGENT_RACE,
+    EARLIER_PHASE,
     OVERWRITE_RACE,
     READ_RACE,
     UNTRACKED_COPIES,
@@ -44,6 +45,9 @@ NO_BARRIER_SUFFICES = 2**62
 _PHASES = -2
 """The first part of the key of a memory barrier's phases, whose clock counts those that are complete."""
 
+_OTHERS = -1
+"""The number that stands for bytes and agents among the warps that arrive."""
+
 _FIRST_CELLS = 64
 """The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
 
@@ -64,6 +68,9 @@ class _DeferredRead:
 
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
+
+    follows_phases = True
+    """Whether a warp must know that the phase before the one in which it arrives is complete."""
 
     def __init__(self, cells: int, threads: int, warp: int) -> None:
         cells = min(cells, _FIRST_CELLS)
@@ -106,6 +113,8 @@ class RaceDetector:
         """Which cells atomic operations have changed since they were last written."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
+        self.arrivers: dict[int, set[int]] = {}
+        """The warps that have arrived in the current phases of memory barriers, and `_OTHERS` if they wait for more."""
         self.begun: dict[int, int] = {}
         """The clock of the phases of memory barriers that were initialised again, at that time."""
         self.tracked: dict[int, dict[int, tuple[int, int]]] = {}
@@ -139,6 +148,7 @@ class RaceDetector:
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
         found.begun = dict(self.begun)
+        found.arrivers = {barrier: set(each) for barrier, each in self.arrivers.items()}
         found.tracked = {barrier: dict(warps) for barrier, warps in self.tracked.items()}
         found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
@@ -182,7 +192,13 @@ class RaceDetector:
         self.lockstep[warps] += 1
 
     def arrive(self, barrier: int, warps: Array) -> None:
-        """These warps publish their accesses to the threads that wait for the current phase of a memory barrier."""
+        """These warps publish their accesses to the threads that wait for the current phase of a memory barrier.
+
+        Raises Race where one does not know that the phase before it is complete, and may arrive in an earlier one.
+        """
+        if self.follows_phases and not self._know_phases(barrier, warps, 0).all():
+            raise race(Kind.SHARED, EARLIER_PHASE, None)
+        self.arrivers.setdefault(barrier, set()).update(warps.tolist())
         published = self.clock[warps].max(axis=0)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
@@ -193,6 +209,7 @@ class RaceDetector:
         self.arrived_at.pop(barrier, None)
         self.phases.pop(barrier, None)
         self.tracked.pop(barrier, None)
+        self.arrivers.pop(barrier, None)
         if (_PHASES, barrier) in self.agents:
             agent = self._agent(_PHASES, barrier)
             self.begun[barrier] = int(self.clock[agent, agent])
@@ -237,6 +254,9 @@ class RaceDetector:
         published = np.zeros_like(self.clock[agent]) if before is None else before.copy()
         published[agent] = self.clock[agent, agent]
         self._publish(barrier, published)
+        arrivers = self.arrivers.pop(barrier, set())
+        if len(arrivers) == 1 and _OTHERS not in arrivers:  # the only warp that arrived completes the phase
+            self.clock[[*arrivers], agent] = self.clock[agent, agent]
 
     def _publish(self, barrier: int, clock: Array) -> None:
         before = self.phases.get(barrier)
@@ -249,14 +269,22 @@ class RaceDetector:
         and acquires nothing.  `of_cluster` has no effect on blocks without access to the shared memory of others.
         """
         if barrier in self.phases:
-            agent = self.agents.get((_PHASES, barrier))
-            if agent is not None:
-                known = np.maximum(self.clock[warps, agent], self.begun.get(barrier, 1))
-                acquiring = warps[known >= self.clock[agent, agent] - 1]
-            else:
-                acquiring = warps
+            acquiring = warps[self._know_phases(barrier, warps, 1)]
             self.clock[acquiring] = np.maximum(self.clock[acquiring], self.phases[barrier])
         self.lockstep[warps] += 1
+
+    def _know_phases(self, barrier: int, warps: Array, but: int) -> Array:
+        """Return which warps know of all complete phases of a memory barrier, but this number of them."""
+        agent = self.agents.get((_PHASES, barrier))
+        if agent is None:
+            return np.ones(len(warps), dtype=bool)
+        known = np.maximum(self.clock[warps, agent], self.begun.get(barrier, 1))
+        found: Array = known >= self.clock[agent, agent] - but
+        return found
+
+    def expect(self, barrier: int) -> None:
+        """The current phase of a memory barrier also waits for other than these arrivals, such as bytes or an agent."""
+        self.arrivers.setdefault(barrier, set()).add(_OTHERS)
 
     def _of_this_round(self, rounds: Array, cells: Array) -> bool:
         """Return whether an access to one of these cells has no barrier of all warps after it."""
@@ -658,6 +686,7 @@ class RaceDetector:
     def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:
         number = self._agent(*agent)
         published[number] = self.clock[number, number]
+        self.expect(barrier)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
         self.clock[number, number] += 1
@@ -732,6 +761,7 @@ class RaceDetector:
             found.append(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
+        found.append(repr(sorted((barrier, sorted(each)) for barrier, each in self.arrivers.items())).encode())
         for barrier, begun in sorted(self.begun.items()):
             unknown = max(begun - int(seen[self._agent(_PHASES, barrier)]), 0)
             found += [each.to_bytes(8, "little", signed=True) for each in (barrier, unknown)]

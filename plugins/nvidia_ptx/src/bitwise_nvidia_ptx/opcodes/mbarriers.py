@@ -299,6 +299,8 @@ def count_arrivals(
     arrives, expects = kind
     if expects:
         barrier.bytes = barrier.bytes + amount * lanes
+        for races in machine.races.of_blocks(lanes > 0):
+            races.expect(barrier.address)
         if arrives:
             barrier.missing = barrier.missing - lanes
     else:
@@ -326,6 +328,9 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
             for races in machine.races.acting(machine.mask):
                 races.arrive_after_copies(barrier.address, together)
                 races.arrive(barrier.address, machine.active_warps())
+        elif arrives:
+            for races in machine.races.acting(machine.mask):
+                races.expect(barrier.address)
         count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
 
     def step(machine: Machine) -> None:
