@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -55,14 +56,14 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
         "LlamaForCausalLM",
         {
             **_SIZES, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-            "num_key_value_heads": 8,
+            "num_key_value_heads": 8, "num_hidden_layers": 2,
         },
         LONG,
     ),
 }  # fmt: skip
 """The class of each model in transformers, the fields of its configuration, and the tokens of a training sequence.
 
-llama-8b has layers of the widths of Llama 3 8B.
+llama-8b has two layers of the widths of Llama 3 8B.
 """
 
 _Scope = Callable[[], AbstractContextManager[Any]]
@@ -202,10 +203,13 @@ def step_times(name: str, lock: Lock, rounds: int) -> dict[str, dict[str, float]
     return found | {"enter": {"lock": round(statistics.median(entries) * 1e3, 3)}}
 
 
-def recorded(name: str, folder: Path) -> dict[str, Any]:
-    """Record a model's lock into a folder, replay it, and return the comparison and the times."""
+def recorded(name: str, folder: Path, operators: bool = True) -> dict[str, Any]:
+    """Record a model's lock into a folder, replay it, and return the comparison.
+
+    Without `operators`, the lock has samples of those that multiply alone.
+    """
     begun = time.perf_counter()
-    recording, wanted = bytes_of_run(name, lambda: recorded_products("cublas"))
+    recording, wanted = bytes_of_run(name, lambda: recorded_products("cublas", operators=operators))
     lock = recording.lock()
     seconds = round(time.perf_counter() - begun, 1)
     print(f"{name}: recorded in {seconds} s", flush=True)
@@ -269,12 +273,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="the folder of the locks")
     parser.add_argument("--replay", action="store_true", help="replay the locks of the folder")
+    parser.add_argument(
+        "--products-only", action="store_true", help="record no operators that multiply nothing; shorter"
+    )
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--jobs", type=int, default=1, help="models that run at once; times are measured one by one")
     parser.add_argument("--rounds", type=int, default=8, help="measured turns of each time; 0 measures none")
     given = parser.parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
-    measure = replayed_here if given.replay else recorded
+    measure = replayed_here if given.replay else partial(recorded, operators=not given.products_only)
     content: dict[str, Any] = {
         "environment": environment(),
         "shape": {

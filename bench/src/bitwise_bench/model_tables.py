@@ -25,7 +25,8 @@ def _origin(environment: Mapping[str, Any]) -> str:
 
 
 def _and(parts: Sequence[object]) -> str:
-    return " and ".join(map(str, parts))
+    *first, last = map(str, parts)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def train_equals_serve(record: Mapping[str, Any]) -> str:

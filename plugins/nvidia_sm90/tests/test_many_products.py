@@ -44,7 +44,7 @@ def simulated(call: KernelCall, **buffers: Any) -> Bits:
 
 
 @pytest.mark.parametrize(("tile", "dtype", "k"), [
-    ("small", "bf16", 80), ("small", "bf16", 128), ("small", "fp16", 13), ("large", "bf16", 72), ("fma", "fp32", 1),
+    ("small", "bf16", 80), ("wide", "bf16", 128), ("small", "fp16", 13), ("large", "bf16", 72), ("fma", "fp32", 1),
     ("fma", "fp32", 21),
 ])  # fmt: skip
 def test_a_batch_has_the_bytes_of_the_descriptor(tile: str, dtype: str, k: int) -> None:
@@ -56,8 +56,8 @@ def test_a_batch_has_the_bytes_of_the_descriptor(tile: str, dtype: str, k: int) 
         tensor("A", (matrices, m, k), dtype), tensor("B", (matrices, k, n), dtype, (n * k, 1, k)),
         tensor("C", (matrices, m, n), dtype), tile == "fma",
     )  # fmt: skip
-    if tile == "large":
-        constants = call.constants | many_products._LARGE
+    if tile in ("wide", "large"):
+        constants = call.constants | (many_products._WIDE if tile == "wide" else many_products._LARGE)
         call = replace(call, grid=(1, matrices), constants=constants, options=many_products._options(constants))
     for x, y, z in zip(a, b, simulated(call, A=a, B=b), strict=True):
         assert z.tobytes() == evaluate(desc, x, np.ascontiguousarray(y.T)).tobytes()

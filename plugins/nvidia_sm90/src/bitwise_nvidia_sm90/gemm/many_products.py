@@ -22,7 +22,10 @@ _TILES = {
     True: {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 1, "FMA": True},
 }
 """By whether fused multiply-adds run: the tile of a program."""
+_WIDE = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "FMA": False}
 _LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "FMA": False}
+_MULTIPROCESSORS = 132
+"""Fewer wide tiles than an H100 has of these leave some without work."""
 _LARGEST_GRID = 32768
 """Matrices along one axis of a grid."""
 
@@ -116,7 +119,11 @@ def grouped_call(a: Any, b: Any, ends: Any, out: Any, fma: bool) -> KernelCall:
 
     m, n, groups = int(a.shape[0]), int(b.shape[-1]), int(ends.shape[0])
     rows = m if len(b.shape) == 2 else m // max(groups, 1)  # of a matrix, on an average
-    tile = _LARGE if not fma and min(rows, n) >= 256 else _TILES[fma]
+    tile = _TILES[fma]
+    if not fma and min(rows, n) >= 256:
+        tile = _LARGE
+    elif not fma and groups * -(-rows // 64) * (n // 128) >= _MULTIPROCESSORS:
+        tile = _WIDE
     across, down = -(-n // tile["BLOCK_N"]), -(-m // tile["BLOCK_M"])
     arguments = {"A": a, "B": b, "C": out, "ends": ends, "M": m, "N": n, "K": int(a.shape[1])}
     arguments |= _strides(a, "am", "ak")
@@ -138,4 +145,4 @@ def _whole(tile: dict[str, Any], arguments: dict[str, Any]) -> dict[str, bool]:
 
 
 def _options(tile: dict[str, Any]) -> dict[str, int]:
-    return {"num_warps": 8 if tile["BLOCK_M"] == 128 else 4, "num_stages": 4}
+    return {"num_warps": 8, "num_stages": 3} if tile["BLOCK_M"] == 128 else {"num_warps": 4, "num_stages": 4}
