@@ -129,15 +129,16 @@ class Slice:
     lanes: bool | Array
 
 
-def slices_of(value: Value) -> tuple[Slice, ...]:
-    """Return the wider values that a value is known to be a slice of, bit for bit."""
+def slices_of(value: Value, low: int | None = None) -> tuple[Slice, ...]:
+    """Return the wider values that a value is known to be a slice of, bit for bit; from bit `low` if it is given."""
     if not isinstance(value, SymbolicVector) or not value.origins:
         return ()
     found = []
+    prefix = "slice." if low is None else f"slice.{low}."
     for each in value.origins:
-        lanes = exact_lanes(value, each) if each.name.startswith("slice.") else False
+        lanes = exact_lanes(value, each) if each.name.startswith(prefix) else False
         if lanes is not False:
-            found.append(Slice(each.operands[0], int(each.name.split(".")[1]), lanes))
+            found.append(Slice(each.operands[0], int(each.name.split(".")[1]) if low is None else low, lanes))
     return tuple(found)
 
 
@@ -178,9 +179,7 @@ def _contiguous(parts: Sequence[Array | SymbolicVector], first: Slice) -> Litera
     lanes: Literal[False, True] | Array = first.lanes
     low = first.low
     for part in parts:
-        found = next(
-            (each for each in slices_of(part) if each.low == low and _same_whole(each.whole, first.whole)), None
-        )
+        found = next((each for each in slices_of(part, low) if _same_whole(each.whole, first.whole)), None)
         if found is None:
             return False
         if found.lanes is not True:
@@ -372,9 +371,9 @@ def _has_whole_lane(value: PackedVector) -> bool:
 def _whole_of_low_slice(parts: Sequence[Array | SymbolicVector]) -> SymbolicVector | None:
     """Return the value whose low bits the first part is, if the other parts are zeros and so are its other bits."""
     low, bits = width(parts[0]), sum(map(width, parts))
-    for found in slices_of(parts[0]):
+    for found in slices_of(parts[0], 0):
         whole = found.whole
-        if found.low == 0 and found.lanes is True and whole.bits == bits:
+        if found.lanes is True and whole.bits == bits:
             if whole.maximum is None or whole.maximum >> low:
                 return None
             return whole if all(isinstance(part, np.ndarray) and not part.any() for part in parts[1:]) else None
@@ -384,8 +383,8 @@ def _whole_of_low_slice(parts: Sequence[Array | SymbolicVector]) -> SymbolicVect
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
     """Record in which lanes the parts are the slices of one value from end to end."""
     found: list[tuple[Array, SymbolicVector]] = []
-    for first in slices_of(value.parts[0]):
-        if first.low != 0 or first.whole.bits != value.bits:
+    for first in slices_of(value.parts[0], 0):
+        if first.whole.bits != value.bits:
             continue
         lanes = _contiguous(value.parts, first)
         if lanes is False or not np.any(lanes):
@@ -438,8 +437,8 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
 def _whole_of_parts(parts: Sequence[Array | SymbolicVector], start: int) -> tuple[SymbolicVector, int] | None:
     """Return the widest value whose slices begin at a part, and where they end; None if there is no such value."""
     best: tuple[SymbolicVector, int] | None = None
-    for found in slices_of(parts[start]):
-        if found.low != 0 or found.lanes is not True:
+    for found in slices_of(parts[start], 0):
+        if found.lanes is not True:
             continue
         total, end = 0, start
         while end < len(parts) and total < found.whole.bits:

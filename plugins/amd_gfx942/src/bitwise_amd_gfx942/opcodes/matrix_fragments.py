@@ -5,7 +5,7 @@ The vectors of fragments that are alike, those of several instructions, are comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -162,34 +162,61 @@ def _elements(registers: Sequence[Value], bits: int) -> list[SymbolicVector]:
 
 
 def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> SymbolicVector | None:
-    """The elements of registers, stacked, from one extraction for all; None where the registers are not alike."""
+    """The elements of registers, stacked, from one extraction for all that are alike; None where there is none."""
     if bits > 16:
         return None
-    stack = _alike_registers(registers, threads)
-    if stack is None:
-        return None
-    parts = [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]
-    lanes, blocks = len(registers) * threads, max(each.words.shape[1] for each in parts)
-    words = np.empty((2, blocks, len(registers), len(parts), threads), dtype=np.uint64)
-    for index, each in enumerate(parts):
-        whole = np.broadcast_to(each.words, (2, blocks, lanes))
-        words[:, :, :, index] = whole.reshape(2, blocks, len(registers), threads)
-    flags = parts[0].flags
-    if not isinstance(flags, int) or not all(isinstance(each.flags, int) and each.flags == flags for each in parts):
-        flags = np.empty(words.shape[1:], dtype=np.uint32)
-        for index, each in enumerate(parts):
-            spread = np.broadcast_to(np.asarray(each.flags, dtype=np.uint32), (blocks, lanes))
-            flags[:, :, index] = spread.reshape(blocks, len(registers), threads)
+    groups: dict[Hashable, list[int]] = {}
+    for index, each in enumerate(registers):
+        groups.setdefault(_structure(each), []).append(index)
+    found: list[tuple[list[int], list[SymbolicVector]]] = []
+    for members in groups.values():
+        stack = _alike_registers([registers[index] for index in members], threads)
+        if stack is None:
+            return None
+        found.append((members, [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]))
+    count = 32 // bits
+    blocks = max(each.words.shape[1] for _, parts in found for each in parts)
+    words = np.empty((2, blocks, len(registers), count, threads), dtype=np.uint64)
+    first = found[0][1][0].flags
+    same = all(isinstance(each.flags, int) and each.flags == first for _, parts in found for each in parts)
+    flags = first if same else np.empty(words.shape[1:], dtype=np.uint32)
+    for members, parts in found:
+        shape = blocks, len(members), threads
+        for place, each in enumerate(parts):
+            words[:, :, members, place] = _spread(each.words, (2, *shape))
+            if not isinstance(flags, int):
+                flags[:, members, place] = _spread(np.asarray(each.flags, dtype=np.uint32), shape)
+    if not isinstance(flags, int):
         flags = flags.reshape(blocks, -1, threads)
     return SymbolicVector(bits, words.reshape(2, blocks, -1, threads), flags)
+
+
+def _spread(lanes: Array, shape: tuple[int, ...]) -> Array:
+    """The lanes of registers side by side, or of one value for all of them, along axes of registers and threads."""
+    whole: Array = np.broadcast_to(lanes, (*shape[:-2], shape[-2] * shape[-1])).reshape(shape)
+    return whole
+
+
+def _structure(value: Value) -> Hashable:
+    """What registers have in common whose values may be stacked."""
+    if isinstance(value, np.ndarray):
+        return "number", value.dtype
+    if type(value) is PackedVector and value.whole is None:
+        return tuple([(isinstance(each, np.ndarray), L.width(each)) for each in value.parts])
+    return type(value)
 
 
 def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:
     """The values of registers side by side, as threads of one register; None where they are not of one structure."""
     first = values[0]
     if isinstance(first, np.ndarray):
-        same = first.size == 1 and all(isinstance(each, np.ndarray) and np.array_equal(each, first) for each in values)
-        return first if same else None
+        numbers = [each for each in values if isinstance(each, np.ndarray) and each.dtype == first.dtype]
+        if len(numbers) < len(values):
+            return None
+        if first.size == 1 and all(np.array_equal(each, first) for each in numbers):
+            return first
+        blocks = max(len(each) for each in numbers)
+        return np.concatenate([np.broadcast_to(each, (blocks, threads)) for each in numbers], axis=1)
     if type(first) is PackedVector:
         widths = [L.width(part) for part in first.parts]
         packed = [each for each in values if type(each) is PackedVector and each.whole is None]
@@ -198,9 +225,15 @@ def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:
         parts = [_alike_registers([each.parts[index] for each in packed], threads) for index in range(len(widths))]
         plain = [each for each in parts if isinstance(each, np.ndarray | SymbolicVector)]
         return PackedVector(tuple(plain)) if len(plain) == len(parts) else None
-    vectors = [each for each in values if type(each) is SymbolicVector and not each.origins]
+    vectors = [each for each in values if type(each) is SymbolicVector and (not each.origins or _is_of_memory(each))]
     if len(vectors) < len(values):
         return None
     stacked = stacked_values(vectors, threads)
     flags = stacked.flags if isinstance(stacked.flags, int) else stacked.flags.reshape(len(stacked.flags), -1)
     return SymbolicVector(stacked.bits, stacked.words.reshape(2, stacked.words.shape[1], -1), flags)
+
+
+def _is_of_memory(value: SymbolicVector) -> bool:
+    """Whether each lane is a load or a constant: its parts are such, and joined again without their origins."""
+    form = value.flags & L.FORM
+    return bool(np.all((form == L.LOAD) | (form == L.CONST)))
