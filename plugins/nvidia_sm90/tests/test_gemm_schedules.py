@@ -278,6 +278,21 @@ def test_columns_through_maps_take_no_time_of_their_own() -> None:
     assert modelled(2) == modelled(2, maps_columns=False)
 
 
+def test_clusters_that_fit_beside_no_other_one_share_multiprocessors() -> None:
+    """Of 132 multiprocessors, 120 hold a cluster of four with one block each; two blocks fit on each."""
+    made = MatrixPlan(1536, Slices(1, 1536), 0, False, 0)
+    alone = Schedule(64, 64, warps=8, stages=5, programs=240, tma=True, transposed=True, consumers=1, resident=2)
+    tried = [alone, replace(alone, cluster_n=4)]
+
+    def of_clusters(blocks: int) -> float:
+        """Return the time in clusters over that without, of a product of this number of blocks."""
+        found = quantities(made, tried, 256, 16 * blocks, (True, True), True)
+        without, within = modelled_seconds(found, costs_of().costs).tolist()
+        return float(within / without)
+
+    assert of_clusters(128) > of_clusters(120) + 0.1 > 1
+
+
 def test_a_device_without_costs_of_its_own_has_those_of_an_h100_by_its_rates() -> None:
     properties, costs = fitted_devices()[H100]
     assert costs_of(properties) is costs_of() is costs

@@ -21,6 +21,8 @@ MULTIPROCESSORS = 132
 """Those of an H100 and of an H200."""
 CACHED_WIDTH = 0.044
 """The logarithm of the size over which operands stop to stay in the L2 cache between launches."""
+FILLED_BY_CLUSTERS = 10 / 11
+"""The part of the multiprocessors that clusters fill with a block each: 120 of the 132 of an H100 for those of four."""
 _CORRECTED_WITHIN = 1.35
 """The modelled time over the least up to which times are corrected: of 98 of 100 products the fastest schedule has less
 than 1.27.  A correction takes more time than the model."""
@@ -262,7 +264,9 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     room = np.where(placed, cost["cached bytes"], cost["cached bytes of overlaps"])
     missing = 1 / (1 + np.exp(-np.clip(np.log(given["bytes"] / room) / CACHED_WIDTH, -40, 40)))
     tiles = np.ceil(given["clusters"] * blocks / count)
-    at_once = np.where(consumes, np.ceil(given["grid"] / count), tiles)
+    # A cluster that fits beside no other one shares multiprocessors with one, where two fit.
+    filled = count * np.where(blocks > 1, FILLED_BY_CLUSTERS, 1)
+    at_once = np.where(consumes, np.ceil(given["grid"] / filled), tiles)
     at_once = np.where(given["persistent"] > 0, 1, np.minimum(at_once, given["fitting"]))
     rounds = np.where(consumes, np.ceil(given["clusters"] * blocks / given["grid"]), np.ceil(tiles / at_once))
     at_once = np.where(consumes, at_once, tiles / rounds)
