@@ -151,3 +151,42 @@ def test_a_grid_with_too_many_classes_is_rejected() -> None:
     number = BlockAffine(grid, Column(np.arange(100, dtype=np.uint32)), np.arange(200, dtype=np.uint32)[None])
     with pytest.raises(NotSymmetric, match="more than 10 classes"):
         _ = number < np.uint32(100)
+
+
+MAGIC = [-(-(1 << 32) // divisor) for divisor in (3, 6, 7, 25, 96, 641)]
+
+
+@given(
+    operands(),
+    st.one_of(st.sampled_from(MAGIC), st.integers(1, (1 << 31) - 1)),
+    st.booleans(),
+    st.sampled_from([0, 3, 31]),
+)
+def test_high_products_with_a_number_agree_with_their_evaluation(
+    case: tuple[Grid, int, list[Array], list[Array]], factor: int, signed: bool, shift: int
+) -> None:
+    grid, bits, columns, rows = case
+    if bits == 64:
+        return
+    dtype = np.dtype("int32" if signed else "uint32")
+    source = value(grid, columns[0], rows[0], signed=signed)
+    by = np.full((1, 1), factor, dtype=dtype)
+    wide = np.dtype("int64" if signed else "uint64")
+    amount = wide.type(32 + shift if shift < 31 else 31)
+    result = (source.astype(wide) * by.astype(wide)) >> amount  # type: ignore[attr-defined]
+    expected = (full_values(columns[0], rows[0], signed=signed).astype(wide) * by.astype(wide)) >> amount
+    np.testing.assert_array_equal(expanded(grid, result, expected.shape[1]), expected[grid.blocks])
+
+
+def test_a_quotient_by_a_magic_number_is_evaluated_on_few_blocks() -> None:
+    blocks, threads = np.arange(40, dtype=np.uint32), np.arange(256, dtype=np.uint32)[None]
+    grid = Grid(np.arange(40), Limits(lanes=6 * 256))
+    number = BlockAffine(grid, Column(blocks * np.uint32(512)), threads * np.uint32(2), True)
+    product = number.astype("int64") * np.full((1, 1), 715827883, dtype=np.int64)
+    found = (product >> np.int64(32)).astype("int32") >> np.int32(6)
+    expected = (blocks[:, None] * 512 + threads * 2) // 384
+    np.testing.assert_array_equal(expanded(grid, found, 256), expected[grid.blocks])
+    # 2^32 / 1374389535 is no integer: every block has another product.
+    other = BlockAffine(Grid(np.arange(40), Limits(lanes=6 * 256)), number.column, number.thread, True)
+    with pytest.raises(NotSymmetric, match="too many blocks"):
+        (other.astype("int64") * np.full((1, 1), 1374389535, dtype=np.int64)) >> np.int64(32)

@@ -38,10 +38,12 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
     predicate that does not depend on the thread).  `signed`: NumPy code sees the signed type of the same width.
     """
 
-    __slots__ = ("_exact", "column", "grid", "signed", "thread")
+    __slots__ = ("_exact", "column", "grid", "product", "signed", "thread")
 
     def __init__(self, grid: Grid, column: Column, thread: Array, signed: bool = False) -> None:
         self.grid, self.column, self.thread, self.signed = grid, column, thread, signed
+        self.product: tuple[BlockAffine, int] | None = None
+        """The number and the positive factor of which this is the product, which may wrap."""
         self._exact: dict[bool, tuple[int, tuple[Column, Array] | None]] = {}
 
     # -- the interface of an array ------------------------------------------------------------------------------------
@@ -463,7 +465,9 @@ def _multiply(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
         return None
     by = unsigned(factor).reshape(1)
     column = grid.derived(("times", number), lambda: value.column.values * by, value.column)
-    return plain(BlockAffine(grid, column, value.thread * by, dtype.kind == "i"))
+    result = BlockAffine(grid, column, value.thread * by, dtype.kind == "i")
+    result.product = (value, number) if number > 0 else None
+    return plain(result)
 
 
 def _left_shift(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
@@ -480,7 +484,31 @@ def _right_shift(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any
     amount = _number_of(right)
     if amount is None or not 0 <= amount < min(63, dtype.itemsize * 8):
         return None
-    return _divide_by(grid, left, 1 << amount, dtype)
+    quotient = _quotient_of_product(grid, left, amount, dtype)
+    return _divide_by(grid, left, 1 << amount, dtype) if quotient is None else quotient
+
+
+def _quotient_of_product(grid: Grid, left: BlockAffine, amount: int, dtype: np.dtype[Any]) -> Any:
+    """x m / 2^amount, rounded down, as x/d, which has few remainders; None where it is none.
+
+    Compilers divide x by d so.  With d = ceil(2^amount / m) and e = d m - 2^amount, x m / 2^amount is x/d +
+    x e / (d 2^amount).  Rounded down both are equal if 0 <= x e < 2^amount, since x/d is a multiple of 1/d.
+    """
+    if left.product is None:
+        return None
+    value, factor = left.product
+    found = exact(value)
+    if found is None or amount < 8:
+        return None
+    column, thread = found
+    lowest, greatest = (
+        number + int(least) for number, least in zip(grid.bounds(column), (thread.min(), thread.max()), strict=True)
+    )
+    divisor = -(-(1 << amount) // factor)
+    wraps = greatest * factor >> dtype.itemsize * 8 - (dtype.kind == "i")
+    if lowest < 0 or wraps or divisor < 2 or greatest * (divisor * factor - (1 << amount)) >= 1 << amount:
+        return None
+    return convert(_divide_by(grid, value, divisor, value.dtype), dtype)
 
 
 def _floor_divide(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
