@@ -96,6 +96,28 @@ def test_atomic_at_data_dependent_offset_checks_the_descriptor_bounds() -> None:
     assert "may lie out of bounds" in unknown(body)
 
 
+def test_waves_on_several_compute_units_are_unknown() -> None:
+    """Their caches are not coherent: a barrier does not make stores of one wave visible to another."""
+    store = "global_store_dword v1, v2, s[8:9]\ns_waitcnt vmcnt(0)\ns_barrier"
+    load = "v_xor_b32_e32 v6, 0x100, v1\nglobal_load_dword v5, v6, s[8:9]\ns_waitcnt vmcnt(0)\ns_barrier"
+    text = text_of(f"{store}\n{load}")
+    assert reading("", text=text, threads=128).unknown is None
+    split = text.replace(".amdhsa_ieee_mode 1", ".amdhsa_ieee_mode 1\n\t\t.amdhsa_tg_split 1")
+    assert "tg_split" in (reading("", text=split, threads=128).unknown or "")
+
+
+def test_coordinates_that_the_descriptor_does_not_ask_for_are_unknown() -> None:
+    text = text_of("v_mov_b32_e32 v5, v0")
+    asked = text.replace(".amdhsa_ieee_mode 1", ".amdhsa_ieee_mode 1\n\t\t.amdhsa_system_vgpr_workitem_id 1")
+    launch = launch_of().model_copy(update={"block": (32, 2, 1)})
+    results = [
+        analyse(Source("kernel.amdgcn", each, launch), GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
+        for each in (text, asked)
+    ]
+    assert "more axes" in (results[0].unknown or "")
+    assert "more axes" not in (results[1].unknown or "")
+
+
 def test_disabled_ieee_mode_is_unknown() -> None:
     text = text_of("v_max_f32_e32 v5, v2, v3")
     assert reading("", text=text).unknown is None

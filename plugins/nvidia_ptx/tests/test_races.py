@@ -237,6 +237,28 @@ def test_a_phase_ends_after_it_expects_bytes_if_an_arrival_comes_after(
         hashes(body, threads=64, shared=ROOM)
 
 
+@pytest.mark.parametrize("order", ["", "bar.sync 0;"])
+def test_bytes_of_a_copy_may_count_for_an_earlier_phase(order: str) -> None:
+    """The second warp issues the copy of the second phase, after the first phase or at any time."""
+    body, wait = through_a_map(ACQUIRE), WAIT.format("A", 0)
+    expect, start = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%d15], 128;", body.index("@%p1 cp.async")
+    copy = "add.s64 %d19, %d17, 256;" + body[start : body.index(wait)].replace("@%p1", "@%p7").replace("%d17", "%d19")
+    late = f"{expect} {copy}" if order else expect
+    early = "" if order else copy
+    for old, new in (
+        (wait, f"{early} {wait} {order} {late} {WAIT.format('B', 1)}"), (ACQUIRE, f"bar.sync 0; {ACQUIRE}"),
+        ("tensormap.cp_fenceproxy", "setp.eq.u32 %p7, %r0, 32; setp.lt.u32 %p2, %r0, 32; @%p2 tensormap.cp_fenceproxy"),
+        ("add.s64 %d17, %d17, %d5;", "and.b64 %d18, %d5, 124; add.s64 %d17, %d17, %d18;"),
+    ):  # fmt: skip
+        assert body.count(old) == 1
+        body = body.replace(old, new)
+    if order:
+        hashes(body, threads=64, shared=ROOM)
+        return
+    with pytest.raises(Unsupported, match="earlier phase"):
+        hashes(body, threads=64, shared=ROOM)
+
+
 @pytest.mark.parametrize("code", [11, 12])
 def test_copies_that_round_elements_are_not_taken_for_copies_of_bits(code: int) -> None:
     body = through_a_map(ACQUIRE)

@@ -112,6 +112,11 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
     """
     if kernel.attributes.get("ieee_mode", "1") != "1" or kernel.attributes.get("dx10_clamp", "1") != "1":
         raise Unsupported("the kernel descriptor disables the IEEE mode or DX10_CLAMP, which is not modelled")
+    if kernel.attributes.get("tg_split", "0") != "0":
+        raise Unsupported("the kernel descriptor lets the waves of a block run on several compute units (tg_split)")
+    coordinates = int(kernel.attributes.get("system_vgpr_workitem_id", "0"))
+    if any(extent > 1 for extent in machine.block[1 + coordinates :]):
+        raise Unsupported("the block has more axes than coordinates of a thread that the kernel descriptor asks for")
     machine.extra[scalar_memory.ARGUMENTS] = words = kernarg_words(machine, kernel, launch)
     machine.registers[EXEC] = ALL_LANES
     next_register = _set_user_registers(machine, kernel, words)

@@ -217,6 +217,9 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.arrive_after_copies`: arrivals of other blocks do not count."""
         self.detector.arrive_after_copies(self._keys(barrier)[0], self._every(threads))
 
+    def require_phases(self, barrier: int, warps: Array) -> None:
+        """See `RaceDetector.require_phases`: not required in a cluster."""
+
     def expect(self, barrier: int) -> None:
         """See `RaceDetector.expect`."""
         for key in self._keys(barrier):

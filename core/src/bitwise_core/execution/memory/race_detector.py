@@ -194,10 +194,9 @@ class RaceDetector:
     def arrive(self, barrier: int, warps: Array) -> None:
         """These warps publish their accesses to the threads that wait for the current phase of a memory barrier.
 
-        Raises Race where one does not know that the phase before it is complete, and may arrive in an earlier one.
+        Raises Race where one may arrive in an earlier phase.
         """
-        if self.follows_phases and not self._know_phases(barrier, warps, 0).all():
-            raise race(Kind.SHARED, EARLIER_PHASE, None)
+        self.require_phases(barrier, warps)
         self.arrivers.setdefault(barrier, set()).update(warps.tolist())
         published = self.clock[warps].max(axis=0)
         before = self.arrived_at.get(barrier)
@@ -281,6 +280,14 @@ class RaceDetector:
         known = np.maximum(self.clock[warps, agent], self.begun.get(barrier, 1))
         found: Array = known >= self.clock[agent, agent] - but
         return found
+
+    def require_phases(self, barrier: int, warps: Array) -> None:
+        """These warps arrive at a memory barrier, or issue a copy whose bytes do.
+
+        Raises Race where one does not know that the phase before is complete, for which the arrival may count.
+        """
+        if self.follows_phases and not self._know_phases(barrier, warps, 0).all():
+            raise race(Kind.SHARED, EARLIER_PHASE, None)
 
     def expect(self, barrier: int) -> None:
         """The current phase of a memory barrier also waits for other than these arrivals, such as bytes or an agent."""

@@ -410,6 +410,8 @@ def _multicast(
 
 def add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
     """A copy of `size` bytes to each block completes on an mbarrier."""
+    for races in machine.races.acting(machine.mask):
+        races.require_phases(barrier.address, machine.active_warps())
     barrier.copies.append(copy)
     barrier.bytes = barrier.bytes - size * copy.blocks
     complete_phase(machine, barrier)
