@@ -310,7 +310,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(attempted, measure, name, given.folder): name for name in given.models}
         for each in as_completed(running):
-            content["models"][running[each]] = each.result()
+            failed = each.exception()
+            error = {"error": f"{type(failed).__name__}: {failed}"}
+            content["models"][running[each]] = each.result() if failed is None else error
             write(running[each])
     content["models"] = {name: content["models"][name] for name in given.models}
     for name, found in content["models"].items():  # alone, with kernels that are compiled already
