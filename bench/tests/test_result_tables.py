@@ -54,6 +54,8 @@ def test_replays_name_what_differs() -> None:
     assert "| x | 40 | 7, differs: aten::a and aten::b | 0 | 2 |" in text
     assert "| y | no sample | - | - | - |" in text
     assert text.endswith("Replayed on: G, torch 1.")
+    record["recorded by"] = {"gpu": "H", "torch": "1", "variables": {"A": ":0:0"}}
+    assert replayed_locks(record).endswith("Replayed on: G, torch 1. Recorded on: H, torch 1, A=:0:0.")
 
 
 def test_a_table_is_replaced_between_its_markers() -> None:

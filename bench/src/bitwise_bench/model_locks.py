@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from bitwise_core.errors import BitwiseError
 from bitwise_torch import locked_products, recorded_products
 from bitwise_torch.locks import Lock, read_lock
 from bitwise_torch.operator_samples import checked_operators
+from bitwise_torch.receipts.environments import VARIABLES
 
 BATCH, STEPS, PROMPT, GENERATED = 2, 2, 64, 16
 """Sequences of a batch, training steps, tokens of a prompt, and tokens that are generated."""
@@ -66,16 +68,21 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
 llama-8b has two layers of the widths of Llama 3 8B.
 """
 
+RECORDED_BY = "recorded-by.json"
+"""The file of a folder of locks with the environment that recorded them."""
+
 _Scope = Callable[[], AbstractContextManager[Any]]
 
 
 def environment() -> dict[str, Any]:
-    """Return the GPU, its driver, and the versions of all that takes part."""
+    """Return the GPU, its driver, the versions of all that takes part, and variables that select kernels."""
     import torch
 
+    variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return {
         "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
         "cuda": torch.version.cuda, "triton": version("triton"), "transformers": version("transformers"),
+        **({"variables": variables} if variables else {}),
     }  # fmt: skip
 
 
@@ -290,6 +297,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
         "models": {},
     }  # fmt: skip
+    origin = given.folder / RECORDED_BY
+    if given.replay:
+        content["recorded by"] = json.loads(origin.read_text(encoding="utf-8")) if origin.exists() else None
+    else:
+        origin.write_text(json.dumps(content["environment"], indent=1) + "\n", encoding="utf-8")
 
     def write(name: str) -> None:
         print(name, json.dumps(content["models"][name], indent=1), flush=True)
@@ -298,7 +310,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         running = {pool.submit(attempted, measure, name, given.folder): name for name in given.models}
         for each in as_completed(running):
-            content["models"][running[each]] = each.result()
+            failed = each.exception()
+            error = {"error": f"{type(failed).__name__}: {failed}"}
+            content["models"][running[each]] = each.result() if failed is None else error
             write(running[each])
     content["models"] = {name: content["models"][name] for name in given.models}
     for name, found in content["models"].items():  # alone, with kernels that are compiled already

@@ -21,7 +21,9 @@ def _origin(environment: Mapping[str, Any]) -> str:
     named = (
         f"{name} {environment[name]}" for name in ("driver", "torch", "triton", "transformers") if name in environment
     )
-    return f"{environment['gpu']}, {', '.join(named)}"
+    variables = environment.get("variables", {})
+    setting = f", {', '.join(f'{name}={value}' for name, value in variables.items())}" if variables else ""
+    return f"{environment['gpu']}, {', '.join(named)}{setting}"
 
 
 def _and(parts: Sequence[object]) -> str:
@@ -110,7 +112,9 @@ def replayed_locks(record: Mapping[str, Any]) -> str:
             len(found["library: other bytes"]),
         ])  # fmt: skip
     head = ("model", "products from the lock", "samples that agree", "digests that differ", "without the lock")
-    return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}."
+    origin = record.get("recorded by")
+    recorded = f" Recorded on: {_origin(origin)}." if origin else ""
+    return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}.{recorded}"
 
 
 _TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]

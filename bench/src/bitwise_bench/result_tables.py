@@ -590,6 +590,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
+        "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
     }
 )
 """The record and the generator of each table."""
@@ -600,6 +601,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "mode-costs-h200": "nox -s bench-mode",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
         "replayed-locks": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
+        "replayed-locks-h200": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
     }
 )
 """Tables whose record may be missing, and the command that writes it."""
