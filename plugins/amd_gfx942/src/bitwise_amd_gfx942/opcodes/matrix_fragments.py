@@ -222,7 +222,7 @@ def _structure(value: Value) -> Hashable:
         return "number", value.dtype
     if type(value) is PackedVector and value.whole is None:
         return tuple([(isinstance(each, np.ndarray), L.width(each)) for each in value.parts])
-    return type(value)
+    return type(value).__name__
 
 
 def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:
