@@ -25,7 +25,12 @@ PLAIN = (
     "v_add_f16_e32 {0}, {1}, {2}",
     "v_mul_f32_e64 {0}, -{1}, |{2}|",
 )
-EXCHANGES = ("v_mov_b32_dpp {0}, {1}", "v_add_f32_dpp {0}, {1}, {2}", "v_max_f32_dpp {0}, {1}, {2}")
+EXCHANGES = (
+    "v_mov_b32_dpp {0}, {1}",
+    "v_add_f16_dpp {0}, {1}, {2}",
+    "v_add_f32_dpp {0}, {1}, {2}",
+    "v_max_f32_dpp {0}, {1}, {2}",
+)
 CONTROLS = (
     "row_shr:8", "row_shr:4", "row_shr:1", "row_shl:3", "row_bcast:15", "row_bcast:31", "quad_perm:[1,0,3,2]",
     "row_ror:4",

@@ -7,7 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gfx942_kernels import reading, run
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.opcodes import scalar_steps
+from bitwise_core.execution.concrete import LANES_PER_BATCH, prepare_launch
+from gfx942_kernels import launch_of, reading, run, text_of
 
 LANES = list(range(64))
 VALUES = [100 + lane for lane in LANES]
@@ -301,3 +304,40 @@ def test_two_values_for_one_place_are_unknown() -> None:
     assert "two values to one place" in (reading(body.format("")).unknown or "")
     assert "two values to one place" in (reading(body.format("offset0:3 offset1:3")).unknown or "")
     assert reading(body.format("offset1:64")).unknown is None
+
+
+ANY_LANE = """v_cmp_lt_f32_e64 s[20:21], v2, v3
+v_cmp_{operator}_u32_e64 s[24:25], {number}, v0
+s_and_b64 s[20:21], s[20:21], s[24:25]
+s_cselect_b32 s26, 7, 9
+v_mov_b32_e32 v5, s26"""
+"""Whether the predicate of data holds in some of the lanes that a comparison of their numbers selects."""
+
+
+def test_the_only_lane_that_is_not_known_decides_whether_any_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [ANY_LANE.format(operator=operator, number=each) for operator in ("eq", "gt") for each in (5, 6)]
+    found = [reading(body).signature for body in bodies]
+    assert None not in found
+    assert len({*found}) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(scalar_steps, "_only_unknown_lane", lambda machine, lanes: None)
+        assert [reading(body).signature for body in bodies] == found
+
+
+@pytest.mark.parametrize("below", [[], [0], [4], [5], [0, 3], [6], [63]])
+def test_any_lane_of_data(below: list[int]) -> None:
+    a = np.array([1.0 if lane in below else 3.0 for lane in LANES], dtype=np.float32).view(np.uint32)
+    b = np.full(64, 2.0, dtype=np.float32).view(np.uint32)
+    for operator, chosen in (("eq", [5]), ("gt", [0, 1, 2, 3, 4])):
+        found = run(ANY_LANE.format(operator=operator, number=5), a, b)
+        assert set(found.tolist()) == {7 if set(chosen) & set(below) else 9}
+
+
+def test_a_small_rest_of_blocks_runs_with_the_batch_before_it() -> None:
+    module = GFX942.parse(text_of("v_mov_b32_e32 v5, 0"), "kernel.amdgcn")
+    prepared = prepare_launch(module, GFX942, launch_of(64))
+    whole = LANES_PER_BATCH // 32
+    for blocks, expected in ((whole, [whole]), (whole + whole // 2, [whole + whole // 2]), (5, [5])):
+        assert [len(each) for each in prepared.batches(np.arange(blocks))] == expected
+    assert [len(each) for each in prepared.batches(np.arange(2 * whole - 1))] == [whole, whole - 1]
+    assert np.concatenate(prepared.batches(np.arange(3 * whole + 7))).tolist() == list(range(3 * whole + 7))

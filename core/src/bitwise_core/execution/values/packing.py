@@ -215,6 +215,11 @@ def parts_of(value: Value) -> tuple[Array | SymbolicVector, ...] | None:
     return value.parts if isinstance(value, PackedVector | _Joined) else None
 
 
+def is_term_of_parts(value: PackedVector) -> bool:
+    """Return whether the term of a packed vector is that of its parts in all lanes."""
+    return value.whole is None and (value.joined is None or isinstance(value.joined, _Joined))
+
+
 def part_ends(value: Value) -> list[int]:
     """Return the bit positions at which the value's parts end."""
     if not isinstance(value, PackedVector):

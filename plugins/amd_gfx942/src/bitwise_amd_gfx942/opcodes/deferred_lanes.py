@@ -23,7 +23,13 @@ from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract, take_threads
+from bitwise_core.execution.values.packing import (
+    as_symbolic_vector,
+    blend_values,
+    extract,
+    is_term_of_parts,
+    take_threads,
+)
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 
@@ -41,6 +47,7 @@ _Fetch: TypeAlias = Callable[[Value, Array], Value]
 """Returns the lanes of an operand, by the indices of their threads."""
 
 _NO_WORDS: _Words = np.zeros((2, 1, 1), dtype=np.uint64)
+_NO_LANES = np.zeros(1, dtype=bool)
 _ZERO = np.zeros((1, 1), dtype=np.uint32)
 
 
@@ -262,10 +269,9 @@ def masked_write(mask: Array, value: Value, old: Value | None, threads: int) -> 
 
 def _is_plain(value: Value) -> bool:
     """Return whether lanes of a value are a value by themselves, in the same form."""
-    kind = type(value)
-    if kind is PackedVector:
-        return all(type(each) in (np.ndarray, SymbolicVector) for each in value.parts)  # type: ignore[union-attr]
-    return kind in (np.ndarray, SymbolicVector, DeferredLanes)
+    if isinstance(value, PackedVector):
+        return is_term_of_parts(value) and all(type(each) in (np.ndarray, SymbolicVector) for each in value.parts)
+    return type(value) in (np.ndarray, SymbolicVector, DeferredLanes)
 
 
 def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
@@ -279,7 +285,7 @@ def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
     for each in reversed(nodes):
         lanes, node = demand.get(id(each)), each.node
         assert node is not None
-        if lanes is None:
+        if lanes is None or not lanes.any():
             continue
         for operand, read in node.needs(lanes):
             if is_deferred(operand):
@@ -298,8 +304,8 @@ def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
     repeated = domain.context.repeated_members if isinstance(domain, TermDomain) else None
     with nullcontext() if repeated is None else repeated.together():
         for each in nodes:
-            if id(each) in demand:
-                node, own = each.node, np.flatnonzero(demand[id(each)])
+            node, own = each.node, np.flatnonzero(demand.get(id(each), _NO_LANES))
+            if own.size:
                 assert node is not None
                 found[id(each)] = own, node.evaluate(own, fetch)
     own, result = found[id(value)]

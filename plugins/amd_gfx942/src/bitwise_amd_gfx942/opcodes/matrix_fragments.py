@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, stacked_values, transposed
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, stacked_values
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.execution.active_lanes import WholeBlocks
 from bitwise_core.execution.assumptions import FINITE
@@ -145,12 +145,28 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
     if chosen is not None:
         stacked = of_blocks(stacked, chosen.numbers)
     rows, count = stacked.words.shape[1], len(alike)
-    axes = count, stacked.words.shape[2] // count, threads // WAVE, tile.blocks, tile.groups, tile.side
-    joined = transposed(stacked, axes, (0, 2, 3, 5, 4, 1), (count, -1, tile.k))
-    flags, words = joined.flags, joined.words.swapaxes(1, 2).reshape(2, count * rows, -1, tile.k)
+    axes = rows, count, stacked.words.shape[2] // count, threads // WAVE, tile.blocks, tile.groups, tile.side
+    order, shape = (1, 0, 3, 4, 6, 5, 2), (count * rows, -1, tile.k)
+    planes = [_moved(each, axes, order, shape) for each in _planes(stacked)]
+    words = np.stack(planes) if len(planes) > 1 else L.both_words(planes[0])
+    flags = stacked.flags
     if not isinstance(flags, int):
-        flags = flags.swapaxes(0, 1).reshape(-1, *words.shape[2:])
+        spread = np.broadcast_to(flags, (rows, *stacked.words.shape[2:]))
+        flags = L.uniform_flags(_moved(spread, axes, order, shape))
     return SymbolicVector(first.bits, words, flags), np.arange(count * rows)
+
+
+def _moved(lanes: Array, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """An array reshaped to `axes`, transposed to `order`, and reshaped to `shape`."""
+    found: Array = lanes.reshape(axes).transpose(order).reshape(shape)
+    return found
+
+
+def _planes(value: SymbolicVector) -> Array:
+    """The words of a value, only the first of both where they are the same, as of loads and constants."""
+    words = value.words
+    same = words.strides[0] == 0 or (_is_of_memory(value) and np.array_equal(words[0], words[1]))
+    return words[:1] if same else words
 
 
 def _elements(registers: Sequence[Value], bits: int) -> list[SymbolicVector]:
@@ -176,19 +192,22 @@ def _elements_of_stack(registers: Sequence[Value], bits: int, threads: int) -> S
         found.append((members, [as_symbolic_vector(extract(stack, low, bits)) for low in range(0, 32, bits)]))
     count = 32 // bits
     blocks = max(each.words.shape[1] for _, parts in found for each in parts)
-    words = np.empty((2, blocks, len(registers), count, threads), dtype=np.uint64)
+    planes = [[_planes(each) for each in parts] for _, parts in found]
+    kept = max(len(each) for parts in planes for each in parts)
+    words = np.empty((kept, blocks, len(registers), count, threads), dtype=np.uint64)
     first = found[0][1][0].flags
     same = all(isinstance(each.flags, int) and each.flags == first for _, parts in found for each in parts)
     flags = first if same else np.empty(words.shape[1:], dtype=np.uint32)
-    for members, parts in found:
+    for (members, parts), own in zip(found, planes, strict=True):
         shape = blocks, len(members), threads
         for place, each in enumerate(parts):
-            words[:, :, members, place] = _spread(each.words, (2, *shape))
+            words[:, :, members, place] = _spread(own[place], (kept, *shape))
             if not isinstance(flags, int):
                 flags[:, members, place] = _spread(np.asarray(each.flags, dtype=np.uint32), shape)
     if not isinstance(flags, int):
         flags = flags.reshape(blocks, -1, threads)
-    return SymbolicVector(bits, words.reshape(2, blocks, -1, threads), flags)
+    stacked = words.reshape(kept, blocks, -1, threads)
+    return SymbolicVector(bits, stacked if kept > 1 else L.both_words(stacked[0]), flags)
 
 
 def _spread(lanes: Array, shape: tuple[int, ...]) -> Array:
@@ -203,7 +222,7 @@ def _structure(value: Value) -> Hashable:
         return "number", value.dtype
     if type(value) is PackedVector and value.whole is None:
         return tuple([(isinstance(each, np.ndarray), L.width(each)) for each in value.parts])
-    return type(value)
+    return type(value).__name__
 
 
 def _alike_registers(values: Sequence[Value], threads: int) -> Value | None:

@@ -19,7 +19,6 @@ from functools import cache
 import numpy as np
 
 from bitwise_amd_gfx942.registers import WAVE
-from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import ChainedRegister, ChainedSteps
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, TermRecorder
 
@@ -85,20 +84,6 @@ def reshaped(value: SymbolicVector, axes: tuple[int, ...]) -> SymbolicVector:
     if not isinstance(flags, int):
         flags = np.broadcast_to(flags, (flags.shape[0], *shape[2:])).reshape(-1, *axes)
     return SymbolicVector(value.bits, value.words.reshape(*shape[:2], *axes), flags)
-
-
-def transposed(
-    value: SymbolicVector, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]
-) -> SymbolicVector:
-    """A vector with words (2, blocks, ...) reshaped to `axes`, transposed to `order`, and reshaped to `shape`."""
-    blocks = value.words.shape[1]
-    words = np.broadcast_to(value.words, (2, blocks, *value.words.shape[2:])).reshape(2, blocks, *axes)
-    moved = words.transpose(0, 1, *(each + 2 for each in order)).reshape(2, blocks, *shape)
-    flags = value.flags
-    if not isinstance(flags, int):
-        spread = np.broadcast_to(flags, (flags.shape[0], *value.words.shape[2:])).reshape(-1, *axes)
-        flags = L.uniform_flags(spread.transpose(0, *(each + 1 for each in order)).reshape(spread.shape[0], *shape))
-    return SymbolicVector(value.bits, moved, flags)
 
 
 def stacked_values(values: Sequence[SymbolicVector], threads: int) -> SymbolicVector:
