@@ -104,10 +104,13 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     desc = read(f"gemm(k={k} left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
     assert isinstance(desc, GEMMDesc)
     found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=(True, False))
-    assert (found[0].block_m, found[0].block_k, found[0].warps) == first
+    assert found[0].lane_rows == ("count=32" not in cuts)
+    assert not schedules_to_try(plan(desc), 1, 2694, k_contiguous=(True, False))[0].lane_rows
+    others = [each for each in found if not each.lane_rows]
+    assert (others[0].block_m, others[0].block_k, others[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
     assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
-    assert found[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
+    assert others[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
     many = schedules_to_try(plan(desc), 1, 26930, k_contiguous=(True, False))
     assert {each.stages for each in many} == {3}
 
