@@ -248,6 +248,16 @@ def test_tiles_of_warpgroups_have_the_fewest_columns_and_large_clusters_few_rows
     assert max(each.cluster_m * each.cluster_n for each in consumed(1025)) == 2
 
 
+def test_large_products_have_large_tiles_of_warpgroups() -> None:
+    made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
+    small, large, largest = (list(mapped_schedules(made, rows, 4096, 132)) for rows in (512, 1280, 4096))
+    assert {each.consumers for each in small} == {0, 1, 2, 3}
+    assert {each.consumers for each in large} == {1, 2, 3}
+    assert {each.consumers for each in largest} == {2, 3}
+    fp8 = MatrixPlan(4096, Slices(1, 4096), 0, False, 128)
+    assert 0 in {each.consumers for each in mapped_schedules(fp8, 4096, 4096, 132)}
+
+
 def test_small_tiles_have_stages_of_more_k() -> None:
     def depths(k: int, m: int) -> dict[int, int]:
         """The largest tile by the k of a stage."""
