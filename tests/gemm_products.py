@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +99,11 @@ def source(call: KernelCall, text: str | None = None) -> Source:
         launch = Launch.model_validate({"file": "product.ptx", **found.manifest_entry})
         return Source("product", text or found.assembly, launch)
     arguments = [_text_argument(call.arguments[name]) for name in kernel.parameters]
-    arguments = [{"u32": each["i64"]} if 2 < index < 8 else each for index, each in enumerate(arguments)]
+    narrow = re.findall(r"\.param \.u32 (\w+)", kernel.text)
+    arguments = [
+        {"u32": each["i64"]} if name in narrow else each
+        for name, each in zip(kernel.parameters, arguments, strict=True)
+    ]
     given = {
         "file": "product.ptx", "entry": kernel.name, "grid": call.grid, "block": kernel.threads, "args": arguments,
         "shared": kernel.shared_bytes,

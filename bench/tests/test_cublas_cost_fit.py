@@ -169,6 +169,11 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     second = {(each.n, each.k) for each in SETS["second-held-out"]()}
     for other in ("fitted", "spread", "few-rows", "spread-unaligned", "broad", "held-out"):
         assert not second & {(each.n, each.k) for each in SETS[other]()}, other
+    third = {(each.n, each.k) for each in SETS["third-held-out"]()}
+    fitted = ("fitted", "spread", "spread-unaligned", "between", "tails", "drawn", "small", "broad", "slow")
+    for other in (*fitted, "held-out", "second-held-out"):
+        assert not third & {(each.n, each.k) for each in SETS[other]()}, other
+    assert not second & {(each.n, each.k) for each in SETS["slow"]()}
     for other in ("spread", "spread-unaligned"):
         assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS[other]()}, other
     assert {*SETS["few-rows"]()} <= {*SETS["fitted"](), *SETS["spread"]()}

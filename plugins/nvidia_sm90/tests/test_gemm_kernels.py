@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -163,6 +164,29 @@ def test_neighbours_that_are_loaded_at_once_have_the_bytes(m: int, n: int, k: in
     desc, random = scalar(k, cuts, "bf16"), np.random.default_rng(k + unroll)
     a, b = random_patterns((m, k), "bf16", random), random_patterns((k, n), "bf16", random)
     found = simulated(desc, a, b, Schedule(8, block_k=unroll, warps=1, wide=True), "C", left="F")
+    assert (found == evaluate(desc, a, b)).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "cuts", "rows", "dtype"),
+    [
+        (1, 9, 150, "cut(layout=strided count=4 tile=8 merge=halves)", 8, "bf16"),
+        (1, 67, 300, "cut(layout=strided count=8 tile=16 merge=halves)", 16, "fp16"),
+        (1, 64, 131, "cut(count=1 start=zero) cut(layout=strided count=4 tile=16 merge=halves)", 8, "bf16"),
+        (1, 129, 83, "cut(layout=strided count=4 merge=halves)", 4, "bf16"),
+        (11, 1, 135, "cut(layout=strided count=8)", 4, "fp16"),
+        (1, 5, 77, "cut(count=2 start=zero) cut(layout=strided count=2 tile=16 merge=halves)", 8, "bf16"),
+        (1, 7, 50, "cut(layout=strided count=3 tile=4 groups=[group(count=2)])", 4, "bf16"),
+        (1, 3, 5, "cut(layout=strided count=2 tile=8 merge=halves)", 8, "bf16"),
+    ],
+)  # fmt: skip
+def test_warps_with_a_lane_each_have_the_bytes(m: int, n: int, k: int, cuts: str, rows: int, dtype: str) -> None:
+    """Of a row and of a column, with lines of every alignment, lanes without k, batches and rests, and slices."""
+    if cuts.startswith("cut(count=2"):
+        pytest.importorskip("triton")  # the kernel that adds slices
+    desc, random = scalar(k, cuts, dtype), np.random.default_rng(k + rows)
+    a, b = random_patterns((m, k), dtype, random), random_patterns((k, n), dtype, random)
+    found = simulated(desc, a, b, Schedule(64, block_k=rows, lane_rows=True), "C", left="F")
     assert (found == evaluate(desc, a, b)).all()
 
 
@@ -480,3 +504,21 @@ def test_schedules_of_one_descriptor_are_one_equivalence_class() -> None:
     found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
     assert [len(each) for each in found.classes] == [7, 1]
+
+
+def test_kernels_of_lanes_are_one_equivalence_class() -> None:
+    """The kernel whose warps have a lane each and the one of Triton; another one where lanes have other values of k."""
+    pytest.importorskip("triton")
+    sources = []
+    for tile, rows in ((16, 16), (16, 8), (8, 8)):
+        desc = scalar(149, f"cut(layout=strided count=4 tile={tile} merge=halves)", "bf16")
+        a, b, c = (Matrix(name, shape, (shape[1], 1), "bf16") for name, shape in (
+            ("A", (1, 149)), ("B", (149, 67)), ("C", (1, 67)),
+        ))  # fmt: skip
+        chosen = [Schedule(64, block_k=rows, lane_rows=True)] + [Schedule(8, block_k=8, warps=1)] * (rows == 16)
+        for each in chosen:
+            (call,) = kernel_calls(plan(desc), each, a, b, c, lambda *_: None)
+            sources.append(replace(source(call), name=f"{len(sources)} {each}"))
+    found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
+    assert not found.unknown
+    assert sorted(map(len, found.classes)) == [1, 3]

@@ -104,10 +104,13 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     desc = read(f"gemm(k={k} left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
     assert isinstance(desc, GEMMDesc)
     found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=(True, False))
-    assert (found[0].block_m, found[0].block_k, found[0].warps) == first
+    assert found[0].lane_rows == ("count=32" not in cuts)
+    assert not schedules_to_try(plan(desc), 1, 2694, k_contiguous=(True, False))[0].lane_rows
+    others = [each for each in found if not each.lane_rows]
+    assert (others[0].block_m, others[0].block_k, others[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
     assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
-    assert found[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
+    assert others[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
     many = schedules_to_try(plan(desc), 1, 26930, k_contiguous=(True, False))
     assert {each.stages for each in many} == {3}
 
@@ -243,6 +246,16 @@ def test_tiles_of_warpgroups_have_the_fewest_columns_and_large_clusters_few_rows
     assert {each.block_n % 16 for each in consumed(39, (False, True)) if each.transposed} == {0}
     assert max(each.cluster_m * each.cluster_n for each in few) == 8
     assert max(each.cluster_m * each.cluster_n for each in consumed(1025)) == 2
+
+
+def test_large_products_have_large_tiles_of_warpgroups() -> None:
+    made = MatrixPlan(4096, Slices(1, 4096), 0, False, 0)
+    small, large, largest = (list(mapped_schedules(made, rows, 4096, 132)) for rows in (512, 1280, 4096))
+    assert {each.consumers for each in small} == {0, 1, 2, 3}
+    assert {each.consumers for each in large} == {1, 2, 3}
+    assert {each.consumers for each in largest} == {2, 3}
+    fp8 = MatrixPlan(4096, Slices(1, 4096), 0, False, 128)
+    assert 0 in {each.consumers for each in mapped_schedules(fp8, 4096, 4096, 132)}
 
 
 def test_small_tiles_have_stages_of_more_k() -> None:

@@ -344,10 +344,10 @@ def _lanes(
 ) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
-    if chosen.wide:
+    if chosen.wide or chosen.lane_rows:
         if not isinstance(plan, ScalarPlan) or fusion:
-            raise UnsupportedGEMM(f"{chosen}: wide has no epilogue, and applies to lanes of one block")
-        return _wide_lanes(plan, chosen, m, n, common)
+            raise UnsupportedGEMM(f"{chosen}: wide and lane_rows have no epilogue, and apply to lanes of one block")
+        return (_lane_rows if chosen.lane_rows else _wide_lanes)(plan, chosen, m, n, common)
     from_zero = plan.from_zero
     if isinstance(plan, BlocksPlan):
         from_zero = from_zero and plan.blocks == 1  # with more blocks, the second kernel adds them to +0
@@ -384,11 +384,11 @@ def _wide_lanes(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapp
     vector, matrix, count = (common["A"], common["B"], n) if row else (common["B"], common["A"], m)
     v_k, w_k, step, c = ("ak", "bk", "bn", "cn") if row else ("bk", "ak", "am", "cm")
     line, width, tile = common[f"stride_{w_k}"], WIDTH.value, plan.tile if plan.strided else 0
-    aligned = int(matrix.data_ptr()) % (2 * width) == 0 and type_of(matrix) in ("fp16", "bf16")
+    aligned = int(matrix.data_ptr()) % ALIGNMENT == 0 and type_of(matrix) in ("fp16", "bf16")
     if min(m, n) != 1 or common[f"stride_{step}"] != 1 or count < 2 * width or line < count or not aligned:
         raise UnsupportedGEMM(
             f"{chosen}: wide needs one row or column, and a matrix of 16 bits with neighbours in memory, aligned to "
-            f"{2 * width} bytes"
+            f"{ALIGNMENT} bytes"
         )
     unroll, chunk = chosen.block_k, plan.chunk
     even = tile < 2 or chunk == tile or not (tile % unroll or chunk % unroll)
@@ -408,6 +408,39 @@ def _wide_lanes(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapp
             "FROM_ZERO": plan.from_zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_DEPENDENT_LAUNCH},
+    )  # fmt: skip
+
+
+def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.lane_rows import LaneRows, lane_rows
+
+    row = m == 1
+    vector, matrix, count = (common["A"], common["B"], n) if row else (common["B"], common["A"], m)
+    v_k, w_k, step, c = ("ak", "bk", "bn", "cn") if row else ("bk", "ak", "am", "cm")
+    line, active = common[f"stride_{w_k}"], plan.active_lanes or plan.lanes
+    tile = plan.tile if plan.strided else 0
+    own = -(-plan.slices.span // (active * (tile or plan.tile))) * (tile or plan.tile)
+    given = LaneRows(
+        plan.lanes, active, tile, chosen.block_k, bool(line % 2), plan.lane_sum, plan.from_zero, type_of(matrix),
+        type_of(common["C"]),
+    )  # fmt: skip
+    contiguous = common[f"stride_{v_k}"] == common[f"stride_{step}"] == 1 and count > 1 and line >= count
+    # A prepared launch is repeated for other addresses that are multiples of ALIGNMENT, or for others that are not.
+    aligned = int(matrix.data_ptr()) % ALIGNMENT == 0 and type_of(vector) == type_of(matrix)
+    if min(m, n) != 1 or not contiguous or not aligned or plan.chunk < min(own, plan.slices.span) or not given.exists:
+        raise UnsupportedGEMM(
+            f"{chosen}: lane_rows needs one row or column, a dense vector, a matrix of 16 bits with neighbours in "
+            f"memory, aligned to {ALIGNMENT} bytes, and 2 to 16 lanes with one accumulator and whole batches of lines"
+        )
+    return KernelCall(
+        lane_rows(given),
+        (-(-count // given.columns), plan.slices.number),
+        {
+            "V": vector, "W": matrix, "C": common["C"], "K": common["K"], "count": count, "slice_k": common["slice_k"],
+            "tile": plan.tile, "stride_w": line, "stride_cs": common["stride_cs"], "stride_c": common[f"stride_{c}"],
+        },
+        {},
+        {},
     )  # fmt: skip
 
 

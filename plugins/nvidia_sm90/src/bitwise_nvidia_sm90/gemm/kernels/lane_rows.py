@@ -1,0 +1,254 @@
+"""PTX of products of a vector and a matrix by fused multiply-adds, of which each warp has a lane of neighbours.
+
+A thread has two neighbouring elements, whose values of a line of the matrix are loaded as one word of 4 bytes.  Where
+lines have an odd length, every second line is shifted by one value: a thread then takes the second value from the word
+of its neighbour, and the last thread of a warp has no elements of its own.  The words of the next lines are loaded
+before the products of these are added.
+
+The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
+from bitwise_nvidia_sm90.gemm.plan import LaneSum
+
+PARAMETERS = ("V", "W", "C", "K", "count", "slice_k", "tile", "stride_w", "stride_cs", "stride_c")
+"""Three pointers, four 32-bit integers, and three strides in elements."""
+_POINTERS, _INTEGERS = PARAMETERS[:3], PARAMETERS[3:7]
+_TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
+_THREADS, _OWN = 32, 2
+"""The threads of a warp, and the elements of a thread."""
+MOST_LANES = 16
+"""The warps of a block."""
+_SETS = ("now", "next")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRows:
+    """A configuration: `lanes`, of which the first `active` have values of k, in tiles of `tile` (0: one tile each).
+
+    `rows` lines are loaded at once; a tile has a multiple of them, or one.  `odd` says that lines have an odd length.
+    `lane_sum` is the order in which lanes are added, to +0 with `from_zero`.  `dtype` is the type of the operands,
+    fp16 or bf16, and `output` that of the sums.
+    """
+
+    lanes: int
+    active: int
+    tile: int
+    rows: int
+    odd: bool
+    lane_sum: LaneSum
+    from_zero: bool
+    dtype: str
+    output: str
+
+    @property
+    def columns(self) -> int:
+        """The elements of a block."""
+        return _OWN * (_THREADS - self.odd)
+
+    @property
+    def distance(self) -> int:
+        """The distance of consecutive values of k of a lane in a tile, or of its tiles of one value."""
+        return self.active if self.tile == 1 else 1
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a kernel."""
+        whole = self.tile < 2 or self.tile % self.rows == 0
+        return 2 <= self.lanes <= MOST_LANES and whole and self.dtype in ("fp16", "bf16")
+
+
+@lru_cache(maxsize=64)
+def lane_rows(given: LaneRows) -> TextKernel:
+    """Return the kernel C[slice, n] = sum over the slice's k of V[k] W[k, n]; the address of W is a multiple of 4.
+
+    V is contiguous, and the lines of W are `stride_w` elements apart, at least `count`, with contiguous values.  Slices
+    and tiles are those of `scalar.lanes`; each lane has one accumulator.
+    """
+    body = "\n".join((*_start(given), *_batches(given), *_rest(given), *_sum(given)))
+    registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
+    declared = "\n".join(f".reg .{_TYPES[kind]} %{kind}_{rest};" for kind, rest in registers)
+    kinds = {**dict.fromkeys(_INTEGERS, "u32")}
+    listed = ",\n".join(f".param .{kinds.get(each, 'u64')} {each}" for each in PARAMETERS)
+    order = "_".join(map(str, given.lane_sum.sequence or given.lane_sum.rounds))
+    name = (
+        f"lane_rows_{given.dtype}_{given.output}_{given.lanes}_of_{given.active}_tiles_of_{given.tile}_rows_{given.rows}_"
+        f"{'odd' if given.odd else 'even'}_{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}"
+        f"{'_from_zero' if given.from_zero else ''}"
+    )
+    shared = given.lanes * _OWN * _THREADS * 4
+    threads = given.lanes * _THREADS
+    text = (
+        ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 shared_memory[];\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {threads}, 1, 1\n{{\n{declared}\n{body}\n}}\n"
+    )
+    return TextKernel(name, text, threads, shared, PARAMETERS)
+
+
+def _start(given: LaneRows) -> Lines:
+    """Read the parameters; compute the lane's first k, how many it has, and the thread's place in their lines."""
+    yield "mov.u32 %r_thread, %tid.x;\nshr.u32 %r_lane, %r_thread, 5;\nand.b32 %r_place, %r_thread, 31;"
+    for each in _POINTERS:
+        yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
+    for each in _INTEGERS:
+        yield f"ld.param.u32 %r_{each}, [{each}];"
+    for each in PARAMETERS[7:]:
+        yield f"ld.param.u64 %d_{each}, [{each}];"
+    yield "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;"
+    yield "mov.u32 %r_slice, %ctaid.y;\nmul.lo.u32 %r_first, %r_slice, %r_slice_k;"
+    yield "sub.u32 %r_length, %r_K, %r_first;\nmin.u32 %r_length, %r_length, %r_slice_k;"
+    if given.tile:
+        yield f"div.u32 %r_common, %r_length, {given.tile * given.active};"
+        yield f"mul.lo.u32 %r_common, %r_common, {given.tile};"
+        yield f"mul.lo.u32 %r_own, %r_common, {given.active};\nsub.u32 %r_own, %r_length, %r_own;"
+        yield f"mul.lo.u32 %r_before, %r_lane, {given.tile};"
+        yield f"sub.s32 %r_own, %r_own, %r_before;\nmax.s32 %r_own, %r_own, 0;\nmin.s32 %r_own, %r_own, {given.tile};"
+        yield "add.u32 %r_own, %r_own, %r_common;"
+    else:
+        yield "mul.lo.u32 %r_before, %r_lane, %r_tile;\nmin.u32 %r_before, %r_before, %r_length;"
+        yield "sub.u32 %r_own, %r_length, %r_before;\nmin.u32 %r_own, %r_own, %r_tile;"
+    if given.active < given.lanes:
+        yield f"setp.ge.u32 %p_idle, %r_lane, {given.active};\n@%p_idle mov.u32 %r_own, 0;"
+    yield "add.u32 %r_first, %r_first, %r_before;\ncvt.u64.u32 %d_first, %r_first;"
+    yield "mov.u32 %r_block, %ctaid.x;"
+    yield f"mul.lo.u32 %r_block, %r_block, {given.columns};\nmad.lo.u32 %r_element, %r_place, {_OWN}, %r_block;"
+    # Words after those of the last elements are in the next line.
+    yield "add.u32 %r_at, %r_count, 1;\nand.b32 %r_at, %r_at, -2;\nmin.u32 %r_at, %r_at, %r_element;"
+    yield "cvt.u64.u32 %d_at, %r_at;\nmad.lo.u64 %d_at, %d_first, %d_stride_w, %d_at;"
+    yield "shl.b64 %d_lines, %d_at, 1;"
+    yield "shl.b64 %d_at, %d_first, 1;\nadd.u64 %d_factors, %d_V, %d_at;"
+    yield f"mul.lo.u64 %d_step, %d_stride_w, {2 * given.distance};"
+    yield "mov.b32 %r_sum_0, 0f00000000;\nmov.b32 %r_sum_1, 0f00000000;\nmov.b16 %h_zero, 0;\nmov.u32 %r_inside, 0;"
+    # The last line is loaded value by value: after it there may be no word.
+    yield "max.u32 %r_batches, %r_own, 1;\nsub.u32 %r_batches, %r_batches, 1;"
+    yield f"div.u32 %r_batches, %r_batches, {given.rows};"
+    yield f"mul.lo.u32 %r_rest, %r_batches, {given.rows};\nsub.u32 %r_rest, %r_own, %r_rest;"
+
+
+def _batches(given: LaneRows) -> Lines:
+    """Add the products of whole batches of lines, loading those of the next one before."""
+    yield "setp.eq.u32 %p_done, %r_batches, 0;\n@%p_done bra REST;"
+    yield from _load(given, _SETS[0])
+    for own, other in (_SETS, _SETS[::-1]):
+        yield f"BATCH_{own}: sub.u32 %r_batches, %r_batches, 1;"
+        yield f"setp.eq.u32 %p_done, %r_batches, 0;\n@%p_done bra LAST_{own};"
+        yield from _load(given, other)
+        yield from _add(given, own)
+    yield f"bra BATCH_{_SETS[0]};"
+    for own in _SETS:
+        yield f"LAST_{own}:"
+        yield from _add(given, own)
+        if own == _SETS[0]:
+            yield "bra REST;"
+
+
+def _load(given: LaneRows, own: str) -> Lines:
+    """Load the words and the factors of a batch to registers of a set, and go to the next batch."""
+    if given.odd:
+        yield f"cvt.u32.u64 %r_low, %d_lines;\nand.b32 %r_low, %r_low, 2;\nsetp.ne.u32 %p_shifted_{own}, %r_low, 0;"
+    for row in range(given.rows):
+        yield (
+            "and.b64 %d_word, %d_lines, -4;\nadd.u64 %d_word, %d_word, %d_W;"
+            if given.odd
+            else ("add.u64 %d_word, %d_lines, %d_W;")
+        )
+        yield f"ld.global.b32 %r_word_{own}_{row}, [%d_word];"
+        yield f"ld.global.b16 %h_factor_{own}_{row}, [%d_factors+{2 * given.distance * row}];"
+        yield "add.u64 %d_lines, %d_lines, %d_step;"
+    yield f"add.u64 %d_factors, %d_factors, {2 * given.distance * given.rows};"
+    if given.tile > 1:
+        yield f"add.u32 %r_inside, %r_inside, {given.rows};\nsetp.eq.u32 %p_ends, %r_inside, {given.tile};"
+        yield "@%p_ends mov.u32 %r_inside, 0;"
+        others = 2 * given.tile * (given.active - 1)
+        yield f"mul.lo.u64 %d_at, %d_stride_w, {others};\n@%p_ends add.u64 %d_lines, %d_lines, %d_at;"
+        yield f"@%p_ends add.u64 %d_factors, %d_factors, {others};"
+
+
+def _add(given: LaneRows, own: str) -> Lines:
+    """Add the products of a batch, line by line."""
+    alternates = given.distance % 2 == 1
+    if given.odd and alternates:
+        yield f"not.pred %p_other, %p_shifted_{own};"
+    for row in range(given.rows):
+        word = f"%r_word_{own}_{row}"
+        yield f"mov.b32 {{%h_low, %h_high}}, {word};"
+        if given.odd:
+            shifted = "%p_other" if alternates and row % 2 else f"%p_shifted_{own}"
+            yield f"shfl.sync.down.b32 %r_neighbour, {word}, 1, 31, -1;"
+            yield "mov.b32 {%h_after, %h_unused}, %r_neighbour;"
+            yield f"selp.b16 %h_left, %h_high, %h_low, {shifted};\nselp.b16 %h_right, %h_after, %h_high, {shifted};"
+        left, right = ("%h_left", "%h_right") if given.odd else ("%h_low", "%h_high")
+        yield from _products(given, f"%h_factor_{own}_{row}", left, right)
+
+
+def _products(given: LaneRows, factor: str, left: str, right: str, guard: str = "") -> Lines:
+    """Add the products of a factor and the values of both elements."""
+    for target, value in (("factor", factor), ("left", left), ("right", right)):
+        widened = f"mov.b32 %r_{target}, {{%h_zero, {value}}};"
+        yield widened if given.dtype == "bf16" else f"cvt.f32.f16 %r_{target}, {value};"
+    for index, value in enumerate(("%r_left", "%r_right")):
+        yield f"{guard}fma.rn.f32 %r_sum_{index}, %r_factor, {value}, %r_sum_{index};"
+
+
+def _rest(given: LaneRows) -> Lines:
+    """Add the products of the last lines, of which there is less than a batch or one; load value by value."""
+    yield "REST: setp.lt.u32 %p_left, %r_element, %r_count;"
+    yield "add.u32 %r_at, %r_element, 1;\nsetp.lt.u32 %p_right, %r_at, %r_count;\nadd.u64 %d_lines, %d_lines, %d_W;"
+    for row in range(given.rows):
+        names = [f"%h_{each}_{row}" for each in ("rest", "rest_left", "rest_right")]
+        yield from (f"mov.b16 {each}, 0;" for each in names)
+        yield f"setp.gt.u32 %p_exists_{row}, %r_rest, {row};"
+        yield f"@%p_exists_{row} ld.global.b16 {names[0]}, [%d_factors+{2 * given.distance * row}];"
+        for side, place in (("left", 0), ("right", 2)):
+            yield f"and.pred %p_value, %p_exists_{row}, %p_{side};"
+            yield f"@%p_value ld.global.b16 %h_rest_{side}_{row}, [%d_lines+{place}];"
+        yield "add.u64 %d_lines, %d_lines, %d_step;"
+    for row in range(given.rows):
+        yield from _products(
+            given, f"%h_rest_{row}", f"%h_rest_left_{row}", f"%h_rest_right_{row}", f"@%p_exists_{row} "
+        )
+
+
+def _sum(given: LaneRows) -> Lines:
+    """Add the lanes of each element, and store it."""
+    yield "mov.u32 %r_shared, shared_memory;\nmad.lo.u32 %r_at, %r_thread, 8, %r_shared;"
+    yield "st.shared.v2.b32 [%r_at], {%r_sum_0, %r_sum_1};\nbar.sync 0;"
+    yield f"setp.ge.u32 %p_done, %r_thread, {given.columns};\n@%p_done bra END;"
+    yield "add.u32 %r_element, %r_block, %r_thread;\nsetp.ge.u32 %p_done, %r_element, %r_count;\n@%p_done bra END;"
+    yield "mad.lo.u32 %r_at, %r_thread, 4, %r_shared;"
+    values = [f"%r_lane_{lane}" for lane in range(given.lanes)]
+    for lane, each in enumerate(values):
+        if lane < given.active:
+            yield f"ld.shared.b32 {each}, [%r_at+{4 * _OWN * _THREADS * lane}];"
+        else:
+            yield f"mov.b32 {each}, 0f80000000;"  # -0 changes no sum
+    if given.lane_sum.sequence:
+        total = values[given.lane_sum.sequence[0]]
+        for lane in given.lane_sum.sequence[1:]:
+            yield f"add.rn.f32 {total}, {total}, {values[lane]};"
+        values = [total]
+    for bit in given.lane_sum.rounds:
+        kept = [lane for lane in range(len(values)) if not lane >> bit & 1]
+        for lane in kept:
+            yield f"add.rn.f32 {values[lane]}, {values[lane]}, {values[lane + (1 << bit)]};"
+        values = [values[lane] for lane in kept]
+    (total,) = values
+    if given.from_zero:
+        yield f"add.rn.f32 {total}, {total}, 0f00000000;"
+    yield "cvt.u64.u32 %d_at, %r_slice;\nmul.lo.u64 %d_at, %d_at, %d_stride_cs;\ncvt.u64.u32 %d_element, %r_element;"
+    yield "mad.lo.u64 %d_at, %d_element, %d_stride_c, %d_at;"
+    shift = 2 if given.output == "fp32" else 1
+    yield f"shl.b64 %d_at, %d_at, {shift};\nadd.u64 %d_at, %d_C, %d_at;"
+    if given.output == "fp32":
+        yield f"st.global.b32 [%d_at], {total};"
+    else:
+        form = {"fp16": "f16", "bf16": "bf16"}[given.output]
+        yield f"cvt.rn.{form}.f32 %h_result, {total};\nst.global.b16 [%d_at], %h_result;"
+    yield "END: ret;"
