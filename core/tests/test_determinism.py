@@ -106,6 +106,10 @@ CASES: dict[str, tuple[str, int, Determinism, list[tuple[str, int]]]] = {
     "a float sum of two blocks": (
         "red.global.add.f32 [%d7], %f1;", 2, Determinism.NONDETERMINISTIC, [("float atomics with several contributors", LINE)],
     ),
+    "nine float sums whose old values are not used": (
+        "\n".join(f"atom.global.add.f32 %f3, [%d7+{512 * place}], %f1;" for place in range(9)), 2, Determinism.NONDETERMINISTIC,
+        [("float atomics with several contributors", LINE)],
+    ),
     "a float sum of equal contributions": ("red.global.add.f32 [%d7], 0f3F800000;", 2, Determinism.DETERMINISTIC, []),
     "an integer sum": ("red.global.add.u32 [%d7], %r5;", 2, Determinism.DETERMINISTIC, []),
     "an integer sum whose old value is not used": ("atom.global.add.u32 %r6, [%d7], %r5;", 2, Determinism.DETERMINISTIC, []),

@@ -72,7 +72,7 @@ Measured on pointwise kernels and reductions over 16 million elements: a proof t
 """
 
 MAXIMUM_CAUSES = 8
-"""Of at most this many causes of an undetermined result, each is examined alone."""
+"""Of at most this many causes of an undetermined result, each is examined alone; of more, the kinds are."""
 
 _DIGESTED = 1 << 16
 """How many numbers are added to a signature at once."""
@@ -431,7 +431,7 @@ def _with_reaching_causes(
     `values` are the undetermined values of the launch.
     """
     causes = error.causes
-    if values is None or not 2 <= len(causes) <= MAXIMUM_CAUSES:
+    if values is None or len(causes) < 2:
         return error
 
     start = values.of_causes
@@ -448,8 +448,9 @@ def _with_reaching_causes(
     # Often no cause of a kind reaches an output, as of atomic operations whose results are not used.
     alike = [tuple(each for each in causes if each.kind is kind) for kind in {each.kind: None for each in causes}]
     harmless = {cause for group in alike if 1 < len(group) < len(causes) and not reaches(*group) for cause in group}
-    reaching = [cause for cause in causes if cause not in harmless and reaches(cause)]
-    kept = tuple(reaching) or causes
+    left = tuple(cause for cause in causes if cause not in harmless)
+    reaching = left if len(left) > MAXIMUM_CAUSES else tuple(cause for cause in left if reaches(cause))
+    kept = reaching or causes
     reason = error.reason.replace(str(causes[0]), str(kept[0]))
     return Nondeterministic(reason, error.line, kept, proved=error.proved)
 
