@@ -9,6 +9,7 @@ import re
 from functools import cache
 from importlib import metadata
 from importlib.metadata import Distribution, EntryPoints, PackageNotFoundError, distribution
+from typing import Any
 
 _HEADER = re.compile(r"^(Name|Version):[ \t]*+(\S++)[ \t]*+$", re.M)
 
@@ -33,11 +34,12 @@ def installed_version(name: str) -> str | None:
 
 def entry_points(*, group: str) -> EntryPoints:
     """Return the entry points of a group, of the distributions that were installed at the first call."""
-    return _entry_points().select(group=group)
+    found: EntryPoints = _entry_points().select(group=group)
+    return found
 
 
 @cache
-def _entry_points() -> EntryPoints:
+def _entry_points() -> Any:
     return metadata.entry_points()
 
 
