@@ -64,11 +64,11 @@ def test_a_cache_folder_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(R, "FOLDER", tmp_path / "recorded")
     place = tmp_path / "cache" / "KEY"
     place.mkdir(parents=True)
-    library = {"extern_libs": [["libdevice", "/home/me/triton/backends/nvidia/lib/libdevice.10.bc"]]}
+    library = {"extern_libs": [["libdevice", "/opt/me/triton/backends/nvidia/lib/libdevice.10.bc"]]}
     files = {
         "__grp__k.json": "{}", "k.json": json.dumps(library), "k.ttir": "module", "k.cubin": "binary",
-        "k.ptx": '.version 8.7\n\t.file\t1 "/home/me/k.py"\n\tret;\n\t.section\t.debug_info\n\t{\n.b8 1\n\t}\n',
-        "k.amdgcn": '\t.file\t1 "/home/me" "k.py"\n\t.section\t.debug_info,"",@progbits\n\t.byte 1\n\t.text\nend:\n',
+        "k.ptx": '.version 8.7\n\t.file\t1 "/opt/me/k.py"\n\tret;\n\t.section\t.debug_info\n\t{\n.b8 1\n\t}\n',
+        "k.amdgcn": '\t.file\t1 "/opt/me" "k.py"\n\t.section\t.debug_info,"",@progbits\n\t.byte 1\n\t.text\nend:\n',
     }  # fmt: skip
     for name, content in files.items():
         (place / name).write_text(content)
