@@ -12,9 +12,12 @@ from typing import Any
 def assembly_only(*, lines: bool = False) -> Iterator[None]:
     """Compile without machine code, and without `lines` of the source, which take up to a third of the time.
 
-    The kernels are in a folder of their own below Triton's cache, where no launch finds them.
+    The kernels are in a folder of their own below Triton's cache, where no launch finds them.  Those that are in
+    `recorded_kernels` are not compiled.
     """
     from triton import knobs
+
+    from recorded_kernels import cache_manager
 
     def without_machine_code(backend: Any, stages: dict[str, Any], *_: Any) -> None:
         stages[backend.binary_ext] = lambda text, metadata: b""
@@ -23,4 +26,5 @@ def assembly_only(*, lines: bool = False) -> Iterator[None]:
         knobs.cache.dir = str(Path(knobs.cache.dir) / "assembly-only")
         knobs.runtime.add_stages_inspection_hook = without_machine_code
         knobs.compilation.disable_line_info = not lines
+        knobs.cache.manager_class = cache_manager()
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,14 @@ WITH_EXAMPLES = [page for page in PAGES if "```" in page.read_text(encoding="utf
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_examples_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_a_page(
+    page: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton", reason="needs the compiler and the assembler that Triton brings")
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    # Pages show the same kernels: the workers of a session compile each once.
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(shared / "triton-of-examples"))
     folder = tmp_path / "example"
     folder.mkdir()
     found = run(page.read_text(encoding="utf-8"), folder)

@@ -113,6 +113,7 @@ def cpu_seconds(*command: str) -> float:
 
 MAIN = "from bitwise_core.cli import main; main()"
 ANALYSIS = "import numpy, pydantic, typer, rich"
+OF_CUBLAS = "--library cublas:13.1 --config algorithm=66,stages=35,split_k=1,reduction=0,custom=1"
 START_UP = {
     "--help": "import typer, rich",
     "plugins": ANALYSIS,
@@ -124,6 +125,7 @@ START_UP = {
     "tree a --element y[0]": ANALYSIS,
     "run a --inputs b --out c": ANALYSIS,
     "gemm 128 128 128 --arch sm_90": ANALYSIS,
+    f"gemm 128 128 128 --arch sm_90 {OF_CUBLAS}": ANALYSIS,
     "probe a:b 4 4 4": ANALYSIS,
     "lock show a": ANALYSIS,
 }

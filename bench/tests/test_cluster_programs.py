@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 pytest.importorskip("triton", reason="compiles Triton kernels")
 
-from bitwise_bench.clusters.programs import THREADS, Program, ptx_programs, triton_programs
+from assembly_only import assembly_only
+from bitwise_bench.clusters.programs import CLUSTERS, THREADS, Program, ptx_programs, triton_programs
 from bitwise_bench.gpu.driver import assemble
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
@@ -20,9 +22,21 @@ from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_sm90.architecture import SM90
 
 PTX = {each.name: each for each in ptx_programs()}
-TRITON = {each.name: each for each in triton_programs()}
+KERNELS = ("affine", "row_sum", "column_sum", "softmax", "product", "copied_product")
+TRITON = [f"{kernel} in clusters of {blocks}" for kernel in KERNELS for blocks in CLUSTERS]
 WRONG = "copied_product in clusters of 4"
 """Triton 3.6.0 loads rows of the left operand by the lowest bit of the rank, and stores to rows by the next bit."""
+
+
+@cache
+def compiled() -> dict[str, Program]:
+    """Return the programs of Triton, by name; they are compiled when a test asks for one."""
+    with assembly_only(lines=True):
+        return {each.name: each for each in triton_programs()}
+
+
+def test_the_programs_of_triton() -> None:
+    assert list(compiled()) == TRITON
 
 
 def after(program: Program, contents: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +104,8 @@ def whole_numbers(program: Program) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [name for name in TRITON if not name.startswith("softmax")])
 def test_a_triton_program_on_whole_numbers_is_exact(name: str) -> None:
-    arrays = whole_numbers(TRITON[name])
-    found = after(TRITON[name], {key: each.view(np.uint8) for key, each in arrays.items()})["output"]
+    arrays = whole_numbers(compiled()[name])
+    found = after(compiled()[name], {key: each.view(np.uint8) for key, each in arrays.items()})["output"]
     wide = {key: each.astype(np.float64) for key, each in arrays.items()}
     exact = np.array_equal(found.view(arrays["output"].dtype), expected(name, wide))
     assert exact == (name != WRONG)
@@ -103,7 +117,7 @@ def test_a_triton_program_divided_among_blocks_equals_that_of_one_block(kernel: 
     """Columns are summed in another order where a cluster has several blocks."""
     names = [f"{kernel} in clusters of {each}" for each in (1, blocks)]
     sources = [
-        Source(name, TRITON[name].text, replace_file(TRITON[name], f"{index}.ptx").launch)
+        Source(name, compiled()[name].text, replace_file(compiled()[name], f"{index}.ptx").launch)
         for index, name in enumerate(names)
     ]
     found = compare(sources[0], sources[1], SM90, Options(audit_contraction=False)).verdict.outcome.value
@@ -117,7 +131,7 @@ def replace_file(program: Program, file: str) -> Program:
 @pytest.mark.parametrize("name", [name for name in TRITON if not name.endswith("clusters of 1")])
 def test_a_triton_program_read_without_its_ranks_is_another(name: str) -> None:
     """The bytes change where the rank is 0 in every block, which is how a cluster of one block reads it."""
-    program = TRITON[name]
+    program = compiled()[name]
     blind = replace(program, text=program.text.replace("%cluster_ctarank", "0"))
     assert blind.text != program.text
     assert after(blind, program.contents)["output"].tobytes() != after(program, program.contents)["output"].tobytes()

@@ -22,6 +22,7 @@ def test_there_are_equal_and_different_pairs() -> None:
     assert {(each.left.target, each.right.target) for each in PAIRS} == {("sm_90", "gfx942")}
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_a_pair_has_its_verdict_and_its_bytes(pair: Pair) -> None:
     found = cross_architecture.compare_pair(pair, DRAWS)

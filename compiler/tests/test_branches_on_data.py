@@ -18,6 +18,8 @@ from triton.language.extra import libdevice  # noqa: E402
 from bitwise_triton import Buffer, capture  # noqa: E402
 from bitwise_triton.equivalence import compare_with_reference  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("without_machine_code")
+
 ROWS, COLUMNS = 3, 300
 
 
@@ -94,7 +96,7 @@ def function(x, z, y, count, BLOCK: tl.constexpr, NAME: tl.constexpr):
 
 def outcomes(kernel: Any, arguments: dict[str, Any], grid: Any, configurations: list[Any]) -> list[str]:
     """Return the verdicts on the configurations against the first one."""
-    compiled = capture(kernel, configurations, arguments, grid=grid)
+    compiled = capture(kernel, configurations, arguments, grid=grid, workers=1)
     found = compare_with_reference(compiled[0], compiled, every_launch=False, assume=(), workers=1)
     return [one.outcome if one.outcome != "unknown" else f"unknown: {one.reason}" for one in found]
 

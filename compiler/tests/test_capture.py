@@ -242,7 +242,7 @@ def test_errors_name_the_configuration_and_the_remedy() -> None:
         (scale, ARGUMENTS, {"BLOCK": 128}, {"target": "sm_91"}, "Unknown target 'sm_91'; the known ones are sm_80"),
         (scale, ARGUMENTS, {"BLOCK": 128}, {"num_waps": 2}, "num_waps"),
         (scale, {**ARGUMENTS, "x": Buffer("X", "fp17")}, {"BLOCK": 128}, {}, "no scalar type 'fp17'"),
-        (big, tile, {"BLOCK": 256}, {}, "bytes of shared memory and sm_90 has 232448 per block"),
+        (big, tile, {"BLOCK": 256}, {"num_warps": 8}, "bytes of shared memory and sm_90 has 232448 per block"),
         (len, tile, {}, {}, "is not a @triton.jit function"),
     ]
     for function, arguments, constants, more, message in cases:

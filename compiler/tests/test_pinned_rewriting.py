@@ -94,6 +94,7 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     assert (len(found.classes), found.unknown) == (1, {})
 
 
+@pytest.mark.usefixtures("without_machine_code")
 def test_kernels_that_are_not_rewritten_are_several_classes() -> None:
     assert len(partition(library_sources(), "sm_90", Options(), workers=1).classes) > 1
 

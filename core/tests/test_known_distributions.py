@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -42,14 +41,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The table of two distributions, and the names of those that are installed."""
     names: set[str] = set()
 
-    def version(name: str) -> str:
-        if name not in names:
-            raise PackageNotFoundError(name)
-        return "1"
+    def version(name: str) -> str | None:
+        return "1" if name in names else None
 
     monkeypatch.setattr(known_distributions, "known_distributions", lambda: TABLE)
     monkeypatch.setattr(registry, "known_distributions", lambda: TABLE)
-    monkeypatch.setattr(known_distributions, "version", version)
+    monkeypatch.setattr(known_distributions, "installed_version", version)
     return names
 
 

@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
+
+from bitwise_core.installed_distributions import installed_version
 
 Kind = Literal["architectures", "extensions", "targets", "matrix units", "libraries", "commands"]
 """What distributions provide: architectures that they read, extensions of assembly files, targets that the files state,
@@ -41,10 +42,7 @@ class KnownDistribution:
     @property
     def version(self) -> str | None:
         """The installed version, None where it is not installed."""
-        try:
-            return version(self.name)
-        except PackageNotFoundError:
-            return None
+        return installed_version(self.name)
 
 
 @cache

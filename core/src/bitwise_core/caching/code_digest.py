@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -23,6 +22,7 @@ from types import ModuleType
 import numpy as np
 
 from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
+from bitwise_core.installed_distributions import installed_version
 
 
 def _process_start() -> float:
@@ -111,10 +111,7 @@ def _uses_core(folder: Path) -> bool:
 
 def _version(name: str) -> str:
     """Return the version of the distribution of this name, empty if there is none."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return installed_version(name) or ""
 
 
 def _code_of(folder: Path) -> _Code | None:

@@ -49,7 +49,8 @@ def recalled(name: str, states: Iterable[FileState], make: Callable[[], bytes]) 
     if directory is None or os.environ.get(OFF_VARIABLE, "") not in ("", "0"):
         return make()
     entries = EntryFolder(directory / FOLDER)
-    key = sha256(repr((name, states)).encode("utf-8", "surrogateescape")).hexdigest()
+    known = [(each.path, each.device, each.inode, each.size, each.modified, each.changed) for each in states]
+    key = sha256(repr((name, known)).encode("utf-8", "surrogateescape")).hexdigest()
     found = entries.read(key)
     if found is None:
         start = time.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -23,6 +24,8 @@ def main() -> None:
     Whatever goes wrong ends with `WRONG_INPUT` and a sentence: another status would be an answer about kernels.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    # The interpreter collects several times when it ends, which takes as long as a sixth of a short command.
+    atexit.register(gc.freeze)
     try:
         status = _status()
     except KeyboardInterrupt:

@@ -86,14 +86,15 @@ def assumptions(names: Iterable[str]) -> frozenset[str]:
 
 def versions() -> dict[str, str]:
     """Return the versions of bitwise-core, first, and of the installed distributions that extend it."""
-    from importlib.metadata import entry_points, version
+    from importlib.metadata import distribution
 
     from bitwise_core.cli.plugin_commands import GROUP
+    from bitwise_core.installed_distributions import entry_points, name_of, version_of
     from bitwise_core.known_distributions import ENTRY_POINT_GROUP
 
     found = (each.dist for group in (ENTRY_POINT_GROUP, GROUP) for each in entry_points(group=group))
-    others = {each.name: each.version for each in found if each is not None}
-    return {"bitwise-core": version("bitwise-core")} | dict(sorted(others.items()))
+    others = {name_of(each): version_of(each) for each in found if each is not None}
+    return {"bitwise-core": version_of(distribution("bitwise-core"))} | dict(sorted(others.items()))
 
 
 def print_answer(command: str, content: Mapping[str, object], arches: Iterable[Arch | ArchReference] = ()) -> None:

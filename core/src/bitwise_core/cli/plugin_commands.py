@@ -6,13 +6,16 @@ An entry point is a CommandReference, or a Typer application, which is imported 
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.cli.lazy_commands import CommandReference, add_lazy_command
+from bitwise_core.installed_distributions import entry_points, name_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "bitwise.commands"
 
@@ -80,4 +83,4 @@ def _report(entry: EntryPoint, reason: str) -> NoReturn:
 
 
 def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else "an unknown distribution"
+    return name_of(entry.dist) if entry.dist else "an unknown distribution"

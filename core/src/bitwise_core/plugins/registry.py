@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,12 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pluggy
 
 from bitwise_core.errors import BitwiseError
+from bitwise_core.installed_distributions import entry_points, name_of, version_of
 from bitwise_core.known_distributions import ENTRY_POINT_GROUP, advice, known_distributions
 from bitwise_core.plugins import hookspecs
 from bitwise_core.plugins.references import ArchReference, Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from importlib.metadata import EntryPoint
 
     from bitwise_core.descriptors.hardware import Hardware
     from bitwise_core.execution.architecture import Arch
@@ -354,7 +355,7 @@ def _loaded_plugin(entry_point: EntryPoint, module: object) -> Plugin:
     return Plugin(
         name=entry_point.name,
         distribution=_distribution(entry_point),
-        version=entry_point.dist.version if entry_point.dist else "unknown",
+        version=version_of(entry_point.dist) if entry_point.dist else "unknown",
         module=module,
         arches=tuple(map(_reference, _checked("bitwise_arches", manager.hook.bitwise_arches()))),
         matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units(), MmaSpec),
@@ -411,4 +412,4 @@ def _owners(kind: str, provided: Iterable[tuple[Plugin, tuple[Named, ...]]]) -> 
 
 def _distribution(entry_point: EntryPoint) -> str:
     """Return the name of an entry point's distribution."""
-    return entry_point.dist.name if entry_point.dist else "an unknown distribution"
+    return name_of(entry_point.dist) if entry_point.dist else "an unknown distribution"

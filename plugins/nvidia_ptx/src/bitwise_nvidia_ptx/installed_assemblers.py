@@ -6,7 +6,6 @@ import contextlib
 import functools
 import glob
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
+from bitwise_core.installed_distributions import installed_version
 
 
 class PtxasNotFound(RuntimeError):
@@ -150,11 +150,8 @@ def _digest_of_file(state: FileState) -> str:
 
 def triton_version() -> tuple[int, ...]:
     """Return the version of the installed Triton, (0,) without one."""
-    try:
-        version = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:
-        return (0,)
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    version = installed_version("triton")
+    return (0,) if version is None else tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 @functools.lru_cache(maxsize=32)

@@ -93,6 +93,8 @@ class StoredElements:
         """
         found = self.after(row, final, order)
         open_ = np.flatnonzero(self.chosen[final] & ~found)
+        # A row with the content of the final one differs from no other row of that content.
+        open_ = open_[differing(self.words[:, row[open_]], self.words[:, final[open_]])]
         if not open_.size:
             return found
         place, other = range_pairs(row[open_] + 1, final[open_])

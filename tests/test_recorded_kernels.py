@@ -1,0 +1,87 @@
+"""Recorded kernels are what the compiler returns, and are found under their keys alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+triton = pytest.importorskip("triton")
+
+import recorded_kernels as R  # noqa: E402
+from assembly_only import assembly_only  # noqa: E402
+from bitwise_bench.compilation.capture import compile_case  # noqa: E402
+from bitwise_bench.corpus.kernels.cross_architecture import pairs  # noqa: E402
+
+HITS = list[bool]
+
+
+@pytest.fixture
+def hits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HITS:
+    """Whether each kernel was found; Triton's cache is empty."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    found: HITS = []
+
+    def listen(**event: Any) -> None:
+        found.append(event["cache_hit"])
+
+    monkeypatch.setattr(triton.knobs.compilation, "listener", listen)
+    return found
+
+
+def texts() -> list[str]:
+    """Compile two kernels, for sm_90 and gfx942."""
+    pair = next(each for each in pairs() if each.name == "norm-layer-fp16")
+    with assembly_only(lines=True):
+        return [compile_case(case).assembly for case in (pair.left, pair.right)]
+
+
+def test_recorded_kernels_are_those_of_the_compiler(
+    hits: HITS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = texts()
+    if not all(hits):
+        pytest.skip("the kernels are recorded with another build of Triton")
+    monkeypatch.setattr(R, "kernels_named", lambda name: {})
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "another"))
+    assert [R.portable(each) for each in texts()] == known
+    assert hits == [True, True, False, False]
+
+
+def test_a_kernel_of_other_code_is_compiled(hits: HITS, monkeypatch: pytest.MonkeyPatch) -> None:
+    R.kernels_named.cache_clear()
+    monkeypatch.setattr(R, "code_digest", lambda: "other")
+    try:
+        texts()
+    finally:
+        R.kernels_named.cache_clear()
+    assert hits == [False, False]
+
+
+def test_a_cache_folder_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(R, "FOLDER", tmp_path / "recorded")
+    place = tmp_path / "cache" / "KEY"
+    place.mkdir(parents=True)
+    library = {"extern_libs": [["libdevice", "/opt/me/triton/backends/nvidia/lib/libdevice.10.bc"]]}
+    files = {
+        "__grp__k.json": "{}", "k.json": json.dumps(library), "k.ttir": "module", "k.cubin": "binary",
+        "k.ptx": '.version 8.7\n\t.file\t1 "/opt/me/k.py"\n\tret;\n\t.section\t.debug_info\n\t{\n.b8 1\n\t}\n',
+        "k.amdgcn": '\t.file\t1 "/opt/me" "k.py"\n\t.section\t.debug_info,"",@progbits\n\t.byte 1\n\t.text\nend:\n',
+    }  # fmt: skip
+    for name, content in files.items():
+        (place / name).write_text(content)
+    (tmp_path / "recorded").mkdir()
+    (tmp_path / "recorded" / "old.json.xz").write_text("")
+    assert R.record(tmp_path / "cache") == 1
+    assert [path.name for path in (tmp_path / "recorded").iterdir()] == ["k.json.xz"]
+    R.kernels_named.cache_clear()
+    found = R.kernels_named("k")
+    R.kernels_named.cache_clear()
+    assert found == {
+        "KEY": {
+            "k.json": '{"extern_libs": [["libdevice", "triton/backends/nvidia/lib/libdevice.10.bc"]]}', "k.cubin": "",
+            "k.ptx": '.version 8.7\n\t.file\t1 "k.py"\n\tret;\n\n', "k.amdgcn": '\t.file\t1 "k.py"\n\t.text\nend:\n',
+        }
+    }  # fmt: skip
