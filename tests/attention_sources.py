@@ -101,7 +101,12 @@ def compiled_call(call: Call) -> tuple[Any, list[dict[str, Any]]]:
         compiled = triton.compile(
             kind(fn=kernel, signature=ordered, constexprs=constants, attrs=divisible),
             target=GPUTarget("cuda", 90, 32),
-            options={"num_warps": call.warps, "num_stages": call.stages, "enable_fp_fusion": False},
+            options={
+                "num_warps": call.warps,
+                "num_stages": call.stages,
+                "enable_fp_fusion": False,
+                "maxnreg": call.registers,
+            },
         )
     return compiled, arguments
 

@@ -188,7 +188,7 @@ PROBLEMS = {
         Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, FEWS)
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
-    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, FEW)),
+    "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
     "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, FEWS)),
     "variable lengths": (
@@ -215,7 +215,7 @@ PROBLEMS = {
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, FEW)),
     "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, FEWS)),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, replace(FEWS, columns=4))),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
@@ -240,9 +240,11 @@ PROBLEMS = {
     "special values of fp16": (Problem(form("fp16", causal=False), ((20, 70),), special=True), (SERIAL, WIDE)),
     "heads of 96": (Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, replace(FEW, blocks=2))),
     "heads of 64 and tiles of two blocks": (
-        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, team=2),)
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
     ),
-    "heads of 128": (Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, FEW)),
+    "heads of 128": (
+        Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, replace(FEW, blocks=2, columns=2))
+    ),
     "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL, FEW)),
 }  # fmt: skip
@@ -346,7 +348,7 @@ PROVED = {
     "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW)),
     "heads of 96": (
         Problem(form(depth=96), ((4, 70),), heads=1),
-        (SERIAL, replace(FEW, blocks=2), specialised_schedule((96, 96))),
+        (SERIAL, replace(FEW, blocks=2, columns=2), specialised_schedule((96, 96))),
     ),
     "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
     "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN, FEW)),
@@ -358,6 +360,10 @@ PROVED = {
     "pages of heads of 128": (
         Problem(form(depth=128), ((1, 40),), heads=1, layout="paged", page=32),
         (SERIAL, specialised_schedule((128, 128))),
+    ),
+    "pages of fp8": (
+        Problem(form(stored="e4m3", output_scale=0.7), ((2, 40), (2, 20)), layout="paged"),
+        (SERIAL, WIDE, PACKED),
     ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
@@ -453,21 +459,33 @@ def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
     # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
     assert schedule_of(desc, 64, 8, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
-    assert schedule_of(narrow, 1, 1, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
+    assert schedule_of(narrow, 1, 8, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
 
 
 def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu() -> None:
     desc, narrower, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 96, 64))
-    whole, divided = Schedule(16, True, False, 6, programs=132), Schedule(16, True, True, 3, programs=264)
-    for sequences, keys, expected in ((16, 4096, whole), (64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
+    whole, divided = Schedule(16, True, False, 6, programs=128), Schedule(16, True, True, 3, programs=256)
+    for sequences, keys, expected in ((64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
         assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
-    assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, blocks=2)
-    shared = Schedule(16, True, False, 3, programs=396, blocks=2)
-    for sequences, keys, split in ((1, 512, False), (100, 3000, True), (48, 3000, False)):
-        assert schedule_of(narrow, sequences, 1, keys, 32, 8, False, 132, True) == replace(shared, split=split)
-    # Lengths that may differ share their chunks; one chunk has nothing to merge.
-    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
-    assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, split=False)
+    assert schedule_of(desc, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, programs=132)
+    assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(divided, blocks=2)
+    for sequences, stages, programs in ((100, 12, 115), (64, 6, 256), (48, 3, 396)):
+        expected = Schedule(16, True, False, stages, programs=programs, blocks=2)
+        assert schedule_of(narrow, sequences, 1, 2048, 32, 8, False, 132, True) == expected
+    # Lengths that may differ share their chunks among as many programs as there is memory for.
+    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == replace(divided, programs=264)
+    assert schedule_of(narrow, 64, 1, 2048, 32, 8, True, 132, True) == replace(divided, programs=396, blocks=2)
+    assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, programs=264, split=False)
+
+
+def test_programs_of_few_parts_share_the_components_of_outputs() -> None:
+    desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
+    shared = Schedule(16, True, True, 3, programs=132, blocks=2)
+    for keys, columns in ((1024, 4), (2048, 4), (4096, 2)):
+        assert schedule_of(desc, 1, 1, keys, 32, 8, False, 132, True) == replace(shared, columns=columns)
+    assert schedule_of(desc, 1, 1, 512, 32, 8, True, 132, True) == replace(shared, split=False, columns=4)
+    assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132, True) == Schedule(16, True, True, 6, programs=132)
+    assert schedule_of(narrow, 1, 1, 1024, 32, 8, False, 132, True) == replace(shared, stages=12, columns=2)
 
 
 def test_other_descriptors_are_refused() -> None:
@@ -497,6 +515,10 @@ SPECIALISED_GRADIENTS = {
     "specialised, heads of 128": Problem(form("fp16", depth=128, causal=False), ((9, 70),)),
     "specialised, a window": Problem(form(window=30), ((140, 120),), heads=1),
     "specialised, heads of 96": Problem(form(depth=96), ((70, 70),)),
+    "specialised, heads of 256": Problem(form("fp16", depth=256, causal=False), ((70, 40),)),
+    "specialised, a sequence of heads of 192 and 128 among others": Problem(
+        form(depth=192, width=128, window=30), ((3, 7), (70, 90), (5, 4)), heads=1, layout="varlen", only=1
+    ),
     "specialised, a sequence among others": Problem(
         form(), ((3, 7), (130, 121), (5, 4)), heads=1, layout="varlen", only=1
     ),

@@ -2,10 +2,11 @@
 
     python -m bitwise_bench.attention --out records/attention-sm90-h100.json
     python -m bitwise_bench.attention --out records/attention-sm90-h200.json --steps digests
+    python -m bitwise_bench.attention --evaluate FOLDER
     python -m bitwise_bench.attention --page records/attention-sm90-h200.json records/attention-sm90-h100.json
 
-The record is written after each result.  A step that reaches its time ends, and the record says what is missing.  The
-command returns 1 where bytes differ.
+The record is written after each result.  A step that reaches its time ends, and the record says what is missing.
+Random problems may be evaluated before, on a machine without a GPU.  The command returns 1 where bytes differ.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from multiprocessing import TimeoutError as NoResult
 from multiprocessing import get_context
-from multiprocessing.pool import Pool
+from multiprocessing.pool import AsyncResult, Pool
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.attention import digests, timing
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
-from bitwise_bench.attention.random_problems import PROBLEMS, compare_configuration
+from bitwise_bench.attention.random_problems import PROBLEMS, compare_configuration, evaluate_configuration
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
+from bitwise_core.output_files import write_text
 
 STEPS = ("correctness", "digests", *timing.STEPS)
 
@@ -39,9 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, nargs="+", help="print the page of the records of GPUs, without measuring")
     parser.add_argument("--steps", default=",".join(STEPS), help=f"what to measure, of {', '.join(STEPS)}")
     parser.add_argument("--problems", type=int, default=1000, help="random problems that a CPU evaluates as well")
+    parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="evaluate random problems alone, and keep them")
+    parser.add_argument("--evaluated", type=Path, metavar="FOLDER", help="where problems have been evaluated before")
     parser.add_argument("--workers", type=int, default=12, help="processes that compare random problems")
     parser.add_argument("--seconds", type=float, default=900, help="the time of each step")
+    parser.add_argument("--compiled", action="store_true", help="the kernels of timed cases have been compiled before")
+    parser.add_argument("--no-flex", action="store_true", help="leave FlexAttention out, which is compiled first")
     given = parser.parse_args(arguments)
+    configurations = -(-given.problems // PROBLEMS)
+    if given.evaluate is not None:
+        given.evaluate.mkdir(parents=True, exist_ok=True)
+        with get_context("spawn").Pool(given.workers) as pool:
+            one = partial(evaluate_configuration, folder=given.evaluate)
+            for number in pool.imap_unordered(one, range(configurations)):
+                print(f"configuration {number} of {configurations}", flush=True)
+        return 0
     if given.page is not None:
         sys.stdout.write(page([json.loads(each.read_text()) for each in given.page]))
         return 0
@@ -59,29 +75,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def keep(step: str, found: object) -> None:
         record[step] = found
-        given.out.write_text(json.dumps(record, indent=1) + "\n")
+        write_text(given.out, json.dumps(record, indent=1) + "\n")
 
+    timed = [each for each in steps if each in timing.STEPS]
+    if not given.compiled or len(timed) < len(steps):
+        _with_processes(given, steps, keep)
+    for step in timed:
+        for found in timing.results(step, given.seconds, flex=not given.no_flex):
+            keep(step, found)
+    return 0 if _good(record.get("correctness", {})) else 1
+
+
+def _with_processes(given: Namespace, steps: Sequence[str], keep: Callable[[str, object], None]) -> None:
+    """Take the steps of which processes compute parts, and compile the kernels of the others."""
     with get_context("spawn").Pool(given.workers) as pool:
         # The kernels of the timings compile while problems are compared.
         compiled = [
-            pool.apply_async(timing.compile_case, (step, place))
-            for step in steps if step in timing.STEPS
+            pool.apply_async(timing.compile_case, (step, place, not given.no_flex))
+            for step in steps if step in timing.STEPS and not given.compiled
             for place in range(timing.cases(step))
         ]  # fmt: skip
         if "correctness" in steps:
-            for found in _correctness(pool, given.problems, given.seconds):
+            for found in _correctness(pool, -(-given.problems // PROBLEMS), given.evaluated, given.seconds):
                 keep("correctness", found)
         if "digests" in steps:
-            keep("digests", dict(pool.map(digests.digest_of, range(len(digests.CASES)), chunksize=1)))
+            for known in _digests(pool, given.seconds):
+                keep("digests", known)
         end = time.monotonic() + given.seconds
         for each in compiled:
             each.wait(max(0.0, end - time.monotonic()))
         pool.terminate()
-    for step in steps:
-        if step in timing.STEPS:
-            for found in timing.results(step, given.seconds):
-                keep(step, found)
-    return 0 if _good(record.get("correctness", {})) else 1
 
 
 def _kernels() -> str:
@@ -95,36 +118,68 @@ def _kernels() -> str:
 
 
 def _good(found: dict[str, Any]) -> bool:
-    return not found.get("different") and all(each["patterns"]["all"] == 1 for each in found.get("invariance", ()))
+    return (
+        not found.get("different")
+        and not found.get("failed")
+        and all(each["patterns"]["all"] == 1 for each in found.get("invariance", ()))
+    )
 
 
-def _correctness(pool: Pool, problems: int, seconds: float) -> Iterator[dict[str, Any]]:
+def _correctness(
+    pool: Pool, configurations: int, evaluated: Path | None, seconds: float
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Yield the comparison with evaluation and the invariance of rows so far."""
     end = time.monotonic() + seconds
     counted = [[pool.apply_async(digests_of, (case, part)) for part in PARTS] for case in CASES]
-    compared = pool.imap_unordered(compare_configuration, range(-(-problems // PROBLEMS)))
-    found: dict[str, Any] = {"problems": 0, "configurations": 0, "different": [], "invariance": []}
-    while time.monotonic() < end:
-        try:
-            each = compared.next(timeout=1)
-        except StopIteration:
-            break
-        except NoResult:
+    compared = pool.imap_unordered(partial(compare_configuration, folder=evaluated), range(configurations))
+    found: dict[str, Any] = {"problems": 0, "configurations": 0, "different": [], "failed": []}
+    for each in _before(end, compared):
+        if isinstance(each, Exception):
+            found["failed"].append(f"{type(each).__name__}: {each}")
             continue
         found["configurations"] += 1
         found["problems"] += each.problems
         if each.different:
             found["different"].append({"configuration": each.configuration, "problems": list(each.different)})
-        yield found
+        yield {**found, "invariance": _patterns(counted)}
+    for one in chain(*counted):
+        one.wait(max(0.1, end - time.monotonic()))
+        yield {**found, "invariance": _patterns(counted)}
+
+
+def _patterns(counted: Sequence[Sequence[AsyncResult[Any]]]) -> list[dict[str, Any]]:
+    """Return the numbers of byte patterns of each case by the parts that have results, and the other parts."""
+    found = []
     for case, parts in zip(CASES, counted, strict=True):
-        digests = {}
-        for part, one in zip(PARTS, parts, strict=True):
-            with suppress(NoResult):
-                digests[part] = one.get(timeout=max(0.1, end - time.monotonic()))
-        found["invariance"].append(
-            {"case": case, "patterns": patterns_of(digests.values()), "missing": sorted(set(PARTS) - set(digests))}
-        )
-        yield found
+        digests = {part: one.get() for part, one in zip(PARTS, parts, strict=True) if one.ready() and one.successful()}
+        missing = sorted(set(PARTS) - set(digests))
+        found.append({"case": case, "patterns": patterns_of(digests.values()), "missing": missing})
+    return found
+
+
+def _digests(pool: Pool, seconds: float) -> Iterator[dict[str, str]]:
+    """Yield the digests of calls so far."""
+    found: dict[str, str] = {}
+    results = pool.imap_unordered(digests.digest_of, range(len(digests.CASES)))
+    for each in _before(time.monotonic() + seconds, results):
+        if isinstance(each, Exception):
+            found["failed"] = f"{type(each).__name__}: {each}"
+        else:
+            found[each[0]] = each[1]
+        yield dict(sorted(found.items()))
+
+
+def _before(end: float, results: Any) -> Iterator[Any]:
+    """Yield the results that processes return before a time, and the errors that they raise instead."""
+    while time.monotonic() < end:
+        try:
+            yield results.next(timeout=1)
+        except StopIteration:
+            return
+        except NoResult:
+            continue
+        except Exception as error:  # the others still count
+            yield error
 
 
 if __name__ == "__main__":

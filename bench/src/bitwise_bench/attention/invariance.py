@@ -10,6 +10,7 @@ CASES = (
     {"depth": 128, "width": 128, "heads": 8, "groups": 2, "keys": 3000},
     {"depth": 64, "width": 64, "heads": 4, "groups": 4, "keys": 1500},
     {"depth": 192, "width": 128, "heads": 4, "groups": 1, "keys": 1300},
+    {"depth": 96, "width": 96, "heads": 8, "groups": 8, "keys": 1100},
 )
 
 LAST = 40
@@ -151,9 +152,10 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (1, 2)]
     if rows == 64 and can_take_turns(desc, operands):
         schedules += [
-            Schedule(each, True, split, stages, programs=programs)
-            for each, split, stages, programs in (
-                (64, True, 3, 5), (64, False, 4, 132), (16, True, 4, 132), (16, False, 3, 5)
+            Schedule(each, True, split, stages, programs=programs, blocks=blocks, columns=columns)
+            for each, split, stages, programs, blocks, columns in (
+                (64, True, 3, 5, 1, 1), (64, False, 4, 132, 1, 1), (16, True, 3, 132, 1, 1), (16, False, 3, 5, 1, 1),
+                (16, True, 3, 132, 2, 2),
             )
         ]  # fmt: skip
     for schedule in schedules:

@@ -22,7 +22,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "`python -m bitwise_bench.attention` records and prints this page.\n",
         "## Bytes\n",
         *(_bytes(each) for each in records if "correctness" in each),
-        _comparison([each for each in records if "digests" in each]),
+        _comparison(records),
         "## Speed\n",
         "Ratios are the time of the faster of cuDNN and flash divided by ours: above 1, ours is faster. Shapes in "
         "italics were not used while the kernels were tuned. Errors are root mean squares of the differences of one "
@@ -143,7 +143,11 @@ _CELLS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
 
 
 def _comparison(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return how the digests of GPUs compare.  They are of the same calls."""
+    """Return how the digests of GPUs compare, which are of the same calls, and the errors of their common cases."""
+    return _comparison_of_digests([each for each in records if "digests" in each]) + _comparison_of_errors(records)
+
+
+def _comparison_of_digests(records: Sequence[Mapping[str, Any]]) -> str:
     if len(records) < 2:
         return ""
     digests = [each["digests"] for each in records]
@@ -154,6 +158,34 @@ def _comparison(records: Sequence[Mapping[str, Any]]) -> str:
         f"{len(digests[0])} calls were computed on each of {gpus}: prefill, decoding, pages, variable "
         f"lengths and gradients of heads of five widths. {found}.\n"
     )
+
+
+def _comparison_of_errors(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return whether our errors agree in the cases of the tables that all records have."""
+    if len(records) < 2:
+        return ""
+    found = [_errors(each) for each in records]
+    common = set(found[0]).intersection(*found[1:])
+    if not common:
+        return ""
+    other = sum(len({repr(each[case]) for each in found}) > 1 for case in common)
+    gpus = ", ".join(each["environment"]["gpu"] for each in records)
+    return (
+        f"{len(common)} cases of the tables below have errors of our outputs or gradients on each of {gpus}, with "
+        f"numbers of the same seeds. {other or 'None'} differ{'s' if other < 2 else ''} in any of 17 digits.\n"
+    )
+
+
+def _errors(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our errors by case."""
+    return {
+        f"{step} {sorted((name, each) for name, each in result['case'].items() if name != 'flexible')}": result[
+            "errors"
+        ]["bitwise"]
+        for step in STEPS
+        for result in record.get(step, {"results": ()})["results"]
+        if "bitwise" in result["errors"]
+    }
 
 
 def _table(results: Sequence[Mapping[str, Any]], head: Sequence[str], unit: tuple[str, str, float]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 FORMS: tuple[dict[str, Any], ...] = (
@@ -23,7 +24,6 @@ FORMS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 """Forms of attention: the widths of a head, the type, and at most one option."""
 
-DEVICES = "cuda", "cpu"
 IN_TURN = {"chunks in turn": "dense", "lengths in turn": "varlen", "pages in turn": "paged"}
 """Layouts of programs that take chunks in turn, by the layout of their tensors."""
 LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", *IN_TURN
@@ -40,8 +40,43 @@ class Compared:
     different: tuple[str, ...]
 
 
-def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
-    """Compare the problems of one configuration, which a number determines."""
+def compare_configuration(number: int, folder: Path | None = None, problems: int = PROBLEMS) -> Compared:
+    """Compare the problems of one configuration, which a number determines.
+
+    Their evaluation is read from the `folder` of `evaluate_configuration` where it has been kept there.
+    """
+    import torch
+
+    form, layout, fixed = configuration_of(number)
+    file = None if folder is None else _file(folder, number)
+    kept = file is not None and file.exists()
+    expected = torch.load(file) if kept else results_of(number, "cpu", problems)
+    different, compared = [], 0
+    for place, (found, known) in enumerate(zip(results_of(number, "cuda", problems), expected, strict=False)):
+        compared += 1
+        unequal = sum(_unequal(left, right) for left, right in zip(found, known, strict=True))
+        if unequal:
+            different.append(f"problem {place}: {unequal} elements")
+    return Compared(f"{number}: {form} {layout} {fixed}", compared, tuple(different))
+
+
+def evaluate_configuration(number: int, folder: Path, problems: int = PROBLEMS) -> int:
+    """Evaluate the problems of one configuration on the CPU, keep the results in a folder, and return the number."""
+    import torch
+
+    found = list(results_of(number, "cpu", problems))
+    part = _file(folder, number).with_suffix(".part")
+    torch.save(found, part)
+    part.replace(_file(folder, number))
+    return number
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"configuration-{number}.pt"
+
+
+def configuration_of(number: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """Return the form of a configuration, its layout, and what its problems share."""
     form = FORMS[number % len(FORMS)]
     layout = LAYOUTS[(number + number // len(FORMS)) % len(LAYOUTS)]
     if layout.startswith("gradients") and "soft_cap" in form:
@@ -60,16 +95,20 @@ def compare_configuration(number: int, problems: int = PROBLEMS) -> Compared:
         "page": draw.choice((16, 32, 64, 128, 256)),
         "logarithms": layout.startswith("gradients") or draw.random() < 0.5,
     }
-    different = []
+    return form, layout, fixed
+
+
+def results_of(number: int, device: str, problems: int = PROBLEMS) -> Iterator[list[Any]]:
+    """Yield the results of each problem of a configuration on a device: tensors of the CPU."""
+    form, layout, fixed = configuration_of(number)
     for place in range(problems):
-        found = _different_elements(form, layout, fixed, random.Random(number * 1000 + place))
-        if found:
-            different.append(f"problem {place}: {found} elements")
-    return Compared(f"{number}: {form} {layout} {fixed}", problems, tuple(different))
+        yield _results(form, layout, fixed, random.Random(number * 1000 + place), device)
 
 
-def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any], draw: random.Random) -> int:
-    """Return the number of elements of a problem whose bytes differ."""
+def _results(
+    form: dict[str, Any], layout: str, fixed: dict[str, Any], draw: random.Random, device: str
+) -> list[Any]:  # fmt: skip
+    """Return the results of a problem."""
     import torch
 
     from bitwise_torch import attention, attention_paged, attention_varlen
@@ -84,8 +123,9 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
     turns = {"stages": draw.choice((3, 4)), "programs": draw.choice((1, 2, 5, 1000)), "split": draw.random() < 0.6}
     turns["rows"] = draw.choice((16, 64)) if depth in (64, 128) else 16
     few = turns["rows"] == 16
-    turns["team"] = draw.choice((1, 2, 4)) if few and depth <= 128 else 4
-    turns["blocks"] = draw.choice((1, 2)) if few and depth < 128 else 1
+    turns["blocks"] = draw.choice((1, 2)) if few and depth <= 128 else 1
+    turns["stages"] = 3 if depth == 128 and turns["blocks"] == 2 else turns["stages"]
+    turns["columns"] = draw.choice((1, 2, 4 if depth > 64 else 2)) if few else 1
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
@@ -118,8 +158,8 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         longest = [max(one[part] for one in lengths) for part in (0, 1)]
         arguments = (*tensors, *starts, *longest)
         if layout == "varlen":
-            return _differences(chosen(attention_varlen), arguments, options)
-        return _differences_of_gradients(attention_varlen, arguments, tensor(rows, heads, width), options)
+            return _outputs(chosen(attention_varlen), arguments, options, device)
+        return _gradients(attention_varlen, arguments, tensor(rows, heads, width), options, device)
     if layout == "paged":
         size = fixed["page"]
         pages = max(-(-one[1] // size) for one in lengths)
@@ -130,9 +170,8 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
             options |= {"key_scale": draw.choice((1.0, 0.37)), "value_scale": draw.choice((1.0, 1.7))}
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
         counts = torch.tensor([one[1] for one in lengths]).int()
-        return _differences(
-            chosen(attention_paged), (tensor(count, queries, heads, depth), *pools, table, counts), options
-        )
+        arguments = tensor(count, queries, heads, depth), *pools, table, counts
+        return _outputs(chosen(attention_paged), arguments, options, device)
     operands = [
         tensor(count, *shape) for shape in ((heads, queries, depth), (groups, keys, depth), (groups, keys, width))
     ]
@@ -141,8 +180,8 @@ def _different_elements(form: dict[str, Any], layout: str, fixed: dict[str, Any]
         options["is_causal"] = False
         options["attn_mask"] = torch.rand(count, 1, queries, keys, generator=generator) < 0.6
     if layout == "gradients":
-        return _differences_of_gradients(attention, operands, tensor(count, heads, queries, width), options)
-    return _differences(chosen(attention), operands, options)
+        return _gradients(attention, operands, tensor(count, heads, queries, width), options, device)
+    return _outputs(chosen(attention), operands, options, device)
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
@@ -194,29 +233,26 @@ def _on(device: str, value: Any) -> Any:
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
-def _differences(function: Any, arguments: Sequence[Any], options: dict[str, Any]) -> int:
-    results = [
-        function(*(_on(device, one) for one in arguments), **{name: _on(device, one) for name, one in options.items()})
-        for device in DEVICES
-    ]
-    pairs = zip(*results, strict=True) if options["logarithms"] else [results]
-    return sum(_unequal(left, right) for left, right in pairs)
+def _outputs(function: Any, arguments: Sequence[Any], options: dict[str, Any], device: str) -> list[Any]:
+    """Return the output, and the logarithms where the options ask for them."""
+    moved = {name: _on(device, one) for name, one in options.items()}
+    found = function(*(_on(device, one) for one in arguments), **moved)
+    return [each.cpu() for each in (found if options["logarithms"] else [found])]
 
 
-def _differences_of_gradients(function: Any, arguments: Sequence[Any], slope: Any, options: dict[str, Any]) -> int:
-    """Compare the output and the gradients of the first three arguments."""
-    results = []
-    for device in DEVICES:
-        moved = [_on(device, one) for one in arguments]
-        inputs = [one.detach().clone().requires_grad_() for one in moved[:3]]
-        out, _ = function(*inputs, *moved[3:], **{name: _on(device, one) for name, one in options.items()})
-        out.backward(_on(device, slope))
-        results.append([out.detach(), *(one.grad for one in inputs)])
-    return sum(_unequal(left, right) for left, right in zip(*results, strict=True))
+def _gradients(
+    function: Any, arguments: Sequence[Any], slope: Any, options: dict[str, Any], device: str
+) -> list[Any]:  # fmt: skip
+    """Return the output and the gradients of the first three arguments."""
+    moved = [_on(device, one) for one in arguments]
+    inputs = [one.detach().clone().requires_grad_() for one in moved[:3]]
+    out, _ = function(*inputs, *moved[3:], **{name: _on(device, one) for name, one in options.items()})
+    out.backward(_on(device, slope))
+    return [each.detach().cpu() for each in (out, *(one.grad for one in inputs))]
 
 
 def _unequal(left: Any, right: Any) -> int:
     import torch
 
     kind = {2: torch.int16, 4: torch.int32}[right.element_size()]
-    return int((left.cpu().contiguous().view(kind) != right.contiguous().view(kind)).sum())
+    return int((left.contiguous().view(kind) != right.contiguous().view(kind)).sum())

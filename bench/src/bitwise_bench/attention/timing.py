@@ -47,9 +47,14 @@ DECODE = (
     {"batch": 5, "keys": 37000, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
     {"batch": 1, "keys": 50000, "heads": 48, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 21, "keys": 6500, "heads": 32, "groups": 8, "depth": 128, "held_out": True},
-    {"batch": 2, "keys": 90000, "heads": 32, "groups": 4, "depth": 64, "held_out": True},
+    {"batch": 2, "keys": 90000, "heads": 32, "groups": 4, "depth": 64},
     {"batch": 40, "keys": 700, "heads": 16, "groups": 16, "depth": 64, "held_out": True},
-    {"batch": 1, "keys": 3000, "heads": 24, "groups": 2, "depth": 128, "held_out": True},
+    {"batch": 1, "keys": 3000, "heads": 24, "groups": 2, "depth": 128},
+    {"batch": 1, "keys": 2048, "heads": 32, "groups": 8, "depth": 64},
+    {"batch": 64, "keys": 2048, "heads": 32, "groups": 8, "depth": 64},
+    {"batch": 1, "keys": 1500, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 30, "keys": 5000, "heads": 16, "groups": 4, "depth": 64, "held_out": True},
+    {"batch": 7, "keys": 2600, "heads": 32, "groups": 8, "depth": 96, "held_out": True},
 )
 GRADIENTS = (
     {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128},
@@ -63,6 +68,10 @@ GRADIENTS = (
     {"batch": 4, "queries": 2048, "heads": 12, "groups": 12, "depth": 64, "held_out": True},
     {"batch": 1, "queries": 5500, "heads": 20, "groups": 4, "depth": 64, "causal": False, "held_out": True},
     {"batch": 3, "queries": 2500, "heads": 12, "groups": 4, "depth": 96, "held_out": True},
+    {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 256},
+    {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 192, "width": 128},
+    {"batch": 2, "queries": 3000, "heads": 8, "groups": 2, "depth": 256, "held_out": True},
+    {"batch": 1, "queries": 5000, "heads": 12, "groups": 12, "depth": 192, "width": 128, "held_out": True},
 )
 PAGES = (
     {**HEADS, "batch": 64, "keys": 2048, "page": 16},
@@ -70,7 +79,8 @@ PAGES = (
     {**HEADS, "keys": 65536, "page": 16},
     {**HEADS, "batch": 16, "keys": 4096, "page": 256},
     {"batch": 24, "keys": 5000, "heads": 40, "groups": 8, "depth": 128, "page": 32, "held_out": True},
-    {"batch": 12, "keys": 9000, "heads": 64, "groups": 8, "depth": 64, "page": 16, "held_out": True},
+    {"batch": 12, "keys": 9000, "heads": 64, "groups": 8, "depth": 64, "page": 16},
+    {"batch": 3, "keys": 15000, "heads": 32, "groups": 4, "depth": 64, "page": 64, "held_out": True},
 )
 _MIXED = (300, 3000, 1700, 64, 2500, 900, 3900, 1200)
 LENGTHS = (
@@ -323,7 +333,8 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
     with torch.cuda.stream(stream):
         tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
         generator = torch.Generator(device="cuda").manual_seed(1)
-        slope = torch.randn(tensors[0].shape, generator=generator, device="cuda").bfloat16()
+        shape = (*tensors[0].shape[:3], tensors[2].shape[3])
+        slope = torch.randn(shape, generator=generator, device="cuda").bfloat16()
         functions: dict[str, Callable[[], Any]] = {}
         for name, function in _functions(tensors, causal).items():
             try:
@@ -345,7 +356,8 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
         for name, call in functions.items():
             pairs = zip(call(), exact, (share, 1, 1), strict=True)
             errors[name] = [_error(one[:1, :count], whole) for one, whole, count in pairs]
-    operations = (5 if causal else 10) * case["batch"] * case["heads"] * case["queries"] ** 2 * case["depth"]
+    widths = 3 * case["depth"] + 2 * case.get("width", case["depth"])
+    operations = (1 if causal else 2) * case["batch"] * case["heads"] * case["queries"] ** 2 * widths
     return {"case": case, "graphs": True, "seconds": seconds, "operations": operations, "errors": errors}
 
 
@@ -381,8 +393,8 @@ _MEASURES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], tuple[dic
 STEPS = tuple(_MEASURES)
 
 
-def compile_case(step: str, place: int) -> None:
-    """Run our part of a case once, and what PyTorch compiles, so that the kernels are cached."""
+def compile_case(step: str, place: int, flex: bool = True) -> None:
+    """Run our part of a case once, and with `flex` what PyTorch compiles, so that the kernels are cached."""
     import torch
 
     case = _MEASURES[step][1][place]
@@ -393,7 +405,7 @@ def compile_case(step: str, place: int) -> None:
     tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
     out = _functions(tensors, causal)["bitwise"]()
-    if case.get("flexible"):
+    if flex and case.get("flexible"):
         _flexible(tensors, causal)()
     if step == "gradients":
         out.sum().backward()
@@ -424,13 +436,13 @@ def cases(step: str) -> int:
     return len(_MEASURES[step][1])
 
 
-def results(step: str, seconds: float) -> Iterator[dict[str, Any]]:
-    """Yield the results of a step so far, and the cases that are missing once its time is over."""
+def results(step: str, seconds: float, flex: bool = True) -> Iterator[dict[str, Any]]:
+    """Yield the results of a step so far, with `flex` those of FlexAttention too, and the cases that are missing."""
     measure, given = _MEASURES[step]
     end = time.monotonic() + seconds
     found: list[dict[str, Any]] = []
     for place, case in enumerate(given):
         if time.monotonic() > end:
             break
-        found.append(measure(case))
+        found.append(measure(case if flex else {key: each for key, each in case.items() if key != "flexible"}))
         yield {"results": found, "missing": list(given[place + 1 :])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from bitwise_core.descriptors import AttentionGradientDesc, DescriptorError
@@ -64,6 +65,33 @@ def gradient_calls(
     scales = desc.score_scale, desc.scale
     sums = [_sum_of_heads(desc, gradients, of_keys, of_values, share)] if share > 1 else []
     starts = operands.query_starts, operands.key_starts
+    if specialised and max(depth, width) > 128:
+        copied = query, key, value, gradients.slope
+        maps, of_steps = ([_wide_maps(each, dense, rows) for each in copied] for rows in (_BLOCK, _BLOCK // 2))
+        number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
+        forms |= {"STAGES": 3 if depth == 192 else 2, "WINDOW": desc.window is not None}
+        window, tiles = desc.window or 0, -(-operands.longest_queries // (2 * _BLOCK))
+        return [
+            first,
+            Call(
+                "wide_gradients", "key_gradients_wide",
+                (-(-operands.longest_keys // _BLOCK) * heads * sequences, 1, 1),
+                (
+                    *chain(*maps), number_map, of_keys, of_values, *starts, *_steps(of_keys), *_steps(of_values),
+                    *lengths, window, *scales, heads, sequences,
+                ),
+                forms, 4, 2,
+            ),
+            *sums,
+            Call(
+                "wide_gradients", "query_gradients_wide", (tiles * heads * sequences, 1, 1),
+                (
+                    *maps[0], *of_steps[1], *of_steps[2], *maps[3], numbers, gradients.query, *starts,
+                    *_steps(gradients.query), *lengths, window, *scales, padded, tiles, heads, sequences,
+                ),
+                forms, 4, 2,
+            ),
+        ]  # fmt: skip
     if specialised:
         copied = query, key, value, gradients.slope
         padded_width = power_above(depth)
@@ -119,6 +147,12 @@ def gradient_calls(
     ]  # fmt: skip
 
 
+def _wide_maps(tensor: Any, dense: bool, rows: int) -> tuple[Any, Any]:
+    """Return maps of a tensor by tiles of some rows, of its first 128 components and of the rest; None without."""
+    given, rest = tensor if dense else tensor[None], int(tensor.shape[-1]) - 128
+    return tensor_map(given, rows, 128), tensor_map(given, rows, rest) if rest else None
+
+
 def _steps(tensor: Any) -> tuple[int, ...]:
     """Return the strides of a batch, a row and a head."""
     strides = tuple(tensor.stride()[:-1])
@@ -148,12 +182,11 @@ def _sum_of_heads(
 def can_specialise(
     desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors
 ) -> bool:
-    """Return whether the launches may be specialised: heads of 64, 96 or 128, and tensors with tensor maps."""
+    """Return whether the launches may be specialised: tensors with tensor maps, and heads of 64, 96, 128 or more."""
     tensors = operands.query, operands.key, operands.value, gradients.slope
     return (
         (operands.query_starts is None) == (operands.key_starts is None)
-        and desc.scores.k in (64, 96, 128)
-        and desc.slopes.k == desc.scores.k
+        and (desc.scores.k > 128 or (desc.scores.k in (64, 96, 128) and desc.slopes.k == desc.scores.k))
         and all(has_map(each) for each in tensors)
     )
 

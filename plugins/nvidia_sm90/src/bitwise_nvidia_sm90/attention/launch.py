@@ -20,8 +20,8 @@ class Schedule:
     are copied through tensor maps, where their addresses allow it.  With `specialised`, for operands of which
     `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
-    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; 16 rows have a `team` of warps,
-    and tiles of one or two `blocks`.
+    tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
+    or four `blocks`, and a program may have one of several `columns` of the output.
     """
 
     rows: int
@@ -32,17 +32,14 @@ class Schedule:
     specialised: bool = False
     span: int = 1
     programs: int = 0
-    team: int = 4
     blocks: int = 1
+    columns: int = 1
 
     @property
     def warps(self) -> int:
-        """One for 16 rows: more would divide a row's scores among warps, and add them in another order.
-
-        Warps of a team exchange their weights before these are added.
-        """
-        if self.programs and self.rows == 16:
-            return self.team
+        """Four for 16 rows, which exchange their weights before these are added; else one for 16 rows."""
+        if self.programs and self.rows == _FEW_ROWS:
+            return 4
         return 4 if self.specialised else self.rows // 16
 
 
@@ -65,7 +62,7 @@ def schedule_of(
     """
     assert desc.chunk is not None
     share = heads // groups
-    if turns and queries * share <= _FEW_ROWS and not (ragged and desc.scores.k == 64):
+    if turns and queries * share <= _FEW_ROWS:
         return _few_rows(desc, sequences * groups, keys, ragged, processors)
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
@@ -100,20 +97,36 @@ def _few_rows(desc: AttentionDesc, rows: int, keys: int, ragged: bool, processor
     Programs with all chunks of a row have nothing to merge; those with chunks share them evenly.
     """
     assert desc.chunk is not None
-    narrow = desc.scores.k == 64
-    resident = 3 if narrow else 2  # programs of a multiprocessor, whose copies fill its memory
-    common = Schedule(_FEW_ROWS, True, False, 3, programs=resident * processors, blocks=2 if desc.scores.k < 128 else 1)
+    width = power_above(desc.scores.k)
+    several = 3 if width == 64 else 2
     parts = rows * -(-keys // desc.chunk)
-    if parts == rows:
-        return common
+    if parts <= processors:
+        # Programs that share the components of an output copy less each, and visit two blocks at a time.
+        columns = next(each for each in (4, 2, 1) if each * parts <= processors and width >= 32 * each)
+        blocks = 2 if width == 64 or desc.scores.k == 96 or columns > 1 else 1
+        return _filled(desc, Schedule(_FEW_ROWS, True, parts > rows, 0, blocks=blocks, columns=columns), 1, processors)
+    common = Schedule(_FEW_ROWS, True, False, 0, blocks=2 if desc.scores.k < 128 else 1)
     # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch that of
     # 30 KB of keys.
-    divided = (resident * -(-parts // (resident * processors)) if parts > processors else 1) * desc.chunk
-    together = 3 if narrow else 1  # programs of a multiprocessor with whole rows
+    divided = several * -(-parts // (several * processors)) * desc.chunk
+    counts = range(1, 4 if width == 64 else 2)
+    together = min(counts, key=lambda count: (count * -(-rows // (count * processors)), -count))
     whole = together * -(-rows // (together * processors))
-    if ragged or 1.07 * divided + 15000 // desc.scores.k < whole * keys:
-        return replace(common, split=True)
-    return common if narrow else replace(common, stages=6, programs=processors)
+    shorter = 1.07 * divided + 15000 // desc.scores.k < whole * keys
+    # Keys of 96 components share lines with those of other groups, which programs of chunks read at the same time.
+    split = parts > rows and (ragged or desc.scores.k == 96 or shorter)
+    resident, count = (several, parts) if split or parts == rows else (together, rows)
+    programs = resident * processors
+    if not ragged and count > programs:  # no program has more than it must, and all have as many where they can
+        programs = -(-count // -(-count // programs))
+    return _filled(desc, replace(common, split=split), resident, programs)
+
+
+def _filled(desc: AttentionDesc, schedule: Schedule, resident: int, programs: int) -> Schedule:
+    """Return a schedule of so many programs, whose tiles fill the memory of each multiprocessor `resident` times."""
+    tile = schedule.blocks * desc.key_block * power_above(desc.scores.k) * 2
+    stages = ((227 << 10) // resident - _exchanged(desc, schedule) - (1 << 10)) // tile
+    return replace(schedule, stages=min(stages, 3 if resident == 3 else 12), programs=programs)
 
 
 @cache
@@ -287,7 +300,7 @@ def _lengths(operands: AttentionOperands) -> tuple[Any, Any, Any]:
 
 
 def _turns_calls(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
@@ -299,15 +312,19 @@ def _turns_calls(
     share = heads // groups
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
     parts = sequences * groups * tiles * (chunks if schedule.split else 1)
+    columns = schedule.columns
     stored = _stored_rows(operands, schedule)
     states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
     padded = power_above(depth)
-    maps = [_key_map(operands, each, desc.key_block, padded) for each in (operands.key, operands.value)]
+    maps = [
+        _key_map(operands, operands.key, desc.key_block, padded),
+        _key_map(operands, operands.value, desc.key_block, padded // columns),
+    ]
     forward = Call(
         "chunk_turns",
         "visit_parts",
-        (min(schedule.programs, parts), 1, 1),
+        (min(schedule.programs, parts * columns), 1, 1),
         (
             query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0),
@@ -320,13 +337,32 @@ def _turns_calls(
             "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
-            "LOGARITHMS": logarithms is not None,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         1,
         dependent=True,
+        registers=_registers(desc, schedule, padded, processors),
     )  # fmt: skip
     return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
+
+
+def _exchanged(desc: AttentionDesc, schedule: Schedule) -> int:
+    """Return the bytes through which the warps of a program exchange the weights of 16 rows."""
+    return 4 * _FEW_ROWS * schedule.blocks * desc.key_block if schedule.rows == _FEW_ROWS else 0
+
+
+def _registers(desc: AttentionDesc, schedule: Schedule, width: int, processors: int) -> int:
+    """Return the registers of a thread with which they do not limit the programs of a multiprocessor.
+
+    One or two programs of 16 rows leave some for the next kernel, which starts before the last of them end.
+    """
+    tile = schedule.blocks * desc.key_block * width * 2
+    fitting = (227 << 10) // (schedule.stages * tile + _exchanged(desc, schedule) + (1 << 10))
+    programs = max(1, min(fitting, 3, -(-schedule.programs // processors)))
+    threads = 32 * (schedule.warps + 4)  # those of the warp that copies are allocated as of four
+    shared = 1 << 16 if schedule.rows > _FEW_ROWS or programs == 3 else 13 << 12
+    return min(224, shared // (threads * programs) // 8 * 8)
 
 
 def _steps(tensor: Any, dense: bool, inner: int = 1) -> tuple[int, int, int]:
@@ -421,7 +457,7 @@ def calls_of(
     if schedule.specialised:
         return [_specialised_call(desc, operands, schedule, processors)]
     if schedule.programs:
-        return _turns_calls(desc, operands, schedule, workspace)
+        return _turns_calls(desc, operands, schedule, processors, workspace)
     return _tile_calls(desc, operands, schedule, workspace)
 
 

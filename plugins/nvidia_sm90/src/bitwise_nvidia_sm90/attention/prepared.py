@@ -22,6 +22,7 @@ class Call:
     """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name.
 
     With `dependent`, the kernel may start before the previous one of its stream ends, for which it waits itself.
+    Kernels with warps of several kinds divide `registers` for each thread among them, by default all there are.
     """
 
     module: str
@@ -32,6 +33,7 @@ class Call:
     warps: int
     stages: int
     dependent: bool = False
+    registers: int | None = None
 
 
 def kernel_of(call: Call) -> Any:
@@ -99,7 +101,9 @@ _compiled: dict[tuple[Any, ...], Any] = {}
 
 
 def _compiled_kernel(call: Call, kernel: Any) -> Any:
-    options = {"num_warps": call.warps, "num_stages": call.stages, "launch_pdl": call.dependent}
+    options = {
+        "num_warps": call.warps, "num_stages": call.stages, "launch_pdl": call.dependent, "maxnreg": call.registers,
+    }  # fmt: skip
     key = call.module, call.kernel, *options.values(), *call.constants.items(), *map(_specialisation, call.arguments)
     found = _compiled.get(key)
     if found is None:

@@ -1,7 +1,9 @@
 """The Gluon kernel of attention for few queries: programs take chunks of keys, or all keys of some rows, in turn.
 
-It computes the tree of `chunks.forward`.  Copies of keys and values fill a ring of tiles and run ahead over the parts
-of a program, whatever sequence and head they belong to, so that memory is never idle.
+It computes the tree of `chunks.forward`.  One warp copies keys and values to a ring of tiles, as soon as four others
+have read what was there.  It runs ahead over the parts of a program, whatever sequence and head they belong to, so that
+memory is never idle.  Programs may share the components of the output: each of COLUMNS computes all scores, and copies
+its components of the values alone.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,attr-defined,assignment,misc,var-annotated"
@@ -24,6 +26,8 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
     copy_tile,
     lengths_of,
+    pages_of_tile,
+    parts_of_other,
     parts_of_ring,
     ring_of_parts,
 )
@@ -79,6 +83,12 @@ def next_part(
             behind = place >= count
             place = gl.where(behind, place - count, place)
             sequence = gl.where(behind, sequence + 8, sequence)
+    else:  # without the divisions of a place behind the last
+        width, _, chunks = parts_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+        )  # fmt: skip
+        sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
     group, tile, begin, end = 0, 0, 0, 0
     while (begin >= end) & (sequence < sequences):
         own_queries, own_keys, own_first = lengths_of(
@@ -117,44 +127,79 @@ def next_part(
 
 
 @gluon.jit
-def copy_next(
-    given, slot, place, sequence, group, start, end,
-    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr,
-    PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
-    VALUES: gl.constexpr,
+def first_part(
+    query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
-    """Copy the next tile of keys, or with VALUES of their values, to a slot of the ring, if there is one.
+    """Return the first of a program's parts, after the end of the kernel before, whose results may be read then."""
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    if RAGGED:
+        gdc_wait()
+    place, sequence, group, tile, begin, end = next_part(
+        gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
+        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+    )  # fmt: skip
+    if not RAGGED:
+        gdc_wait()
+    return place, sequence, group, tile, begin, end
 
-    Return the place of the next; the values of a tile follow its keys.
-    """
-    (
-        key_map, value_map, parts, _ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
-        first_position, window, groups, sequences,
-    ) = given  # fmt: skip
-    source = value_map if VALUES else key_map
-    if sequence < sequences:
-        bar = full.index(slot)
-        mbarrier.expect(bar, N * D * 2)
-        batch, first, own_pages, own_keys = sequence, 0, pages, keys
+
+@gluon.jit
+def copy_blocks(
+    source, parts, slot, bar, numbers, batch, group, first, start, column,
+    N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, SHARE: gl.constexpr,
+):  # fmt: skip
+    """Start the copies of the blocks of a tile, D components from `column` on, to a slot of SHARE times as many."""
+    HEIGHT: gl.constexpr = source.block_type.shape[2]
+    mbarrier.expect(bar, N * D * 2)
+    for part in gl.static_range(N // BLOCK):
+        block = (slot * (N // BLOCK) + part) * SHARE
+        copy_tile(
+            source, parts, block, bar, numbers, batch, group, first, start + part * BLOCK, column, BLOCK, D, PAGE,
+            part * (BLOCK // HEIGHT),
+        )  # fmt: skip
+
+
+@gluon.jit
+def copy_parts(
+    given, key_map, value_map, k_parts, v_parts, full, empty, pages, page_batch,
+    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
+    query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
+    place, sequence, unit, _tile, begin, end = first_part(
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+    )  # fmt: skip
+    slot, phase = gl.to_tensor(0), gl.to_tensor(1)
+    while sequence < sequences:
+        batch, first, own_keys, page = sequence, 0, keys, sequence.to(gl.int64) * page_batch
         if key_starts is not None:
             batch, first = 0, gl.load(key_starts + sequence)
         if PAGE:
-            own_pages = pages + sequence.to(gl.int64) * page_batch
             own_keys = gl.load(key_lengths + sequence)
-        for part in gl.static_range(N // BLOCK):
-            block = slot * (N // BLOCK) + part
-            copy_tile(
-                source, parts, block, bar, own_pages, own_keys, batch, group, first, start + part * BLOCK, 0, BLOCK, D,
-                PAGE,
+        group, column = unit // COLUMNS, unit % COLUMNS * (D // COLUMNS)
+        for start in range(begin, end, N):
+            # The pages are read while the slots are not yet free.
+            numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
+            mbarrier.wait(empty.index(slot), phase)
+            copy_blocks(
+                key_map, k_parts, slot, full.index(slot), numbers, batch, group, first, start, 0, N, BLOCK, D, PAGE, 1
+            )
+            slot, phase = next_slot(slot, phase, STAGES)
+            mbarrier.wait(empty.index(slot), phase)
+            copy_blocks(
+                value_map, v_parts, slot, full.index(slot), numbers, batch, group, first, start, column, N, BLOCK,
+                D // COLUMNS, PAGE, COLUMNS,
             )  # fmt: skip
-        if VALUES:
-            start += N
-            if start >= end:
-                place, sequence, group, _, start, end = next_part(
-                    place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
-                    first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-                )  # fmt: skip
-    return place, sequence, group, start, end
+            slot, phase = next_slot(slot, phase, STAGES)
+        place, sequence, unit, _tile, begin, end = next_part(
+            place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
+            first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+        )  # fmt: skip
 
 
 @gluon.jit
@@ -165,14 +210,22 @@ def next_slot(slot, phase, STAGES: gl.constexpr):
 
 
 @gluon.jit
-def blocks_of_tile(given, slot, phase, COUNT: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr):
-    """Return the blocks of a tile once it has been copied, as matrices."""
-    ring, full = given[3], given[4]
+def blocks_of_tile(
+    ring, full, slot, phase, COUNT: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, SHARE: gl.constexpr
+):  # fmt: skip
+    """Return the blocks of D components of a tile once it has been copied, as matrices."""
     mbarrier.wait(full.index(slot), phase)
     found = ()
     for part in gl.static_range(COUNT):
-        found += (ring.index(slot * COUNT + part).reshape([BLOCK, D]),)
+        found += (ring.index((slot * COUNT + part) * SHARE).reshape([BLOCK, D]),)
     return found
+
+
+@gluon.jit
+def release(empty, slot):
+    """Say that all warps have read a slot of the ring."""
+    gl.thread_barrier()
+    mbarrier.arrive(empty.index(slot))
 
 
 @gluon.jit
@@ -203,58 +256,50 @@ def after_chunk(
 
 @gluon.jit
 def many_rows(
-    given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
-    window, scale, cap_factor,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+    rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr,
+    OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 64 rows, 16 in each warp.
 
-    Return the state of all chunks but the last and that of the last, the slot of the next tile, and the place of the
-    next copy.
+    Return the state of all chunks but the last and that of the last, and the slot of the next tile.
     """
+    k_ring, v_ring, full, empty = rings
     SCORES: gl.constexpr = q.type.layout.parent
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    DV: gl.constexpr = D // COLUMNS
     top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    out = gl.zeros([M, D], gl.float32, OUT)
+    out = gl.zeros([M, DV], gl.float32, OUT)
     state_top, state_total = gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS)
-    state_out = gl.zeros([M, D], gl.float32, OUT)
+    state_out = gl.zeros([M, DV], gl.float32, OUT)
     s = gl.zeros([M, N], gl.float32, SCORES)
-    keys = blocks_of_tile(given, slot, phase, 1, N, D)[0].permute((1, 0))
+    keys = blocks_of_tile(k_ring, full, slot, phase, 1, N, D, 1)[0].permute((1, 0))
     s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
     s = warpgroup_mma_wait(0, deps=[s])
-    gl.thread_barrier()  # the tile has been read
-    c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, slot, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES % 2,
-    )  # fmt: skip
+    release(empty, slot)
     last = (end - 1) // N * N
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
-        n_slot, n_phase = next_slot(v_slot, v_phase, STAGES)
+        slot, phase = next_slot(v_slot, v_phase, STAGES)
         state_top, state_total, state_out, top, total, out = after_chunk(
             start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
         )
         s = capped_and_masked(s, start, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
         found, top, total, shrink = softmax_step(s, top, total, scale)
         out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
-        weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
-        values = blocks_of_tile(given, v_slot, v_phase, 1, N, D)[0]
+        weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
+        values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, COLUMNS)[0]
         out = warpgroup_mma(weights, values, out, is_async=True)
-        keys = blocks_of_tile(given, n_slot, n_phase, 1, N, D)[0].permute((1, 0))
+        keys = blocks_of_tile(k_ring, full, slot, phase, 1, N, D, 1)[0].permute((1, 0))
         s = gl.zeros([M, N], gl.float32, SCORES)
         s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
         out, s = warpgroup_mma_wait(0, deps=[out, s])
         gl.thread_barrier()
-        for kind in gl.static_range(2):
-            c_place, c_sequence, c_group, c_start, c_end = copy_next(
-                given, n_slot if kind else v_slot, c_place, c_sequence, c_group, c_start, c_end,
-                M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1 + kind) % 2,
-            )  # fmt: skip
-        slot, phase = n_slot, n_phase
+        mbarrier.arrive(empty.index(v_slot))
+        mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_out, top, total, out = after_chunk(
         last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
@@ -262,21 +307,15 @@ def many_rows(
     s = capped_and_masked(s, last, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
     found, top, total, shrink = softmax_step(s, top, total, scale)
     out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
-    weights = gl.convert_layout(found.to(given[0].dtype), WEIGHTS)
-    values = blocks_of_tile(given, v_slot, v_phase, 1, N, D)[0]
+    weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
+    values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, COLUMNS)[0]
     if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
-        clear_rows(values, own_keys - last, N, D)
+        clear_rows(values, own_keys - last, N, DV)
     out = warpgroup_mma(weights, values, out, is_async=True)
     out = warpgroup_mma_wait(0, deps=[out])
-    gl.thread_barrier()
-    c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, v_slot, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1) % 2,
-    )  # fmt: skip
+    release(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
-    return (
-        state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start, c_end,
-    )  # fmt: skip
+    return state_top, state_total, state_out, top, total, out, slot, phase
 
 
 @gluon.constexpr_function
@@ -306,13 +345,20 @@ def greatest_of_two(left, right, other_left, other_right):
 
 
 @gluon.jit
+def greatest_of_four(a, b, c, d, other_a, other_b, other_c, other_d):
+    """Return the greater of each of four numbers and the other's."""
+    return gl.maximum(a, other_a), gl.maximum(b, other_b), gl.maximum(c, other_c), gl.maximum(d, other_d)
+
+
+@gluon.jit
 def add_few(
     s, values, start, plain, positions, keys, window, cap_factor, behind, top, total, out, scale, exchanged,
     BLOCK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    """Return the state of a chunk after one or two blocks with these scores and values; those from `behind` on are 0.
+    """Return the state of a chunk after one, two or four blocks with these scores and values.
 
-    Each warp has some components of the output, and all weights, in the order in which a warp of 16 rows adds them.
+    Values from `behind` on are 0.  Each warp has some components of the output, and all weights, in the order in which
+    a warp of 16 rows adds them.
     """
     OUT: gl.constexpr = out.type.layout
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
@@ -327,7 +373,12 @@ def add_few(
                 s[part], start + part * BLOCK, plain, positions, keys, window, cap_factor, BLOCK, CAUSAL, WINDOW, CAP
             ),
         )  # fmt: skip
-    greatest = (gl.max(scores[0], axis=1),) if COUNT == 1 else gl.reduce((scores[0], scores[1]), 1, greatest_of_two)
+    if COUNT == 1:
+        greatest = (gl.max(scores[0], axis=1),)
+    elif COUNT == 2:
+        greatest = gl.reduce(scores, 1, greatest_of_two)
+    else:
+        greatest = gl.reduce(scores, 1, greatest_of_four)
     for part in gl.static_range(COUNT):
         highest = gl.maximum(top, greatest[part] * scale)
         shift = finite_shift(highest)
@@ -356,123 +407,86 @@ def add_few(
 
 @gluon.jit
 def few_rows(
-    given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions, own_keys,
-    window, scale, cap_factor,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+    rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr,
+    OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
+    k_ring, v_ring, full, empty = rings
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
     ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
     ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    DV: gl.constexpr = D // COLUMNS
+    COUNT: gl.constexpr = N // BLOCK
     top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
-    out = gl.zeros([M, D], gl.float32, OUT)
+    out = gl.zeros([M, DV], gl.float32, OUT)
     state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    state_out = gl.zeros([M, D], gl.float32, OUT)
+    state_out = gl.zeros([M, DV], gl.float32, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
-    exchanged = gl.allocate_shared_memory(gl.float32, [N // BLOCK, M, BLOCK], SWIZZLED)
-    s = few_scores(q, blocks_of_tile(given, slot, phase, N // BLOCK, BLOCK, D), BLOCK)
-    gl.thread_barrier()  # the tile has been read
-    c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, slot, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES % 2,
-    )  # fmt: skip
+    exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
+    s = few_scores(q, blocks_of_tile(k_ring, full, slot, phase, COUNT, BLOCK, D, 1), BLOCK)
+    release(empty, slot)
     last = (end - 1) // N * N
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
-        n_slot, n_phase = next_slot(v_slot, v_phase, STAGES)
+        slot, phase = next_slot(v_slot, v_phase, STAGES)
         state_top, state_total, state_out, top, total, out = after_chunk(
             start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
         )
-        next_s = few_scores(q, blocks_of_tile(given, n_slot, n_phase, N // BLOCK, BLOCK, D), BLOCK)
-        values = blocks_of_tile(given, v_slot, v_phase, N // BLOCK, BLOCK, D)
+        next_s = few_scores(q, blocks_of_tile(k_ring, full, slot, phase, COUNT, BLOCK, D, 1), BLOCK)
+        values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, COLUMNS)
         top, total, out = add_few(
             s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, out, scale, exchanged,
             BLOCK, CAUSAL, WINDOW, CAP, False,
         )  # fmt: skip
         s = next_s
         gl.thread_barrier()
-        for kind in gl.static_range(2):
-            c_place, c_sequence, c_group, c_start, c_end = copy_next(
-                given, n_slot if kind else v_slot, c_place, c_sequence, c_group, c_start, c_end,
-                M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1 + kind) % 2,
-            )  # fmt: skip
-        slot, phase = n_slot, n_phase
+        mbarrier.arrive(empty.index(v_slot))
+        mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_out, top, total, out = after_chunk(
         last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
     )
-    values = blocks_of_tile(given, v_slot, v_phase, N // BLOCK, BLOCK, D)
+    values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, COLUMNS)
     # What is behind the last key of a sequence belongs to others.
     top, total, out = add_few(
         s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, out, scale,
         exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
     )  # fmt: skip
-    gl.thread_barrier()
-    c_place, c_sequence, c_group, c_start, c_end = copy_next(
-        given, v_slot, c_place, c_sequence, c_group, c_start, c_end,
-        M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, (STAGES + 1) % 2,
-    )  # fmt: skip
+    release(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
-    return (
-        state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start, c_end,
-    )  # fmt: skip
+    return state_top, state_total, state_out, top, total, out, slot, phase
 
 
-@gluon.jit(
-    do_not_specialize=[
-        "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
-        "logarithm_batch", "logarithm_step", "logarithm_head", "page_batch",
-    ]
-)  # fmt: skip
-def visit_parts(
-    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
-    query_starts, key_starts, key_lengths, pages, sinks,
-    query_batch, query_step, query_head, output_batch, output_step, output_head,
-    logarithm_batch, logarithm_step, logarithm_head, page_batch,
-    queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+@gluon.jit
+def compute_parts(
+    given, of_parts, rings,
+    D: gl.constexpr, COLUMNS: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
+    BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
-    """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
-
-    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
-    of N keys have one or two blocks.  Heads of W components have D in memory, of which the last are zeros.  The
-    arguments are those of `chunks.forward`.
-    """
+    """Compute the parts of a program in turn."""
+    query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
+    (
+        query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
+        output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
+        tiles, chunks, stored,
+    ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
+    DV: gl.constexpr = D // COLUMNS
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
-    OUT: gl.constexpr = product_layout(D, FEW, gl.num_warps())
+    OUT: gl.constexpr = product_layout(DV, FEW, gl.num_warps())
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    parts = parts_of_ring(key_map, STAGES * (N // BLOCK), BLOCK, D)
-    ring = ring_of_parts(key_map, parts, STAGES * (N // BLOCK), BLOCK, D)
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(full.index(stage), count=1)
-    fence_async_shared()
-    gdc_wait()
-    gdc_launch_dependents()
-    programs = gl.num_programs(0)
-    place, sequence, group, tile, begin, end = next_part(
-        gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
-        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+    place, sequence, unit, tile, begin, end = first_part(
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
     )  # fmt: skip
-    given = (
-        key_map, value_map, parts, ring, full, pages, page_batch, query_starts, key_starts, key_lengths, queries, keys,
-        first_position, window, groups, sequences,
-    )  # fmt: skip
-    c_place, c_sequence, c_group, c_start, c_end = place, sequence, group, begin, end
-    for stage in gl.static_range(STAGES):
-        c_place, c_sequence, c_group, c_start, c_end = copy_next(
-            given, stage, c_place, c_sequence, c_group, c_start, c_end,
-            M, N, BLOCK, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, stage % 2,
-        )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
+        group, column = unit // COLUMNS, unit % COLUMNS
         own_queries, own_keys, own_first = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
@@ -497,31 +511,27 @@ def visit_parts(
             plain = 0
         if FEW:
             found = few_rows(
-                given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
-                own_keys, window, scale, cap_factor,
-                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D,
+                COLUMNS, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
         else:
             found = many_rows(
-                given, q, begin, end, slot, phase, c_place, c_sequence, c_group, c_start, c_end, plain, positions,
-                own_keys, window, scale, cap_factor,
-                M, N, D, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D,
+                COLUMNS, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
-        (
-            state_top, state_total, state_out, top, total, out, slot, phase, c_place, c_sequence, c_group, c_start,
-            c_end,
-        ) = found  # fmt: skip
-        lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, OUT)), 0)
+        state_top, state_total, state_out, top, total, out, slot, phase = found
+        lane = column * DV + gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, OUT)), 0)
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         if SPLIT:
-            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+            row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
             row = (row + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
             top_row = gl.convert_layout(top, OUT_ROWS, assert_trivial=True)
             total_row = gl.convert_layout(total, OUT_ROWS, assert_trivial=True)
             # The states are read soon, and the keys that pass through the cache meanwhile are not.
-            gl.store(part_top + row, top_row, mask=inside, eviction_policy="evict_last")
-            gl.store(part_total + row, total_row, mask=inside, eviction_policy="evict_last")
+            own = inside & (column == 0)
+            gl.store(part_top + row, top_row, mask=own, eviction_policy="evict_last")
+            gl.store(part_total + row, total_row, mask=own, eviction_policy="evict_last")
             target = part_out + gl.expand_dims(row, 1) * D + lane
             gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
@@ -531,7 +541,7 @@ def visit_parts(
                 sink = gl.load(sinks + heads).to(gl.float32) * 1.4426950408889634
                 all_top, all_total, all_out = merged(
                     all_top, all_total, all_out, sink, gl.full([M], 1.0, gl.float32, OUT_ROWS),
-                    gl.zeros([M, D], gl.float32, OUT),
+                    gl.zeros([M, DV], gl.float32, OUT),
                 )  # fmt: skip
             all_out, logarithm = finished(all_top, all_total, all_out)
             at = (packed // GROUP).to(gl.int64)
@@ -547,8 +557,73 @@ def visit_parts(
             gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=stored_lanes)
             if LOGARITHMS:
                 target = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
-                gl.store(target + at * logarithm_step, logarithm, mask=inside)
-        place, sequence, group, tile, begin, end = next_part(
-            place + programs, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-            groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+                gl.store(target + at * logarithm_step, logarithm, mask=inside & (column == 0))
+        place, sequence, unit, tile, begin, end = next_part(
+            place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
+            first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip
+
+
+@gluon.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
+        "logarithm_batch", "logarithm_step", "logarithm_head", "page_batch",
+    ]
+)  # fmt: skip
+def visit_parts(
+    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
+    query_starts, key_starts, key_lengths, pages, sinks,
+    query_batch, query_step, query_head, output_batch, output_step, output_head,
+    logarithm_batch, logarithm_step, logarithm_head, page_batch,
+    queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
+    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
+    COLUMNS: gl.constexpr,
+):  # fmt: skip
+    """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
+
+    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
+    of N keys have one, two or four blocks.  Heads of W components have D in memory, of which the last are zeros; a part
+    has one of COLUMNS shares of the output's.  The arguments are those of `chunks.forward`.
+    """
+    TILES: gl.constexpr = STAGES * (N // BLOCK)
+    k_parts = parts_of_ring(key_map, TILES, BLOCK, D)
+    k_ring = ring_of_parts(key_map, k_parts, TILES, BLOCK, D)
+    v_parts = parts_of_other(value_map, k_parts)
+    v_ring = ring_of_parts(value_map, v_parts, TILES * COLUMNS, BLOCK, D // COLUMNS)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=1)
+    fence_async_shared()
+    gdc_launch_dependents()
+    given = (
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups * COLUMNS, sequences,
+    )  # fmt: skip
+    of_parts = (
+        query, output, logarithms, part_top, part_total, part_out, sinks, query_batch, query_step, query_head,
+        output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
+        tiles, chunks, stored,
+    )  # fmt: skip
+    gl.warp_specialize(
+        [
+            (
+                compute_parts,
+                (
+                    given, of_parts, (k_ring, v_ring, full, empty), D, COLUMNS, W, GROUP, M, N, BLOCK, CHUNK, STAGES,
+                    CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                ),
+            ),
+            (
+                copy_parts,
+                (
+                    given, key_map, value_map, k_parts, v_parts, full, empty, pages, page_batch, M, N, BLOCK, D,
+                    COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES,
+                ),
+            ),
+        ],
+        [1],
+        [48],
+    )  # fmt: skip

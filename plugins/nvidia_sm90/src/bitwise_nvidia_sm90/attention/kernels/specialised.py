@@ -27,6 +27,7 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
     copy_tile,
     lengths_of,
+    pages_of_tile,
     parts_of_ring,
     ring_of_parts,
 )
@@ -108,13 +109,12 @@ def copy_tiles(
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
         )
-        q_batch, q_row, k_batch, k_row, own_pages = sequence, 0, sequence, 0, pages
+        q_batch, q_row, k_batch, k_row = sequence, 0, sequence, 0
         if query_starts is not None:
             q_batch, q_row = 0, gl.load(query_starts + sequence)
         if key_starts is not None:
             k_batch, k_row = 0, gl.load(key_starts + sequence)
-        if PAGE:
-            own_pages = pages + sequence.to(gl.int64) * page_batch
+        first_page = sequence.to(gl.int64) * page_batch
         begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
         side = turn % SIDES
         mbarrier.wait(q_empty.index(side), (turn // SIDES & 1) ^ 1)
@@ -133,22 +133,21 @@ def copy_tiles(
         for start in range(begin, end, N):
             stage = count % STAGES
             phase = (count // STAGES & 1) ^ 1
+            numbers = pages_of_tile(key_map, pages, first_page, keys, start, N, PAGE)
             mbarrier.wait(k_empty.index(stage), phase)
             bar = k_full.index(stage)
             mbarrier.expect(bar, N * (D1 + D2) * 2)
             group = head // GROUP
-            copy_tile(key_map, k, stage, bar, own_pages, keys, k_batch, group, k_row, start, 0, N, D1, PAGE)
+            copy_tile(key_map, k, stage, bar, numbers, k_batch, group, k_row, start, 0, N, D1, PAGE)
             if key_rest_map is not None:
-                copy_tile(
-                    key_rest_map, k_rest, stage, bar, own_pages, keys, k_batch, group, k_row, start, D1, N, D2, PAGE
-                )
+                copy_tile(key_rest_map, k_rest, stage, bar, numbers, k_batch, group, k_row, start, D1, N, D2, PAGE)
             mbarrier.wait(v_empty.index(stage), phase)
             bar = v_full.index(stage)
             mbarrier.expect(bar, (1 + COLUMNS) * N * DV * 2)
             for part in gl.static_range(1 + COLUMNS):
                 copy_tile(
-                    value_map, v, (1 + COLUMNS) * stage + part, bar, own_pages, keys, k_batch, group, k_row, start,
-                    part * DV, N, DV, PAGE,
+                    value_map, v, (1 + COLUMNS) * stage + part, bar, numbers, k_batch, group, k_row, start, part * DV,
+                    N, DV, PAGE,
                 )  # fmt: skip
             count += 1
         turn += 1

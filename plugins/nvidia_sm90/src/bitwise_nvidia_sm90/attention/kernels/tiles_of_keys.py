@@ -1,6 +1,6 @@
 """Parts of the Gluon kernels of attention: lengths of sequences, and tiles of keys or values in shared memory."""
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined, assignment"
 from __future__ import annotations
 
 from triton.experimental import gluon
@@ -44,6 +44,16 @@ def parts_of_ring(source, TILES: gl.constexpr, N: gl.constexpr, D: gl.constexpr)
 
 
 @gluon.jit
+def parts_of_other(source, parts):
+    """Return the memory of the tiles of one map as the tiles of another one, `source`."""
+    SIZE: gl.constexpr = source.block_type.shape[2] * source.block_type.shape[3]
+    COUNT: gl.constexpr = parts.shape[0] * parts.shape[3] * parts.shape[4] // SIZE
+    HEIGHT: gl.constexpr = source.block_type.shape[2]
+    WIDTH: gl.constexpr = source.block_type.shape[3]
+    return parts._reinterpret(source.dtype, [COUNT, 1, 1, HEIGHT, WIDTH], source.layout)
+
+
+@gluon.jit
 def ring_of_parts(source, parts, TILES: gl.constexpr, N: gl.constexpr, D: gl.constexpr):
     """Return TILES tiles of N rows and D columns, whose parts `parts_of_ring` allocated."""
     ring = parts
@@ -53,24 +63,39 @@ def ring_of_parts(source, parts, TILES: gl.constexpr, N: gl.constexpr, D: gl.con
 
 
 @gluon.jit
+def pages_of_tile(source, pages, first, keys, start, N: gl.constexpr, PAGE: gl.constexpr):
+    """Return the page of each part of a tile of N keys from `start` on, as the map `source` divides it; () without.
+
+    The `pages` of a sequence, from the place `first` on, are read up to the last of `keys` keys, all at once.
+    """
+    found = ()
+    if PAGE:
+        HEIGHT: gl.constexpr = source.block_type.shape[2]
+        for part in gl.static_range(N // HEIGHT):
+            row = start + part * HEIGHT
+            found += (gl.load(pages + first + row // PAGE, mask=row < keys, other=0),)
+    return found
+
+
+@gluon.jit
 def copy_tile(
-    source, parts, stage, bar, pages, keys, batch, group, first, start, column,
-    N: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr,
+    source, parts, stage, bar, numbers, batch, group, first, start, column,
+    N: gl.constexpr, D: gl.constexpr, PAGE: gl.constexpr, FROM: gl.constexpr = 0,
 ):  # fmt: skip
     """Start the copies of one tile: N keys of a group from `start` on, D of their components from `column` on.
 
-    The keys of a sequence have the batch `batch` of the map `source`, and begin at the row `first`, or with PAGE they
-    have the `pages`, which are read up to the last of `keys` keys.
+    The keys of a sequence have the batch `batch` of the map `source`, and begin at the row `first`, or with PAGE their
+    pages are `numbers` from FROM on.
     """
     if PAGE:
         HEIGHT: gl.constexpr = source.block_type.shape[2]
         WIDTH: gl.constexpr = source.block_type.shape[3]
         for part in gl.static_range(N // HEIGHT):
-            row = start + part * HEIGHT
-            page = gl.load(pages + row // PAGE, mask=row < keys, other=0)
+            row = (start + part * HEIGHT) % PAGE
             for side in gl.static_range(D // WIDTH):
                 target = parts.index((stage * (D // WIDTH) + side) * (N // HEIGHT) + part)
-                tma.async_copy_global_to_shared(source, [page, group, row % PAGE, column + side * WIDTH], bar, target)
+                place = [numbers[FROM + part], group, row, column + side * WIDTH]
+                tma.async_copy_global_to_shared(source, place, bar, target)
     else:
         tma.async_copy_global_to_shared(source, [batch, group, first + start, column], bar, parts.index(stage))
 
