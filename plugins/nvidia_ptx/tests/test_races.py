@@ -388,17 +388,19 @@ def test_a_block_that_uses_the_map_of_another_one_is_unknown() -> None:
 def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     cells, barrier = np.arange(8), 512
     watch = RaceDetector(16, 96, 32)
+    watch.begin(barrier, np.arange(2))
     watch.writes(cells, np.zeros(8, dtype=np.int64), pending=True)
+    watch.complete(barrier)
     watch.arrived(cells, barrier)
-    watch.acquire(barrier, np.array([0]))
+    watch.acquire(barrier, np.array([0]), 0)
     watch.reads(cells, np.full(8, 5))
     with pytest.raises(Unsupported, match="no barrier between"):
         watch.reads(cells, np.full(8, 40))
-    watch.acquire(barrier, np.array([1]))
+    watch.acquire(barrier, np.array([1]), 0)
     watch.reads(cells, np.full(8, 40))
     watch.barrier(np.array([1, 2]))
     watch.reads(cells, np.full(8, 70))
-    watch.begin(barrier)
+    watch.begin(barrier, np.arange(2))
     watch.fence(np.ones(96, dtype=bool))
 
 
@@ -406,9 +408,11 @@ def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
 def test_a_copy_is_visible_only_to_the_warps_that_waited_for_its_own_barrier(waited: int, read: int) -> None:
     watch = RaceDetector(16, 64, 32)
     for first, barrier in ((0, 512), (8, 520)):
+        watch.begin(barrier, np.arange(2))
+        watch.complete(barrier)
         watch.arrived(np.arange(first, first + 8), barrier)
-        watch.acquire(barrier, np.array([0]))
-    watch.acquire(waited, np.array([1]))
+        watch.acquire(barrier, np.array([0]), 0)
+    watch.acquire(waited, np.array([1]), 0)
     cells, readers = np.arange(read, read + 8), np.full(8, 40)
     if (waited, read) in ((512, 0), (520, 8)):
         watch.reads(cells, readers)
