@@ -39,13 +39,17 @@ def waits(agent: tuple[int, int], thread: int) -> Step:
 
 
 def arrives(barrier: int = 9) -> Step:
-    return lambda races: races.agent_arrives(PIPELINE, 0, barrier)
+    def act(races: RaceDetector) -> None:
+        races.begin(barrier, np.zeros(0, dtype=np.int64))
+        races.agent_arrives(PIPELINE, 0, barrier)
+
+    return act
 
 
 def completes(*warps: int, barrier: int = 9) -> Step:
     def act(races: RaceDetector) -> None:
         races.complete(barrier)
-        races.acquire(barrier, np.array(warps))
+        races.acquire(barrier, np.array(warps), 0)
 
     return act
 

@@ -45,9 +45,10 @@ def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarr
             case "fence":
                 detector.fence(np.ones(THREADS, dtype=bool))
             case "engine":
+                detector.complete(choice)
                 detector.arrived(cells, choice)
             case "acquire":
-                detector.acquire(choice, warps)
+                detector.acquire(choice, warps, 1 - detector.phases[choice].ended % 2)
             case "publish":
                 detector.arrive(choice, warps)
                 detector.complete(choice)
@@ -62,6 +63,15 @@ def answer(detector: RaceDetector, name: str, cells: np.ndarray, actor: np.ndarr
     return []
 
 
+def detectors() -> tuple[RaceDetector, WithoutRounds]:
+    """Return detectors with two memory barriers."""
+    found = RaceDetector(CELLS, THREADS, WARP), WithoutRounds(CELLS, THREADS, WARP)
+    for each in found:
+        for barrier in range(2):
+            each.begin(barrier, np.zeros(0, dtype=np.int64))
+    return found
+
+
 NAMES = [
     *("read", "write", "copy", "copied", "matrix", "matrix done", "fence", "engine", "acquire", "publish"),
     *("barrier", "barrier", "barrier", "barrier of some", "warp barrier", "read", "write", "write", "read"),
@@ -71,7 +81,7 @@ NAMES = [
 @pytest.mark.parametrize("seed", range(30))
 def test_settled_accesses_need_no_comparison_of_clocks(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    fast, slow = RaceDetector(CELLS, THREADS, WARP), WithoutRounds(CELLS, THREADS, WARP)
+    fast, slow = detectors()
     said: set[str] = set()
     for _ in range(200):
         name = NAMES[rng.integers(len(NAMES))]
@@ -89,7 +99,7 @@ def test_settled_accesses_need_no_comparison_of_clocks(seed: int) -> None:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_reads_are_recorded_before_what_may_race_with_them(seed: int, asynchronous: bool) -> None:
     rng = np.random.default_rng(1000 + seed)
-    fast, slow = RaceDetector(CELLS, THREADS, WARP), WithoutRounds(CELLS, THREADS, WARP)
+    fast, slow = detectors()
     names = [name for name in NAMES if asynchronous or not name.startswith("matrix")]
     deferred, said = 0, set[str]()
     for step in range(300):

@@ -41,7 +41,7 @@ def test_a_phase_completes_the_copies_that_it_tracks(arrivals: str, count: int) 
     [
         (COPY, ONE_ARRIVES.replace("bar.sync 0;", ""), 1, "before it tracks the copies"),
         (COPY, ONE_ARRIVES.replace("bar.sync 0;", "bar.warp.sync -1;"), 1, "before it tracks the copies"),
-        (COPY, f"mbarrier.arrive.shared::cta.b64 _, [%r15]; {ARRIVE}", THREADS, "another wrote with no barrier"),
+        (COPY, f"mbarrier.arrive.shared::cta.b64 _, [%r15]; {ARRIVE}", THREADS, "at which phase"),
         (COPY, ONE_ARRIVES.replace(ARRIVE, ""), 1, "another wrote with no barrier"),
         ("", f"{COUNTED} {COPY}", THREADS, "another wrote with no barrier"),
         (f"{COPY} cp.async.commit_group;", ONE_ARRIVES, 1, "another wrote with no barrier"),

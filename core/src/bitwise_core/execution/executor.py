@@ -634,19 +634,23 @@ class Executor:
     def _release_barriers(self, groups: list[LaneGroup], alive: Array | None) -> None:
         """Release every barrier at which all expected threads have arrived."""
         machine = self.machine
-        numbers = {group.waiting.number for group in groups if group.waiting is not None}
-        for number in numbers:
-            waiting = [group for group in groups if group.waiting is not None and group.waiting.number == number]
-            first = waiting[0].waiting
-            assert first is not None
-            orders_global = all(each.waiting is not None and each.waiting.orders_global for each in waiting)
-            if len(waiting) == 1 and waiting[0].mask is None:
+        kinds = {(group.waiting.number, group.waiting.count) for group in groups if group.waiting is not None}
+        for number, count in kinds:
+            waiting = [each for each in groups if each.waiting is not None and each.waiting.number == number]
+            alike = [each for each in waiting if each.waiting is not None and each.waiting.count == count]
+            if not alike:
+                continue
+            orders_global = all(each.waiting is not None and each.waiting.orders_global for each in alike)
+            if len(waiting) == 1 and waiting[0].mask is None and count in (None, machine.threads):
                 self._release_single_group(waiting[0], orders_global)
                 continue
             full = (machine.blocks, machine.threads)
-            present = np.zeros(full, dtype=bool)
+            present, others = np.zeros((2, *full), dtype=bool)
             for group in waiting:
-                present |= machine.active(full) if group.mask is None else np.broadcast_to(group.mask, full)
+                lanes = present if group in alike else others
+                lanes |= machine.active(full) if group.mask is None else np.broadcast_to(group.mask, full)
+            if (present.any(axis=1) & others.any(axis=1)).any():
+                raise Unsupported("threads wait at one barrier for different numbers of threads", machine.line)
             arrived = present.sum(axis=1)
             needed = (
                 (
@@ -654,11 +658,11 @@ class Executor:
                     if alive is None
                     else np.broadcast_to(alive, full).sum(axis=1)
                 )
-                if first.count is None
-                else first.count
+                if count is None
+                else count
             )
             ready = (arrived >= needed) & (arrived > 0)
-            for group in waiting:
+            for group in alike:
                 mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
                 released = mask & ready[:, None]
                 if not released.any():
@@ -669,14 +673,15 @@ class Executor:
                     group.mask = released
                 group.waiting = None
             if ready.any():
-                warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
                 everyone = whole_mask(alive, full)
                 if self.outside is not None:
                     everyone = everyone | self.outside
-                if first.count is not None and _parts_of_warps(present[ready], everyone[ready], machine.warp):
+                if count is not None and _parts_of_warps(present[ready], everyone[ready], machine.warp):
                     raise Unsupported("a barrier of some threads is executed by a part of a warp", machine.line)
-                for races in machine.races.of_blocks(ready):
-                    races.barrier(warps)
+                if (arrived > needed).any():
+                    reason = "more threads arrive at a barrier together than it waits for: which of them meet is open"
+                    raise Unsupported(reason, machine.line)
+                self._meet(number, present & ready[:, None])
                 machine.races.forget_what_is_ordered()
                 # Blocks that have ended pass no barrier, and access nothing either.
                 passed = ~(everyone & ~(present & ready[:, None])).any(axis=1)
@@ -684,6 +689,15 @@ class Executor:
                     continue
                 if not self._pass_without(~everyone & (ready & passed)[:, None]):
                     machine.epoch = next_epoch(machine.epoch, passed)
+
+    def _meet(self, number: int, lanes: Array) -> None:
+        """These lanes, shape (blocks, threads), meet at a barrier of their block."""
+        machine = self.machine
+        starts = np.arange(0, machine.threads, machine.warp)
+        warps = np.logical_or.reduceat(lanes, starts, axis=1)
+        for chosen in np.unique(warps[warps.any(axis=1)], axis=0):
+            for races in machine.races.of_blocks((warps == chosen).all(axis=1)):
+                races.barrier(np.flatnonzero(chosen), number)
 
     def _pass_without(self, ended: Array) -> bool:
         """Return whether whole warps that have ended have stored in global memory: no barrier orders what they did."""

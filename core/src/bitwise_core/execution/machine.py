@@ -361,6 +361,11 @@ class Machine:
             return np.flatnonzero(active.reshape(-1, self.warp).any(axis=1))
         return np.unique(np.flatnonzero(active) // self.warp)
 
+    def active_whole_warps(self) -> list[int]:
+        """Return the warps all of whose lanes are active, where all active blocks have the same active threads."""
+        active = self.active_threads()
+        return [warp for warp in self.active_warps().tolist() if active[warp * self.warp :][: self.warp].all()]
+
 
 class _UnwrittenRegister(Exception):
     """A read of a register that nothing has written."""

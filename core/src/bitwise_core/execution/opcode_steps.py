@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -56,3 +56,21 @@ def branch(instruction: Instruction, context: Context) -> Step:
         return Branch(place, invert(machine.domain, predicate) if guard.negated else predicate)
 
     return step
+
+
+def for_each_set_of_threads(machine: Machine, act: Callable[[], None]) -> None:
+    """Call `act` separately for the blocks whose active threads differ."""
+    outer = machine.mask
+    if outer is None or outer.shape[0] == 1:
+        act()
+        return
+    sets = outer[outer.any(axis=1)]
+    if (sets == sets[:1]).all():
+        act()
+        return
+    try:
+        for threads in np.unique(sets, axis=0):
+            machine.mask = outer & (outer == threads).all(axis=1, keepdims=True)
+            act()
+    finally:
+        machine.mask = outer

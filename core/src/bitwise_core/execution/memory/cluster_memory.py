@@ -86,7 +86,7 @@ def arrive_from_cluster(machine: Machine, address: int, rank: int, *, of_cluster
         target = BlockOfCluster(block.detector, rank)
         if block.rank == rank:
             target.arrive_after_copies(address, np.all(active[rows], axis=0))
-            target.arrive(address, warps)
+            target.arrive(address, warps, machine.active_whole_warps())
         elif of_cluster:
             target.arrive_from_cluster(address, block.rank, warps)
 
@@ -102,6 +102,20 @@ def expect_from_cluster(machine: Machine, address: int, rank: int) -> None:
         if block.rank != rank:
             raise Unsupported("a thread expects bytes at a memory barrier of another block, and does not arrive there")
         BlockOfCluster(block.detector, rank).track_copies(address, np.any(active[rows], axis=0))
+
+
+def enter_phase_from_cluster(
+    machine: Machine, address: int, rank: int, rows: Array, counted: set[tuple[int, int]]
+) -> None:
+    """The active threads of the blocks in `rows` arrive at a memory barrier of the block of a rank.
+
+    `counted` is that of `RaceDetector.enter_phase`.  Raises Unsupported as `RaceDetector.enter_phase` does.
+    """
+    _, races = cluster_state(machine)
+    active = machine.active()
+    for own, block in races.ranks_of(rows):
+        warps = np.unique(np.flatnonzero(np.any(active[own], axis=0)) // machine.warp)
+        BlockOfCluster(block.detector, rank).enter_phase_from_cluster(address, block.rank, warps, counted)
 
 
 def agent_detectors(
@@ -137,18 +151,18 @@ def agent_arrives_in_cluster(
             other.agent_arrives_from_cluster(agent, thread, block.rank, address)
 
 
-def complete_copy(machine: Machine, cells: Array, address: int, shift: int, rows: Array) -> None:
+def complete_copy(machine: Machine, cells: Array, address: int, shift: int, rows: Array, ago: int) -> None:
     """A copy to these cells completes on a memory barrier at a shared address of the blocks in `rows`.
 
-    It has gone to the blocks `shift` ranks after them.
+    It has gone to the blocks `shift` ranks after them.  `ago` is that of `RaceDetector.arrived`.
     """
     if not shift:
         for races in machine.races.of_blocks(rows):
-            races.arrived(cells, address)
+            races.arrived(cells, address, ago=ago)
         return
     _, detectors = cluster_state(machine)
     for _, block in detectors.ranks_of(rows):
-        BlockOfCluster(block.detector, block.rank + shift).copied_from_cluster(cells, address, block.rank)
+        BlockOfCluster(block.detector, block.rank + shift).copied_from_cluster(cells, address, block.rank, ago)
 
 
 def start_write(machine: Machine, cells: Array, rank: int, thread: int, rows: Array) -> None:
@@ -248,6 +262,8 @@ def _phases(
         phases = np.unique(arrivals[rows][chosen])
         if phases.size != 1:
             raise Unsupported("clusters with one history are in different phases of their barriers")
-        warps = np.unique(np.flatnonzero(np.any(chosen, axis=0)) // machine.warp)
+        if (lanes[rows] != lanes[rows][:1]).any():
+            raise Unsupported("clusters with one history arrive at their barriers with different threads")
+        warps = np.unique(np.flatnonzero(lanes[rows][0]) // machine.warp)
         found.append((block.detector, int(phases[0]), warps + block.rank * block.warps))
     return found

@@ -31,9 +31,6 @@ class ClusterDetector(RaceDetector):
     A block of rank r has the warps from r * `block_warps` on.  Its cell c is cell c * `size` + r here.
     """
 
-    follows_phases = False
-    """Copies to other blocks say that phases are complete, and publish nothing that their thread has seen."""
-
     def __init__(self, cells: int, threads: int, warp: int, size: int) -> None:
         self.size, self.block_warps = size, -(-threads // warp)
         super().__init__(cells * size, size * self.block_warps * warp, warp)
@@ -49,13 +46,18 @@ class ClusterDetector(RaceDetector):
         """What a warp publishes at its next arrival at the cluster's barrier: cells, with their writers and times."""
         self.relaxed: set[int] = set()
         """The phases of the cluster's barrier at which a warp arrived without publishing its accesses."""
+        self.causes_at: dict[int, Array] = {}
+        """By phase of the cluster's barrier, what came before the arrivals there, as in `causes`."""
+        self.first_arrival: dict[int, int] = {}
+        """By warp, the time before which a lane of it first arrived at the current phase of the cluster's barrier."""
 
     def copy(self) -> RaceDetector:
         """See `RaceDetector.copy`."""
         found = super().copy()
         assert isinstance(found, ClusterDetector)
         found.reached_by_agents, found.relaxed = dict(self.reached_by_agents), set(self.relaxed)
-        found.initialised = dict(self.initialised)
+        found.initialised, found.first_arrival = dict(self.initialised), dict(self.first_arrival)
+        found.causes_at = dict(self.causes_at)
         return found
 
     def warps_of(self, rank: int) -> slice:
@@ -95,6 +97,11 @@ class ClusterDetector(RaceDetector):
 
     def arrive_at_cluster(self, phase: int, warps: Array, *, publishes: bool) -> None:
         """These warps arrive at a barrier of the cluster, and publish their accesses unless it is relaxed."""
+        own = self.causes[warps].max(axis=0)
+        before = self.causes_at.get(phase, np.zeros(0, dtype=np.int32))
+        self.causes_at[phase] = np.maximum(own, np.pad(before, (0, own.size - before.size)))
+        for warp in warps.tolist():
+            self.first_arrival.setdefault(warp, int(self.clock[warp, warp]))
         if publishes:
             self.arrive(-1 - phase, warps)
         else:
@@ -135,8 +142,12 @@ class ClusterDetector(RaceDetector):
         published = self.arrived_at.get(-1 - phase)
         if published is not None:
             self.clock[warps] = np.maximum(self.clock[warps], published)
-        if phase not in self.relaxed:
-            self.lockstep[warps] += 1
+        before = self.causes_at.get(phase, np.zeros(0, dtype=np.int32))
+        self.causes[warps, : before.size] = np.maximum(self.causes[warps, : before.size], before)
+        for warp in warps.tolist():
+            arrival = self.first_arrival.pop(warp, None)
+            if phase not in self.relaxed and arrival is not None and self._is_idle_since(warp, arrival):
+                self.lockstep[warp] += 1
 
     def _fence_of_others(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector._fence_of_others`: in a cluster, only the fences of the writers are followed."""
@@ -187,27 +198,41 @@ class BlockOfCluster(RaceDetector):
         key = 2 * (barrier * self.detector.size + self.rank)
         return key, key + 1
 
-    def barrier(self, warps: Array) -> None:
-        """See `RaceDetector.barrier`."""
-        self.detector.barrier(self._warps(warps))
+    def barrier(self, warps: Array, number: int | None = None) -> None:
+        """See `RaceDetector.barrier`: blocks have barriers of their own."""
+        self.detector.barrier(self._warps(warps), None if number is None else number * self.detector.size + self.rank)
 
     def warp_barrier(self, warps: Array) -> None:
         """See `RaceDetector.warp_barrier`."""
         self.detector.warp_barrier(self._warps(warps))
 
-    def arrive(self, barrier: int, warps: Array) -> None:
+    def arrive(self, barrier: int, warps: Array, whole: Sequence[int] = ()) -> None:
         """See `RaceDetector.arrive`: threads of the block itself arrive."""
         for key in self._keys(barrier):
-            self.detector.arrive(key, self._warps(warps))
+            self.detector.arrive(key, self._warps(warps), self._warps(np.array(whole, dtype=np.int64)).tolist())
 
     def arrive_from_cluster(self, barrier: int, rank: int, warps: Array) -> None:
         """Warps of the block of that rank arrive, and publish their accesses to all blocks of the cluster."""
         self.detector.arrive(self._keys(barrier)[0], warps + rank * self.detector.block_warps)
 
-    def begin(self, barrier: int) -> None:
+    def enter_phase(self, barrier: int, warps: Array, counted: set[tuple[int, int]] | None = None) -> None:
+        """See `RaceDetector.enter_phase`: threads of the block itself arrive."""
+        self.enter_phase_from_cluster(barrier, self.rank, warps, set() if counted is None else counted)
+
+    def enter_phase_from_cluster(self, barrier: int, rank: int, warps: Array, counted: set[tuple[int, int]]) -> None:
+        """Warps of the block of that rank arrive, see `enter_phase`."""
+        for key in self._keys(barrier):
+            self.detector.enter_phase(key, warps + rank * self.detector.block_warps, counted)
+
+    def expect_later(self, barrier: int) -> None:
+        """See `RaceDetector.expect_later`."""
+        for key in self._keys(barrier):
+            self.detector.expect_later(key)
+
+    def begin(self, barrier: int, cells: Array) -> None:
         """See `RaceDetector.begin`."""
         for key in self._keys(barrier):
-            self.detector.begin(key)
+            self.detector.begin(key, self._cells(cells))
 
     def track_copies(self, barrier: int, threads: Array) -> None:
         """See `RaceDetector.track_copies`."""
@@ -216,14 +241,6 @@ class BlockOfCluster(RaceDetector):
     def arrive_after_copies(self, barrier: int, threads: Array) -> None:
         """See `RaceDetector.arrive_after_copies`: arrivals of other blocks do not count."""
         self.detector.arrive_after_copies(self._keys(barrier)[0], self._every(threads))
-
-    def require_phases(self, barrier: int, warps: Array) -> None:
-        """See `RaceDetector.require_phases`: not required in a cluster."""
-
-    def expect(self, barrier: int) -> None:
-        """See `RaceDetector.expect`."""
-        for key in self._keys(barrier):
-            self.detector.expect(key)
 
     def _every(self, threads: Array) -> Array:
         """Return these threads of the block (a boolean array) among the threads of the cluster."""
@@ -237,9 +254,12 @@ class BlockOfCluster(RaceDetector):
         for key in self._keys(barrier):
             self.detector.complete(key)
 
-    def acquire(self, barrier: int, warps: Array, *, of_cluster: bool = False) -> None:
+    def acquire(
+        self, barrier: int, warps: Array, parity: int, whole: Sequence[int] = (), *, of_cluster: bool = False
+    ) -> None:
         """See `RaceDetector.acquire`; `of_cluster`: other blocks' accesses become visible as well."""
-        self.detector.acquire(self._keys(barrier)[0 if of_cluster else 1], self._warps(warps))
+        keys, all_lanes = self._keys(barrier), self._warps(np.array(whole, dtype=np.int64)).tolist()
+        self.detector.acquire_counted(keys[0 if of_cluster else 1], self._warps(warps), parity, all_lanes, keys)
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
         """See `RaceDetector.reads`."""
@@ -270,10 +290,10 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.finished`."""
         self.detector.finished(self._cells(cells), self._actors(actor))
 
-    def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
+    def arrived(self, cells: Array, *barriers: int, engine: int = 0, ago: int = 1) -> None:
         """See `RaceDetector.arrived`; the copy engine is that of the block."""
         keys = [key for barrier in barriers for key in self._keys(barrier)]
-        self.detector.arrived(self._cells(cells), *keys, engine=self.rank + engine)
+        self.detector.arrived(self._cells(cells), *keys, engine=self.rank + engine, ago=ago)
 
     def pending_reads(self, cells: Array, actor: int) -> None:
         """See `RaceDetector.pending_reads`."""
@@ -320,10 +340,10 @@ class BlockOfCluster(RaceDetector):
         self.detector.agent_arrives(issuer._agent_of_block(agent), issuer._thread(thread), of_cluster)
         self.detector.agent_completes(issuer._agent_of_block(agent), own)
 
-    def copied_from_cluster(self, cells: Array, barrier: int, rank: int) -> None:
+    def copied_from_cluster(self, cells: Array, barrier: int, rank: int, ago: int) -> None:
         """A copy to these cells has completed at a memory barrier of the block of that rank.  See `arrived`."""
         keys = BlockOfCluster(self.detector, rank)._keys(barrier)
-        self.detector.arrived(self._cells(cells), *keys, engine=self.rank)
+        self.detector.arrived(self._cells(cells), *keys, engine=self.rank, ago=ago)
 
     def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
         """See `RaceDetector.wait_for_agent`."""

@@ -4,13 +4,16 @@ Every warp, and each asynchronous agent, has a clock.  A barrier joins the clock
 accesses of different threads to one cell, of which at least one writes, are a race unless a barrier orders them.  The
 lanes of one warp are ordered by a warp barrier only.
 
+A memory barrier is waited for by the parity of a phase.  A wait may end as soon as the first such phase has, of those
+that the waiting thread does not know to have ended, so that it acquires no later one (`memory_barriers`).
+
 `reads` and `writes` raise for a race.  `unordered_reads` and `unordered_writes` return which accesses are races, and
 the caller decides which values they leave undetermined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,10 +22,10 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
+from bitwise_core.execution.memory.memory_barriers import Phases
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.undetermined import (
     AGENT_RACE,
-    EARLIER_PHASE,
     OVERWRITE_RACE,
     READ_RACE,
     UNTRACKED_COPIES,
@@ -43,10 +46,7 @@ NO_BARRIER_SUFFICES = 2**62
 
 
 _PHASES = -2
-"""The first part of the key of a memory barrier's phases, whose clock counts those that are complete."""
-
-_OTHERS = -1
-"""The number that stands for bytes and agents among the warps that arrive."""
+"""The kind of the agents whose clocks count the ended phases of memory barriers."""
 
 _FIRST_CELLS = 64
 """The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
@@ -68,9 +68,6 @@ class _DeferredRead:
 
 class RaceDetector:
     """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
-
-    follows_phases = True
-    """Whether a warp must know that the phase before the one in which it arrives is complete."""
 
     def __init__(self, cells: int, threads: int, warp: int) -> None:
         cells = min(cells, _FIRST_CELLS)
@@ -111,12 +108,17 @@ class RaceDetector:
         """The atomic operations since the last barrier of all warps, None if there are none."""
         self.updated: Array = np.zeros(cells, dtype=bool)
         """Which cells atomic operations have changed since they were last written."""
+        self.meetings: dict[int, tuple[Array, Array]] = {}
+        """By number of a barrier of some warps, those that met there last, with the time of each after it."""
         self.arrived_at: dict[int, Array] = {}
-        self.phases: dict[int, Array] = {}
-        self.arrivers: dict[int, set[int]] = {}
-        """The warps that have arrived in the current phases of memory barriers, and `_OTHERS` if they wait for more."""
-        self.begun: dict[int, int] = {}
-        """The clock of the phases of memory barriers that were initialised again, at that time."""
+        """What the arrivals at each memory barrier have published so far."""
+        self.phases: dict[int, Phases] = {}
+        """The phases of each memory barrier."""
+        self.causes: Array = np.zeros((self.warps, self.warps), dtype=np.int32)
+        """For each warp how many arrivals of each warp have come before, in the columns of the clocks.
+
+        The columns of memory barriers hold how many of their phases the warp knows to have ended.
+        """
         self.tracked: dict[int, dict[int, tuple[int, int]]] = {}
         """For memory barriers whose phase tracks copies by threads: by warp the time, and its lanes as bits."""
         self.round = 0
@@ -146,9 +148,8 @@ class RaceDetector:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(found, name, value.copy())
-        found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
-        found.begun = dict(self.begun)
-        found.arrivers = {barrier: set(each) for barrier, each in self.arrivers.items()}
+        found.arrived_at, found.agents, found.meetings = dict(self.arrived_at), dict(self.agents), dict(self.meetings)
+        found.phases = {barrier: each.copy() for barrier, each in self.phases.items()}
         found.tracked = {barrier: dict(warps) for barrier, warps in self.tracked.items()}
         found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
@@ -173,9 +174,15 @@ class RaceDetector:
         if self.updates is not None:
             self.updates.resize(cells)
 
-    def barrier(self, warps: Array) -> None:
-        """All threads of these warps arrive at a barrier."""
+    def barrier(self, warps: Array, number: int | None = None) -> None:
+        """All threads of these warps arrive at a barrier, the one with a number where some warps meet.
+
+        Raises Unsupported if one of them may have arrived before, in the place of a warp that met there last.
+        """
+        if number is not None:
+            self._meet(number, warps)
         if len(warps) == self.warps:
+            self.meetings = {}
             self.settled = self.generation.copy()
             self.round += 1
             if self.deferred:  # they are ordered before all later accesses
@@ -186,32 +193,66 @@ class RaceDetector:
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
         self.lockstep[warps] += 1
+        self.causes[warps] = self.causes[warps].max(axis=0)
+        if number is not None and len(warps) < self.warps:
+            self.meetings[number] = warps, self.clock[warps, warps]
+
+    def _meet(self, number: int, warps: Array) -> None:
+        """Check that warps which did not meet last at a barrier arrive after those that did."""
+        if number not in self.meetings:
+            return
+        last, times = self.meetings[number]
+        others = np.setdiff1d(warps, last)
+        if not (self.clock[others][:, last] >= times).any(axis=1).all():
+            raise Unsupported("which warps meet at a barrier depends on the order in which they arrive")
 
     def warp_barrier(self, warps: Array) -> None:
         """The lanes of each of these warps arrive at a warp barrier."""
         self.lockstep[warps] += 1
 
-    def arrive(self, barrier: int, warps: Array) -> None:
+    def arrive(self, barrier: int, warps: Array, whole: Sequence[int] = ()) -> None:
         """These warps publish their accesses to the threads that wait for the current phase of a memory barrier.
 
-        Raises Race where one may arrive in an earlier phase.
+        `whole` are those all of whose lanes arrive.
         """
-        self.require_phases(barrier, warps)
-        self.arrivers.setdefault(barrier, set()).update(warps.tolist())
+        if whole:
+            self.phases[barrier].arrive_together({each: int(self.clock[each, each]) for each in whole})
         published = self.clock[warps].max(axis=0)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
         self.clock[warps, warps] += 1
 
-    def begin(self, barrier: int) -> None:
-        """Initialise a memory barrier: nothing has been published to it."""
+    def enter_phase(self, barrier: int, warps: Array, counted: set[tuple[int, int]] | None = None) -> None:
+        """These warps arrive at a memory barrier, or start what arrives there.
+
+        `counted` are the warps that have arrived at others by the same instruction: all of these are one arrival.
+        Raises Unsupported if one of them may do so in an earlier phase.
+        """
+        phases = self.phases[barrier]
+        if any(phases.known(self.causes[warp]) < phases.ended for warp in warps.tolist()):
+            reason = "at which phase of a memory barrier a thread arrives depends on the order in which threads run"
+            raise Unsupported(reason)
+        done = set() if counted is None else counted
+        fresh = [warp for warp in warps.tolist() if (id(self), warp) not in done]
+        done.update((id(self), warp) for warp in fresh)
+        self.causes[fresh, fresh] += 1
+        arrivals = np.zeros(self.causes.shape[1], dtype=np.int32)
+        arrivals[warps] = self.causes[warps, warps]
+        phases.arrive(arrivals, self.causes[warps].max(axis=0))
+
+    def expect_later(self, barrier: int) -> None:
+        """Work that ends later arrives at the current phase of a memory barrier."""
+        self.phases[barrier].expect_later()
+
+    def begin(self, barrier: int, cells: Array) -> None:
+        """Initialise a memory barrier in some cells: nothing has been published to it."""
         self.arrived_at.pop(barrier, None)
-        self.phases.pop(barrier, None)
         self.tracked.pop(barrier, None)
-        self.arrivers.pop(barrier, None)
-        if (_PHASES, barrier) in self.agents:
-            agent = self._agent(_PHASES, barrier)
-            self.begun[barrier] = int(self.clock[agent, agent])
+        column = self._agent(_PHASES, barrier)
+        before = self.phases.get(barrier)
+        # Phases are counted on from an even number: what a warp knows of the earlier ones is less than that.
+        first = 0 if before is None else before.ended + before.ended % 2
+        self.phases[barrier] = Phases(column, first, cells, len(self.clock))
 
     def track_copies(self, barrier: int, threads: Array) -> None:
         """The current phase of a memory barrier tracks the copies of these threads (a boolean array), and no arrivals.
@@ -247,51 +288,45 @@ class RaceDetector:
         """
         if any(lanes for _, lanes in self.tracked.pop(barrier, {}).values()):
             raise race(Kind.SHARED, UNTRACKED_COPIES, None)
-        agent = self._agent(_PHASES, barrier)
-        self.clock[agent, agent] += 1
-        before = self.arrived_at.get(barrier)
-        published = np.zeros_like(self.clock[agent]) if before is None else before.copy()
-        published[agent] = self.clock[agent, agent]
-        self._publish(barrier, published)
-        arrivers = self.arrivers.pop(barrier, set())
-        if len(arrivers) == 1 and _OTHERS not in arrivers:  # the only warp that arrived completes the phase
-            self.clock[[*arrivers], agent] = self.clock[agent, agent]
+        self.phases[barrier].end(self.arrived_at.get(barrier))
 
-    def _publish(self, barrier: int, clock: Array) -> None:
-        before = self.phases.get(barrier)
-        self.phases[barrier] = clock if before is None else np.maximum(before, clock)
+    def acquire(
+        self, barrier: int, warps: Array, parity: int, whole: Sequence[int] = (), *, of_cluster: bool = False
+    ) -> None:
+        """These warps have waited for a phase of a parity of a memory barrier, which has ended.
 
-    def acquire(self, barrier: int, warps: Array, *, of_cluster: bool = False) -> None:
-        """These warps have waited for a completed phase of a memory barrier, by its parity.
-
-        A warp that does not know that the phase before it was complete may have seen an earlier phase of this parity,
-        and acquires nothing.  `of_cluster` has no effect on blocks without access to the shared memory of others.
+        They see what was published to the first phase after which such a wait may end.  `whole` are those all of whose
+        lanes have waited.  `of_cluster` has no effect on blocks without access to the shared memory of others.
         """
-        if barrier in self.phases:
-            acquiring = warps[self._know_phases(barrier, warps, 1)]
-            self.clock[acquiring] = np.maximum(self.clock[acquiring], self.phases[barrier])
-        self.lockstep[warps] += 1
+        self.acquire_counted(barrier, warps, parity, whole, (barrier,))
 
-    def _know_phases(self, barrier: int, warps: Array, but: int) -> Array:
-        """Return which warps know of all complete phases of a memory barrier, but this number of them."""
-        agent = self.agents.get((_PHASES, barrier))
-        if agent is None:
-            return np.ones(len(warps), dtype=bool)
-        known = np.maximum(self.clock[warps, agent], self.begun.get(barrier, 1))
-        found: Array = known >= self.clock[agent, agent] - but
-        return found
+    def acquire_counted(
+        self, barrier: int, warps: Array, parity: int, whole: Sequence[int], counted: Sequence[int]
+    ) -> None:
+        """See `acquire`; `counted` are the barriers whose phases end together with those of `barrier`."""
+        columns = [self.phases[each].agent for each in counted]
+        for warp in warps.tolist():
+            known = max(self.phases[each].known(self.causes[warp]) for each in counted)
+            ended, phase = self.phases[barrier].first_wait(known, parity)
+            if phase is not None:
+                self.clock[warp] = np.maximum(self.clock[warp], phase.published)
+                # That it has ended says what came before, whatever its arrivals have published.
+                self.causes[warp] = np.maximum(self.causes[warp], phase.causes)
+            self.causes[warp, columns] = np.maximum(self.causes[warp, columns], ended)
+            arrival = self.phases[barrier].arrival(warp, ended) if warp in whole else None
+            if arrival is not None and self._is_idle_since(warp, arrival):
+                self.lockstep[warp] += 1
 
-    def require_phases(self, barrier: int, warps: Array) -> None:
-        """These warps arrive at a memory barrier, or issue a copy whose bytes do.
-
-        Raises Race where one does not know that the phase before is complete, for which the arrival may count.
-        """
-        if self.follows_phases and not self._know_phases(barrier, warps, 0).all():
-            raise race(Kind.SHARED, EARLIER_PHASE, None)
-
-    def expect(self, barrier: int) -> None:
-        """The current phase of a memory barrier also waits for other than these arrivals, such as bytes or an agent."""
-        self.arrivers.setdefault(barrier, set()).add(_OTHERS)
+    def _is_idle_since(self, warp: int, time: int) -> bool:
+        """Return whether no lane of a warp has made an access after a time, except to memory barriers."""
+        self._record_deferred()
+        late = (self.warp_of.take(self.writer) == warp) & (self.writer >= 0) & (self.written > time)
+        late |= self.reads_by_warp[warp] > time
+        if self.updates is not None:
+            late |= self.updates.times[warp] > time
+        for each in self.phases.values():
+            late[each.cells[each.cells < late.size]] = False
+        return not late.any() and all(times[warp] <= time for times, _ in self.writers)
 
     def _of_this_round(self, rounds: Array, cells: Array) -> bool:
         """Return whether an access to one of these cells has no barrier of all warps after it."""
@@ -573,9 +608,10 @@ class RaceDetector:
         still = (self.writer[cells] == actor) & (self.written[cells] == PENDING)
         self._record_write(cells[still], actor[still], False)
 
-    def arrived(self, cells: Array, *barriers: int, engine: int = 0) -> None:
+    def arrived(self, cells: Array, *barriers: int, engine: int = 0, ago: int = 1) -> None:
         """A copy engine's write is complete and visible to threads that wait for the phases of the memory barriers.
 
+        The phases are the last but `ago` - 1 that have ended.
         `engine` numbers the copy engines.  Copies that complete on different barriers are not ordered among each other.
         """
         self._require(cells)
@@ -589,7 +625,7 @@ class RaceDetector:
         self.write_round[cells] = NO_BARRIER_SUFFICES
         self.generic[cells] = False
         for barrier in barriers:
-            self._publish(barrier, self.clock[agent].copy())
+            self.phases[barrier].publish(self.clock[agent].copy(), ago)
 
     def _agent(self, *key: int) -> int:
         """The number of the clock of an agent, such as the copies of an engine that complete on the same barriers."""
@@ -599,11 +635,11 @@ class RaceDetector:
             self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
             self.clock[found, found] = 1
             self.lockstep = np.pad(self.lockstep, (0, 1))
+            self.causes = np.pad(self.causes, ((0, 0), (0, 1)))
             self.warp_of = np.append(self.warp_of, np.full(self.warp, found))
-            self.arrived_at, self.phases = (
-                {barrier: np.pad(clock, (0, 1)) for barrier, clock in clocks.items()}
-                for clocks in (self.arrived_at, self.phases)
-            )
+            self.arrived_at = {barrier: np.pad(clock, (0, 1)) for barrier, clock in self.arrived_at.items()}
+            for phases in self.phases.values():
+                phases.resize()
         return found
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
@@ -681,6 +717,7 @@ class RaceDetector:
         """
         self._agent(*agent)
         warp = thread // self.warp
+        self.enter_phase(barrier, np.array([warp]))
         published = self.clock[warp].copy()
         published[warp] -= 1
         self._agent_publishes(agent, published, barrier)
@@ -692,8 +729,8 @@ class RaceDetector:
 
     def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:
         number = self._agent(*agent)
+        self.expect_later(barrier)
         published[number] = self.clock[number, number]
-        self.expect(barrier)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
         self.clock[number, number] += 1
@@ -733,7 +770,8 @@ class RaceDetector:
         cells, lanes, unordered_lanes = recent[matters], lanes[:, matters], unordered_lanes[:, matters]
         several, writers = self._late_writers(seen)
         agents = self._has_agents()
-        pending = self.arrived_at or self.phases or self.tracked or self.updates is not None or self.updated.any()
+        tracked = self.arrived_at or self.phases or self.tracked or self.meetings
+        pending = bool(tracked) or self.updates is not None or bool(self.updated.any())
         if not cells.size and not pending and not several.size and not agents:
             return None
 
@@ -764,14 +802,16 @@ class RaceDetector:
         found: list[bytes] = []
         for part in parts:
             found += [part.size.to_bytes(8, "little"), part.tobytes()]
-        for clocks in (self.arrived_at, self.phases):
-            found.append(len(clocks).to_bytes(8, "little"))
-            for barrier in sorted(clocks):
-                found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
-        found.append(repr(sorted((barrier, sorted(each)) for barrier, each in self.arrivers.items())).encode())
-        for barrier, begun in sorted(self.begun.items()):
-            unknown = max(begun - int(seen[self._agent(_PHASES, barrier)]), 0)
-            found += [each.to_bytes(8, "little", signed=True) for each in (barrier, unknown)]
+        found.append(len(self.arrived_at).to_bytes(8, "little"))
+        for barrier in sorted(self.arrived_at):
+            found += [barrier.to_bytes(8, "little"), np.maximum(self.arrived_at[barrier] - seen, 0).tobytes()]
+        if self.phases:
+            counted = self.causes.min(axis=0)
+            found.append((self.causes - counted).tobytes())
+            for barrier in sorted(self.phases):
+                found += [barrier.to_bytes(8, "little"), *self.phases[barrier].state(seen, counted)]
+        for number, (warps, times) in sorted(self.meetings.items()):
+            found += [number.to_bytes(8, "little"), warps.tobytes(), (times - seen[warps]).tobytes()]
         if self.tracked:  # their times count from the start, and so do the clocks next to them
             found += [
                 self.clock.tobytes(),

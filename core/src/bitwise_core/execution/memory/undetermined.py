@@ -105,7 +105,6 @@ READ_RACE = "a thread reads shared memory that another wrote with no barrier bet
 OVERWRITE_RACE = "a thread overwrites shared memory that another reads with no barrier between (a race)"
 WRITE_RACE = "two threads write the same shared memory with no barrier between (a race)"
 AGENT_RACE = "asynchronous work accesses {memory} before conflicting work on it is known to be complete (a race)"
-EARLIER_PHASE = "an arrival at a memory barrier may count for an earlier phase than the one it ends (a race)"
 UNTRACKED_COPIES = "a phase of a memory barrier may complete before it tracks the copies or bytes of a thread (a race)"
 SAME_STEP_RACE = "threads write different values to one address of shared memory at once (a race)"
 OTHER_BLOCK = "a block reads global memory that another block of the launch writes"

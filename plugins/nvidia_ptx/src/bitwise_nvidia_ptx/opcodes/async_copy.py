@@ -21,11 +21,12 @@ from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.memory.global_memory import LoadInFlight
+from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
 from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
-from bitwise_nvidia_ptx.opcodes.mbarriers import ThreadCopy, count_arrivals, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.mbarriers import ThreadCopy, count_arrivals, enter_phase, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import PointerParameters, address_of, buffers_of, literal_value
 from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
 from bitwise_nvidia_ptx.shared_addresses import own_offset
@@ -79,7 +80,7 @@ def copy(instruction: Instruction, context: Context) -> Step:
     if parts[1] != "async":
         raise UnknownInstruction(instruction)
     if parts[2] == "commit_group":
-        return _commit
+        return lambda machine: for_each_set_of_threads(machine, lambda: _commit(machine))
     if parts[2] in ("wait_group", "wait_all"):
         pending = literal_value(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
         return _wait(pending, parts[2] == "wait_all")
@@ -102,7 +103,8 @@ def copy(instruction: Instruction, context: Context) -> Step:
         return pointer_parameters(context.kernel, base, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
-        _issue(machine, target, source, bits, used[0] if used else None, line, pointers)
+        copied = used[0] if used else None
+        for_each_set_of_threads(machine, lambda: _issue(machine, target, source, bits, copied, line, pointers))
 
     return step
 
@@ -192,6 +194,9 @@ def _commit(machine: Machine) -> None:
 
 def _wait(pending: int, everything: bool) -> Step:
     def step(machine: Machine) -> None:
+        for_each_set_of_threads(machine, lambda: wait(machine))
+
+    def wait(machine: Machine) -> None:
         copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
         if everything:
             _commit(machine)
@@ -219,6 +224,9 @@ def _arrive_when_copied(instruction: Instruction, counted: bool) -> Step:
 
     def arrive(machine: Machine) -> None:
         barrier = mbarrier_at(machine, target)
+        enter_phase(machine, barrier, machine.active_warps())
+        for races in machine.races.acting(machine.mask):
+            races.expect_later(barrier.address)
         copies, acting, blocks = pending_copies(machine), machine.active_threads(), machine.active_blocks()
         active = machine.active()
         left: list[PendingCopy] = []

@@ -10,6 +10,7 @@ from bitwise_core.assembly.module import Operand
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.cluster_memory import cluster_state, own_ranks
+from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.memory import address_of
@@ -125,23 +126,28 @@ def for_each_place(machine: Machine, operands: tuple[Operand, ...], act: Callabl
 
 
 def for_each_number(machine: Machine, numbers: Sequence[Array], act: Callable[[], None]) -> None:
-    """Call `act` separately for the blocks and threads whose numbers differ."""
+    """Call `act` separately for the blocks and threads whose numbers differ, and for blocks with other active threads.
+
+    In each call, all active blocks have the same active threads.
+    """
     outer, active = machine.mask, machine.active()
     places = [_places(machine, value, active) for value in numbers if value.size > 1]
     if not places:
-        act()
+        for_each_set_of_threads(machine, act)
         return
     shape = np.broadcast_shapes(*(each.shape for each in places))
     chosen = active if shape[1] > 1 else np.any(active, axis=1, keepdims=True)
     keys = np.unique(np.stack([np.broadcast_to(each, chosen.shape)[chosen] for each in places]), axis=1).T
     if len(keys) == 1:
-        act()
+        for_each_set_of_threads(machine, act)
         return
     try:
         for key in keys:
-            same = np.all([each == part for each, part in zip(places, key, strict=True)], axis=0)
+            same = np.all(
+                [np.broadcast_to(each, shape) == part for each, part in zip(places, key, strict=True)], axis=0
+            )
             machine.mask = active & same
-            act()
+            for_each_set_of_threads(machine, act)
     finally:
         machine.mask = outer
 

@@ -22,21 +22,24 @@ from bitwise_core.execution.memory.cluster_memory import (
     arrive_from_cluster,
     cluster_state,
     complete_copy,
+    enter_phase_from_cluster,
     expect_from_cluster,
     use_in_cluster,
 )
 from bitwise_core.execution.memory.global_memory import LoadInFlight
+from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
+    for_each_number,
     for_each_place,
     require_known_condition,
     uniform_offset,
 )
 from bitwise_nvidia_ptx.opcodes.memory import address_of
-from bitwise_nvidia_ptx.shared_addresses import place_of
+from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 TABLE = OpcodeTable()
 
@@ -115,8 +118,7 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
 
     The race detector requires that uses are ordered after the initialisation and before the invalidation.
     """
-    granule = machine.shared.granule
-    cells = np.arange(address // granule, -(-(address + 8) // granule))
+    cells = _cells_of(machine, address)
     threads = np.flatnonzero(machine.active_threads())
     where, actors = np.tile(cells, threads.size), np.repeat(threads, cells.size)
     for races in machine.races.acting(machine.mask):
@@ -126,23 +128,34 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
             races.reads(where, actors, "uses an mbarrier in")
 
 
+def _cells_of(machine: Machine, address: int) -> Array:
+    """Return the cells of shared memory of the mbarrier at an address."""
+    granule = machine.shared.granule
+    return np.arange(address // granule, -(-(address + 8) // granule))
+
+
 def fence_of_initialisations(instruction: Instruction) -> Step:
     """fence.mbarrier_init.release.cluster: the next barrier of the cluster publishes what its threads initialised."""
 
     def step(machine: Machine) -> None:
         if machine.condition is not None or machine.path is not None:
             raise DataDependent("a fence depends on data", instruction.line)
-        granule = machine.shared.granule
         addresses = sorted(machine.extra.get("mbarriers", {}))
         if machine.cluster is None or not addresses:
             return
-        cells = np.concatenate([np.arange(each // granule, -(-(each + 8) // granule)) for each in addresses])
+        cells = np.concatenate([_cells_of(machine, each) for each in addresses])
         active = machine.active()
         for threads in np.unique(active[active.any(axis=1)], axis=0):
             for races in machine.races.of_blocks((active == threads).all(axis=1)):
                 races.fence_initialisations(cells, np.flatnonzero(threads))
 
     return step
+
+
+def enter_phase(machine: Machine, barrier: MBarrier, warps: Array) -> None:
+    """Active threads of these warps arrive at the mbarrier of their block; see `RaceDetector.enter_phase`."""
+    for races in machine.races.acting(machine.mask):
+        races.enter_phase(barrier.address, warps)
 
 
 def complete_phase(machine: Machine, barrier: MBarrier) -> None:
@@ -185,6 +198,9 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
         target = instruction.operands[0]
 
         def invalidate(machine: Machine) -> None:
+            for_each_set_of_threads(machine, lambda: invalidate_together(machine))
+
+        def invalidate_together(machine: Machine) -> None:
             require_known_condition(machine, "an mbarrier operation", of_blocks=True)
             address = uniform_offset(machine, target, "an mbarrier")
             _touch(machine, address, writes=True)
@@ -215,9 +231,12 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             if wanted is None:
                 raise DataDependent("an mbarrier's parity depends on data", line)
             missing: list[Blocked | None] = []
-            for_each_place(
+            place = machine.known(address_of(machine, target))
+            if place is None:
+                raise DataDependent("an mbarrier is at a computed address", line)
+            for_each_number(
                 machine,
-                (target,),
+                (own_offset(machine, place), wanted & np.uint32(1)),
                 lambda: missing.append(_wait(machine, mbarrier_at(machine, target), destination, wanted, of_cluster)),
             )
             return None if None in missing else missing[0]
@@ -243,7 +262,7 @@ def _is_retried(instruction: Instruction, context: Context) -> bool:
 def _initialise(instruction: Instruction) -> Step:
     target, count = instruction.operands
 
-    def step(machine: Machine) -> None:
+    def initialise(machine: Machine) -> None:
         require_known_condition(machine, "an mbarrier operation", of_blocks=True)
         number = machine.known(machine.read_bits(count, 32))
         if number is None or (number != number.flat[0]).any():
@@ -254,6 +273,9 @@ def _initialise(instruction: Instruction) -> Step:
         address = uniform_offset(machine, target, "an mbarrier")
         active = machine.active_blocks()
         _replace_in_active_blocks(machine, MBarrier(address, active, arrivals, arrivals.copy(), zero, zero.copy()))
+
+    def step(machine: Machine) -> None:
+        for_each_set_of_threads(machine, lambda: initialise(machine))
 
     return step
 
@@ -271,7 +293,7 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
     known[barrier.address] = barrier
     _touch(machine, barrier.address, writes=True)
     for races in machine.races.of_blocks(blocks):
-        races.begin(barrier.address)
+        races.begin(barrier.address, _cells_of(machine, barrier.address))
 
 
 def _operands(instruction: Instruction) -> tuple[Operand, Operand | None]:
@@ -299,8 +321,6 @@ def count_arrivals(
     arrives, expects = kind
     if expects:
         barrier.bytes = barrier.bytes + amount * lanes
-        for races in machine.races.of_blocks(lanes > 0):
-            races.expect(barrier.address)
         if arrives:
             barrier.missing = barrier.missing - lanes
     else:
@@ -319,18 +339,14 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         barrier = mbarrier_at(machine, target)
         lanes = active_lane_count(machine)
         amount = _amount(machine, number, instruction.line)
+        enter_phase(machine, barrier, machine.active_warps())
         if not arrives:  # the phase must not end before it expects these bytes
-            acting: Array = np.any(machine.active(), axis=0)
             for races in machine.races.acting(machine.mask):
-                races.track_copies(barrier.address, acting)
+                races.track_copies(barrier.address, machine.active_threads())
         if publishes:
-            together: Array = np.all(machine.active()[machine.active_blocks()], axis=0)
             for races in machine.races.acting(machine.mask):
-                races.arrive_after_copies(barrier.address, together)
-                races.arrive(barrier.address, machine.active_warps())
-        elif arrives:
-            for races in machine.races.acting(machine.mask):
-                races.expect(barrier.address)
+                races.arrive_after_copies(barrier.address, machine.active_threads())
+                races.arrive(barrier.address, machine.active_warps(), machine.active_whole_warps())
         count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
 
     def step(machine: Machine) -> None:
@@ -357,33 +373,43 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, p
         places = np.stack([np.broadcast_to(each, active.shape)[active].astype(np.int64) for each in (ranks, offset)])
         amount = _amount(machine, number, instruction.line)
         state, _ = cluster_state(machine)
+
+        counted: set[tuple[int, int]] = set()
+
+        def arrive(rank: int, address: int) -> None:
+            lanes = np.zeros(machine.blocks, dtype=np.int64)
+            lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
+            use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
+            barrier = initialised_mbarrier(machine, address, lanes > 0)
+            enter_phase_from_cluster(machine, address, rank, machine.active_blocks(), counted)
+            if not arrives:
+                expect_from_cluster(machine, address, rank)
+            if arrives and publishes:
+                arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
+            count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+
         try:
             for rank, address in np.unique(places, axis=1).T.tolist():
                 machine.mask = active & (ranks == rank) & (offset == address)
-                lanes = np.zeros(machine.blocks, dtype=np.int64)
-                lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
-                use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
-                barrier = initialised_mbarrier(machine, address, lanes > 0)
-                if not arrives:
-                    expect_from_cluster(machine, address, rank)
-                if arrives and publishes:
-                    arrive_from_cluster(machine, address, rank, of_cluster="cluster" in parts)
-                count_arrivals(machine, barrier, lanes, amount, (arrives, expects), instruction.line)
+                for_each_set_of_threads(machine, partial(arrive, rank, address))
         finally:
             machine.mask = outer
 
     return step
 
 
-def _complete(machine: Machine, address: int, copy: Copy, arrived: Array) -> None:
-    """A copy completes on the mbarriers at an address of these blocks, shape (blocks,)."""
+def _complete(machine: Machine, address: int, copy: Copy, arrived: Array, ago: int) -> None:
+    """A copy completes on the mbarriers at an address of these blocks, shape (blocks,).
+
+    `ago` - 1 phases have ended after its own.
+    """
     receiving = np.roll(arrived, copy.shift)
     machine.shared.store(copy.cells, copy.value, None if receiving.all() else receiving[:, None])
-    complete_copy(machine, copy.touched, address, copy.shift, arrived)
+    complete_copy(machine, copy.touched, address, copy.shift, arrived, ago)
 
 
-def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arrived: Array) -> None:
-    """A copy by threads completes on the mbarriers at an address of these blocks, shape (blocks,)."""
+def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arrived: Array, ago: int) -> None:
+    """A copy by threads completes on the mbarriers at an address of these blocks, see `_complete`."""
     mask = copy.mask
     if not arrived.all():
         mask = arrived[:, None] if mask is None else mask & arrived[:, None]
@@ -391,21 +417,22 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
         machine.memory.complete(copy.loads, machine.epoch)
     machine.shared.store(copy.cells, copy.value, mask)
     for races, where, _ in detector_cells(machine, copy.cells, copy.bits, mask):
-        races.arrived(where, address)
+        races.arrived(where, address, ago=ago)
 
 
 _AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy)
 
 
 def _pending(
-    copies: list[_AnyCopy], barrier: MBarrier, blocks: Array, complete: Callable[[_AnyCopy, Array], None]
+    copies: list[_AnyCopy], barrier: MBarrier, blocks: Array, complete: Callable[[_AnyCopy, Array, int], None]
 ) -> list[_AnyCopy]:
     """Complete the copies of ended phases in these blocks, and return those that are pending in other blocks."""
     left = []
     for each in copies:
         arrived = (barrier.phase > each.phase) & each.blocks & blocks
-        if arrived.any():
-            complete(each, arrived)
+        ago = barrier.phase - each.phase
+        for number in np.unique(ago[arrived]).tolist():
+            complete(each, arrived & (ago == number), number)
         if (each.blocks & ~arrived).any():
             left.append(replace(each, blocks=each.blocks & ~arrived))
     return left
@@ -414,24 +441,25 @@ def _pending(
 def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:
     """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
 
-    If it is complete in no active block, the predicate is false there.
+    All active threads have the same parity, and all active blocks the same active threads.  If it is complete in no
+    active block, the predicate is false there.
 
     `of_cluster`: what other blocks published to the phase becomes visible as well.
     """
     active = machine.active()
-    ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)
-    ready = np.broadcast_to(ready, active.shape)
+    lowest = parity.astype(np.int64) & 1
+    wanted = int(np.broadcast_to(lowest, active.shape)[active][0])
+    ready = np.broadcast_to((barrier.phase[:, None] & 1) != wanted, active.shape)
     if not (ready & active).any():
         machine.write(destination, np.zeros((1, 1), dtype=bool))
         return Blocked("an mbarrier")
     blocks: Array = np.any(ready & active, axis=1)
-    threads: Array = np.any(ready & active, axis=0)
     barrier.thread_copies = _pending(
         barrier.thread_copies, barrier, blocks, partial(_complete_of_threads, machine, barrier.address)
     )
     barrier.copies = _pending(barrier.copies, barrier, blocks, partial(_complete, machine, barrier.address))
     for races in machine.races.of_blocks(blocks):
-        warps = np.unique(np.flatnonzero(threads) // machine.warp)
-        races.acquire(barrier.address, warps, of_cluster=of_cluster)
+        whole = machine.active_whole_warps()
+        races.acquire(barrier.address, machine.active_warps(), wanted, whole, of_cluster=of_cluster)
     machine.write(destination, ready)
     return None

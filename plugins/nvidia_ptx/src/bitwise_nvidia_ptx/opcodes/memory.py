@@ -27,6 +27,7 @@ from bitwise_core.execution.memory.access import (
     store_global,
     write_shared,
 )
+from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -411,6 +412,9 @@ def _proxy_fence(instruction: Instruction) -> Step:
             return
         if machine.condition is not None:
             raise Unsupported("a fence depends on data", instruction.line)
+        for_each_set_of_threads(machine, lambda: fence(machine))
+
+    def fence(machine: Machine) -> None:
         for races in machine.races.acting(machine.mask):
             races.fence(machine.active_threads(), of_cluster=spaces != ["shared::cta"])
 

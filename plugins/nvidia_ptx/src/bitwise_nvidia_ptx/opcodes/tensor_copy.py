@@ -15,7 +15,12 @@ from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import read_asynchronously
-from bitwise_core.execution.memory.cluster_memory import own_ranks, start_write, use_in_cluster
+from bitwise_core.execution.memory.cluster_memory import (
+    enter_phase_from_cluster,
+    own_ranks,
+    start_write,
+    use_in_cluster,
+)
 from bitwise_core.execution.memory.loaded_chunks import CHUNK
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, concat, take_blocks, take_threads
@@ -34,12 +39,25 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     uniform_offset,
     value_of_issuing_thread,
 )
-from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, MBarrier, complete_phase, initialised_mbarrier, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.mbarriers import (
+    Copy,
+    MBarrier,
+    complete_phase,
+    enter_phase,
+    initialised_mbarrier,
+    mbarrier_at,
+)
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
 from bitwise_nvidia_ptx.opcodes.tensor_maps import used_map
 from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
+
+_SPANS = {1: 32, 2: 64, 3: 128}
+"""The bytes of shared memory in which each mode of swizzling moves the units of a row.
+
+That a shorter row takes as many: maps of rank 2 on an H200 (`records/tensor-copies-sm90-h200.json`).
+"""
 
 _LINE_ALIGNMENT = 16
 """The bytes of which the first address of a copy in a line is a multiple.
@@ -187,11 +205,13 @@ def _box(
     *,
     chunks: bool = False,
     open_rows: bool = False,
+    writes: bool = False,
 ) -> Box:
     """Return the box of an operand; `chunks` takes elements of `CHUNK` bytes together, where rows consist of these.
 
-    `open_rows`: row 0 stands for each of the rows that are given one by one.  `axes` is the rank of the map, and the
-    number of rows whose coordinates are given one by one, 0 for none.
+    `writes`: the box is written, for which no coordinate may be negative.  `open_rows`: row 0 stands for each of the
+    rows that are given one by one.  `axes` is the rank of the map, and the number of rows whose coordinates are given
+    one by one, 0 for none.
     """
     rank, apart = axes
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
@@ -209,6 +229,8 @@ def _box(
         coordinates.append(value_of_issuing_thread(machine, value).view(np.int32).astype(np.int64))
     if len(coordinates) != (1 + apart if apart else rank):
         raise Unsupported(f"a tensor copy with {len(coordinates)} coordinates", line)
+    if writes and any((each < 0)[rows if len(each) > 1 else slice(None)].any() for each in coordinates):
+        raise Unsupported("a tensor copy to a negative coordinate is an illegal instruction", line)
     extents = [table.uniform(f"box {d}", rows) for d in range(rank)]
     if apart and extents[1] != 1:
         raise Unsupported("a tensor copy of single rows through a map whose box has several", line)
@@ -242,12 +264,29 @@ def _box(
         where = where + position * stride
     size, swizzle = index.shape[1] * element, table.uniform("swizzle", rows)
     repeats = max(1, packed // element)
-    offset = np.arange(index.shape[1] * repeats, dtype=np.int64) * element
+    offset = _shared_offsets(index.shape[1] * repeats, extents[0] * repeats, element, swizzle)
+    if swizzle and extents[0] * repeats * element != _SPANS[swizzle] and (rank > 2 or apart or packed):
+        raise Unsupported("a tensor copy whose rows do not have the length of their swizzle is not modelled", line)
     if repeats == 1:
         return Box(where.astype(np.uint64), inside, offset, element, swizzle, size)
     # Each unit of 16 bytes holds its elements first.
     where, inside = (np.repeat(each, repeats, axis=1) for each in (where, inside))
     return Box(where.astype(np.uint64), inside, offset, element, swizzle, size, np.arange(offset.size) % repeats > 0)
+
+
+def _shared_offsets(count: int, row: int, element: int, swizzle: int) -> Array:
+    """Return the offset in shared memory of each of `count` elements, before the swizzle, in rows of `row` elements.
+
+    A swizzled row takes the bytes of the span of its swizzle, whatever its length.  Raises Unsupported for a longer
+    row.
+    """
+    number = np.arange(count, dtype=np.int64)
+    if not swizzle:
+        return number * element
+    if row * element > _SPANS[swizzle]:
+        raise Unsupported("a tensor copy whose rows are longer than their swizzle is not defined")
+    found: Array = number // row * _SPANS[swizzle] + number % row * element
+    return found
 
 
 def _of_rows(rows: Sequence[Array], length: int) -> Array:
@@ -317,6 +356,7 @@ def _load_box(
     thread = int(np.flatnonzero(machine.active_threads())[0])
     if ranks is None and of_pair is None:
         barrier = mbarrier_at(machine, barrier_operand)
+        enter_phase(machine, barrier, machine.active_warps())
         for races in machine.races.acting(machine.mask):
             races.writes(touched, np.full(touched.shape, thread), pending=True)
         add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
@@ -359,6 +399,7 @@ def _load_rows(
     lanes, barrier, domain = active_lane_count(machine), mbarrier_at(machine, barrier_operand), machine.domain
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
+    enter_phase(machine, barrier, machine.active_warps())
     thread, length = int(np.flatnonzero(machine.active_threads())[0]), box.offset.size // len(rows)
     buffers = np.unique(machine.memory.buffer_of(box.address)).tolist()
     zero = np.zeros((1, 1), dtype=np.uint32)
@@ -400,6 +441,7 @@ def _multicast(
         use_in_cluster(machine, address, holder, 8, "uses an mbarrier in", lasting=False)
     finally:
         machine.mask = outer
+    enter_phase_from_cluster(machine, address, holder, rows, set())
     start_write(machine, touched, receiver, thread, rows)
     holding = np.roll(rows, holder - issuer)
     barrier = initialised_mbarrier(machine, address, holding)
@@ -410,15 +452,15 @@ def _multicast(
 
 def add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None:
     """A copy of `size` bytes to each block completes on an mbarrier."""
-    for races in machine.races.acting(machine.mask):
-        races.require_phases(barrier.address, machine.active_warps())
     barrier.copies.append(copy)
+    for races in machine.races.of_blocks(copy.blocks):
+        races.expect_later(barrier.address)
     barrier.bytes = barrier.bytes - size * copy.blocks
     complete_phase(machine, barrier)
 
 
 def _store_box(machine: Machine, target: Operand, source: Operand, axes: tuple[int, int], line: int) -> None:
-    box = _box(machine, target, axes, line)
+    box = _box(machine, target, axes, line, writes=True)
     if box.padding is not None:
         raise Unsupported("a tensor copy of padded elements from shared memory is not modelled", line)
     if axes[1] and _has_repeats(box, machine.active_blocks()):
