@@ -46,11 +46,10 @@ MAXIMUM_ATTEMPTS = 16
 """How often a launch is run at most, until its races are known."""
 
 LANES_PER_BATCH = 8192
-"""The number of lanes that run together in warps of 32, which amortises the cost of a NumPy call.
+"""The number of lanes that run together, which amortises the cost of a NumPy call.
 
-As many larger warps run together: they take fewer steps for the same work.  A rest of at most half a batch runs with
-the batch before it.  After a batch whose blocks took the same steps, twice as many run together.  Where blocks take
-other steps, each step is computed for all lanes of the batch.
+A rest of at most half a batch runs with the batch before it.  After a batch whose blocks took the same steps, twice as
+many run together.  Where blocks take other steps, each step is computed for all lanes of the batch.
 """
 
 
@@ -91,8 +90,7 @@ class PreparedLaunch:
     def batches(self, numbers: Array) -> list[Array]:
         """Return blocks in the batches that run together: whole clusters if their blocks interact."""
         size = self.clusters.size if self.blocks_interact else 1
-        lanes = LANES_PER_BATCH * self.arch.warp // 32
-        per_batch = max(1, lanes // (self.threads * size)) * size
+        per_batch = max(1, LANES_PER_BATCH // (self.threads * size)) * size
         starts = list(range(0, len(numbers), per_batch))
         if len(starts) > 1 and 2 * (len(numbers) - starts[-1]) <= per_batch:
             starts.pop()
