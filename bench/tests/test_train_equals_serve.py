@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_bench.train_equals_serve import differing_digests, holds, other_record
+from bitwise_bench.model_tables import train_equals_serve
+from bitwise_bench.train_equals_serve import differing_digests, holds, other_record, unfinished
 from bitwise_core.errors import BitwiseError
 
 SHAPE = {"tokens": 96, "batches": [1, 3]}
@@ -59,3 +60,13 @@ def test_a_model_whose_bytes_differ_on_another_gpu_does_not_hold(differing: list
 
 def test_a_model_that_could_not_run_does_not_hold() -> None:
     assert not holds({"error": "RuntimeError: out of memory"})
+
+
+def test_a_model_that_has_not_finished_is_kept_and_does_not_hold(tmp_path: Path) -> None:
+    found = {"held out": True, "unfinished": True, "mode": {"a": True}, "without the mode, differing": ["a"]}
+    (tmp_path / "x.json").write_text(json.dumps(found), encoding="utf-8")
+    assert unfinished(tmp_path, ["x", "y"]) == {"x": found}
+    assert not holds(found)
+    record = {"models": {"x": found}, "environment": {"gpu": "G"}}
+    record["shape"] = {"tokens": 1, "batches": [1], "chunks": [1], "generated tokens": 1}
+    assert "| x (held out) (unfinished) | 1 of 1 | - | 1 of 1 | - |" in train_equals_serve(record)

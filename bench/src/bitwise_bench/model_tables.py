@@ -40,11 +40,11 @@ def train_equals_serve(record: Mapping[str, Any]) -> str:
             continue
         checks = {what: each for what, each in found["mode"].items() if what != "greatest divergence"}
         rows.append([
-            f"{name}{' (held out)' if found['held out'] else ''}",
+            f"{name}{' (held out)' if found['held out'] else ''}{' (unfinished)' if 'unfinished' in found else ''}",
             f"{sum(checks.values())} of {len(checks)}",
-            f"{found['mode']['greatest divergence']:g}",
+            f"{found['mode']['greatest divergence']:g}" if "greatest divergence" in found["mode"] else "-",
             f"{len(found['without the mode, differing'])} of {len(checks)}",
-            f"{found['without the mode, greatest divergence']:.1e}",
+            f"{found['without the mode, greatest divergence']:.1e}" if "unfinished" not in found else "-",
         ])  # fmt: skip
     head = ("model", "equal in the mode", "divergence", "different without it", "divergence without it")
     shape = record["shape"]

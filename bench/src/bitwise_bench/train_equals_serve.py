@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +30,7 @@ from typing import Any
 
 from bitwise_bench.model_locks import MODELS, built_model, digest_of, environment
 from bitwise_core.errors import BitwiseError
+from bitwise_core.output_files import write_text
 from bitwise_torch import batch_invariant
 
 LENGTH, PROMPT, GENERATED = 96, 40, 24
@@ -240,20 +244,26 @@ def divergence(left: Sequence[Any], right: Sequence[Any]) -> float:
     )
 
 
+_Found = dict[str, bool | float]
+_Save = Callable[[_Found, dict[str, str]], None]
+
+
 def comparisons(
-    model: Any, scope: _Scope, batches: Sequence[int], length: int, label: str = ""
-) -> tuple[dict[str, bool | float], dict[str, str]]:
+    model: Any, scope: _Scope, batches: Sequence[int], length: int, label: str = "",
+    save: _Save = lambda found, digests: None,
+) -> tuple[_Found, dict[str, str]]:  # fmt: skip
     """Return what equals the logits of the sequence alone, with the greatest divergence of training from generation,
-    and digests.
+    and digests.  `save` receives both after each comparison, as far as they are known.
     """
     import torch
 
-    found: dict[str, bool | float] = {}
+    found: _Found = {}
     digests = {"weights": digest_of(*model.parameters())}
 
     def note(what: str, equal: bool) -> None:
         found[what] = equal
         print(f"{label}{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
+        save(found, digests)
 
     with scope():
         with torch.inference_mode():
@@ -290,28 +300,54 @@ def comparisons(
     return found, digests
 
 
-def compared(name: str, batches: Sequence[int], device: str = "cuda") -> dict[str, Any]:
-    """Return the comparisons of a model in the mode and without it; `device` is where it runs."""
+def compared(name: str, batches: Sequence[int], device: str = "cuda", part: Path | None = None) -> dict[str, Any]:
+    """Return the comparisons of a model in the mode and without it; `device` is where it runs.
+
+    The file `part` has what is known after each comparison.
+    """
     warnings.filterwarnings("ignore", message="the bytes of aten::(_foreach_norm|linalg_vector_norm) may depend")
     begun = time.perf_counter()
     model = built_model(*COMPARED[name], device).eval()
-    under, digests = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ")
+    kept: dict[str, Any] = {"held out": name in HELD_OUT, "unfinished": True}
+
+    def save_mode(found: _Found, digests: dict[str, str]) -> None:
+        write(kept | {"mode": found, "without the mode, differing": [], "digests": digests})
+
+    def save_control(found: _Found, _: dict[str, str]) -> None:
+        write(kept | {"mode": under, "without the mode, differing": differing(found), "digests": digests})
+
+    def write(found: dict[str, Any]) -> None:
+        if part is not None:
+            write_text(part, json.dumps(found))
+
+    under, digests = comparisons(model, strict_mode, batches, LENGTH, f"{name}: ", save_mode)
     seconds = round(time.perf_counter() - begun, 1)
-    without, _ = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ")
+    without, _ = comparisons(model, nullcontext, batches, LENGTH, f"{name} without the mode: ", save_control)
     return {
         "held out": name in HELD_OUT, "seconds of the comparisons": seconds, "mode": under,
-        "without the mode, differing": [what for what, each in without.items() if each is False],
+        "without the mode, differing": differing(without),
         "without the mode, greatest divergence": without["greatest divergence"], "digests": digests,
     }  # fmt: skip
 
 
+def differing(found: _Found) -> list[str]:
+    """Return the names of the comparisons that differ."""
+    return [what for what, each in found.items() if each is False]
+
+
 def holds(found: dict[str, Any]) -> bool:
-    """Return whether all bytes of a model agree in the mode, and some differ without it; not where it has an error."""
-    if "error" in found:
+    """Return whether all bytes of a model that has finished agree in the mode, and some differ without it."""
+    if "error" in found or "unfinished" in found:
         return False
     equal = all(each for what, each in found["mode"].items() if what != "greatest divergence")
     control = bool(found["without the mode, differing"])
     return equal and control and not found["mode"]["greatest divergence"] and not found.get(DIFFERING)
+
+
+def unfinished(parts: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return what is known of models that have not finished, from the files of `compared`."""
+    files = {name: parts / f"{name}.json" for name in names}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
 
 
 def differing_digests(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -374,8 +410,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def write() -> None:
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
+    def stop(*given_signal: object) -> None:
+        content["models"] |= unfinished(parts, [name for name in given.models if name not in content["models"]])
+        write()
+        os._exit(1)
+
+    parts = Path(tempfile.mkdtemp())
+    signal.signal(signal.SIGTERM, stop)
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        running = {pool.submit(compared, name, tuple(given.batches)): name for name in given.models}
+        running = {
+            pool.submit(compared, name, tuple(given.batches), part=parts / f"{name}.json"): name
+            for name in given.models
+        }
         for each in as_completed(running):
             name, failed = running[each], each.exception()
             found: dict[str, Any] = each.result() if failed is None else {"error": f"{type(failed).__name__}: {failed}"}
