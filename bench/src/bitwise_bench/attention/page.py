@@ -87,6 +87,7 @@ def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
                 f"#### {title}\n",
                 *(["Recorded with earlier kernels.\n"] if earlier else []),
                 _table(record[step]["results"], columns, unit),
+                *_missing(record[step].get("missing", ())),
             ]
         if step == "lengths" in record:
             results = [
@@ -128,6 +129,16 @@ def _ratio(result: Mapping[str, Any]) -> float | None:
     seconds = result["seconds"]
     best = min((seconds[name] for name in _BACKENDS if seconds.get(name)), default=None)
     return best / seconds["bitwise"] if best and seconds.get("bitwise") else None
+
+
+def _missing(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence on the cases that were not reached, if there are any."""
+    if not cases:
+        return []
+    names = (
+        ", ".join(f"{each} {case[each]}" for each in case if each not in ("held_out", "flexible")) for case in cases
+    )
+    return [f"Not measured in the time of the step: {'; '.join(names)}.\n"]
 
 
 _CELLS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {

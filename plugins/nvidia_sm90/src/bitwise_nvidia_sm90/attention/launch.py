@@ -117,8 +117,9 @@ def _few_rows(desc: AttentionDesc, rows: int, keys: int, ragged: bool, processor
     split = parts > rows and (ragged or desc.scores.k == 96 or shorter)
     resident, count = (several, parts) if split or parts == rows else (together, rows)
     programs = resident * processors
-    if not ragged and count > programs:  # no program has more than it must, and all have as many where they can
-        programs = -(-count // -(-count // programs))
+    turns = -(-count // programs)
+    if not ragged or turns > 3:  # no program has more than it must, and all have as many where they can
+        programs = -(-count // turns) if turns > 1 else programs
     return _filled(desc, replace(common, split=split), resident, programs)
 
 
