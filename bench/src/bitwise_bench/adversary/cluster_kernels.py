@@ -88,7 +88,7 @@ def _handed_over(dice: random.Random) -> Shape:
                 f"xor.b32 %r76, %r0, 33; mad.lo.u32 %r76, %r76, 16, %r70; mapa.shared::cluster.u32 %r76, %r76, %r73; st.shared::cluster.v4.b32 [%r76+{at}], {{%r20, %r21, %r22, %r23}};",
             ),
             (arrive.format("%r73"), f"fence.acq_rel.cluster; {arrive.format('%r73')}"),
-            (wait.format(turn, turn, turn),),
+            (wait.format(turn, turn, turn) + " bar.sync 0;",),  # a warp that arrives again knows that the other one has
             pick(
                 dice,
                 f"ld.shared.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r71+{at}];",

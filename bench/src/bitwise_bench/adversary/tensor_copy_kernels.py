@@ -116,7 +116,7 @@ def _stores(dice: random.Random) -> Shape:
         ("fence.proxy.async.shared::cta; bar.sync 0;",),
     ]  # fmt: skip
     begin = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d12, {%r81, %r82}], [%d8]; @%p1 cp.async.bulk.commit_group;"
-    places = dice.sample([(0, 0), (0, 0), (0, 1), (0, -2), (4, 0)], 3)
+    places = dice.sample([(0, 0), (0, 0), (0, 1), (0, 2), (4, 0)], 3)
     slots.append(tuple(f"mov.b32 %r81, {x}; mov.b32 %r82, {y}; @%p1 {begin}" for x, y in places))
     slots.append(("@%p1 cp.async.bulk.wait_group.read 0;", "@%p1 cp.async.bulk.wait_group 0;"))
     return Shape(slots, 64, fixed=(8, 2), repeats=2)
