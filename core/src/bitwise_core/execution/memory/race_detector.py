@@ -113,8 +113,10 @@ class RaceDetector:
         """Which cells atomic operations have changed since they were last written."""
         self.arrived_at: dict[int, Array] = {}
         self.phases: dict[int, Array] = {}
-        self.arrivers: dict[int, set[int]] = {}
-        """The warps that have arrived in the current phases of memory barriers, and `_OTHERS` if they wait for more."""
+        self.arrivers: dict[int, dict[int, int]] = {}
+        """The warps that have arrived in the current phases of memory barriers, with the times; `_OTHERS`: not only."""
+        self.ended: dict[int, list[dict[int, int]]] = {}
+        """The same for the last two complete phases."""
         self.begun: dict[int, int] = {}
         """The clock of the phases of memory barriers that were initialised again, at that time."""
         self.tracked: dict[int, dict[int, tuple[int, int]]] = {}
@@ -148,7 +150,8 @@ class RaceDetector:
                 setattr(found, name, value.copy())
         found.arrived_at, found.phases, found.agents = dict(self.arrived_at), dict(self.phases), dict(self.agents)
         found.begun = dict(self.begun)
-        found.arrivers = {barrier: set(each) for barrier, each in self.arrivers.items()}
+        found.arrivers = {barrier: dict(each) for barrier, each in self.arrivers.items()}
+        found.ended = dict(self.ended)
         found.tracked = {barrier: dict(warps) for barrier, warps in self.tracked.items()}
         found.writers, found.fences = list(self.writers), list(self.fences)
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
@@ -197,7 +200,8 @@ class RaceDetector:
         Raises Race where one may arrive in an earlier phase.
         """
         self.require_phases(barrier, warps)
-        self.arrivers.setdefault(barrier, set()).update(warps.tolist())
+        times = zip(warps.tolist(), self.clock[warps, warps].tolist(), strict=True)
+        self.arrivers.setdefault(barrier, {}).update(times)
         published = self.clock[warps].max(axis=0)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
@@ -209,6 +213,7 @@ class RaceDetector:
         self.phases.pop(barrier, None)
         self.tracked.pop(barrier, None)
         self.arrivers.pop(barrier, None)
+        self.ended.pop(barrier, None)
         if (_PHASES, barrier) in self.agents:
             agent = self._agent(_PHASES, barrier)
             self.begun[barrier] = int(self.clock[agent, agent])
@@ -253,9 +258,7 @@ class RaceDetector:
         published = np.zeros_like(self.clock[agent]) if before is None else before.copy()
         published[agent] = self.clock[agent, agent]
         self._publish(barrier, published)
-        arrivers = self.arrivers.pop(barrier, set())
-        if len(arrivers) == 1 and _OTHERS not in arrivers:  # the only warp that arrived completes the phase
-            self.clock[[*arrivers], agent] = self.clock[agent, agent]
+        self.ended[barrier] = [*self.ended.get(barrier, [])[-1:], self.arrivers.pop(barrier, {_OTHERS: 0})]
 
     def _publish(self, barrier: int, clock: Array) -> None:
         before = self.phases.get(barrier)
@@ -279,6 +282,10 @@ class RaceDetector:
             return np.ones(len(warps), dtype=bool)
         known = np.maximum(self.clock[warps, agent], self.begun.get(barrier, 1))
         found: Array = known >= self.clock[agent, agent] - but
+        ended = self.ended.get(barrier, [])[::-1][but : but + 1]
+        if ended and _OTHERS not in ended[0]:  # who comes after all arrivals of a phase comes after its end
+            who, times = np.array([*ended[0]]), np.array([*ended[0].values()])
+            found |= (self.clock[warps][:, who] >= times).all(axis=1)
         return found
 
     def require_phases(self, barrier: int, warps: Array) -> None:
@@ -291,7 +298,7 @@ class RaceDetector:
 
     def expect(self, barrier: int) -> None:
         """The current phase of a memory barrier also waits for other than these arrivals, such as bytes or an agent."""
-        self.arrivers.setdefault(barrier, set()).add(_OTHERS)
+        self.arrivers.setdefault(barrier, {})[_OTHERS] = 0
 
     def _of_this_round(self, rounds: Array, cells: Array) -> bool:
         """Return whether an access to one of these cells has no barrier of all warps after it."""
@@ -768,7 +775,12 @@ class RaceDetector:
             found.append(len(clocks).to_bytes(8, "little"))
             for barrier in sorted(clocks):
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
-        found.append(repr(sorted((barrier, sorted(each)) for barrier, each in self.arrivers.items())).encode())
+        for barrier in sorted({*self.arrivers, *self.ended}):
+            for phase in (self.arrivers.get(barrier, {}), *self.ended.get(barrier, [])):
+                late = sorted(
+                    (who, 0 if who == _OTHERS else max(time - int(seen[who]), 0)) for who, time in phase.items()
+                )
+                found.append(repr((barrier, late)).encode())
         for barrier, begun in sorted(self.begun.items()):
             unknown = max(begun - int(seen[self._agent(_PHASES, barrier)]), 0)
             found += [each.to_bytes(8, "little", signed=True) for each in (barrier, unknown)]

@@ -235,6 +235,8 @@ def _arrive_when_copied(instruction: Instruction, counted: bool) -> Step:
             )
         copies.open = left
         if counted:
+            for races in machine.races.acting(machine.mask):
+                races.expect(barrier.address)
             count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), line)
             return
         for races in machine.races.acting(machine.mask):
