@@ -777,10 +777,10 @@ class RaceDetector:
                 found += [barrier.to_bytes(8, "little"), np.maximum(clocks[barrier] - seen, 0).tobytes()]
         for barrier in sorted({*self.arrivers, *self.ended}):
             for phase in (self.arrivers.get(barrier, {}), *self.ended.get(barrier, [])):
-                times = sorted(
+                arrivals = sorted(
                     (who, 0 if who == _OTHERS else max(time - int(seen[who]), 0)) for who, time in phase.items()
                 )
-                found.append(repr((barrier, times)).encode())
+                found.append(repr((barrier, arrivals)).encode())
         for barrier, begun in sorted(self.begun.items()):
             unknown = max(begun - int(seen[self._agent(_PHASES, barrier)]), 0)
             found += [each.to_bytes(8, "little", signed=True) for each in (barrier, unknown)]
