@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_amd_gfx942.opcodes.compute import Compute
-from bitwise_core.execution.domains.domain import Domain
-from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.domains.domain import Domain, StepsInOrder
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import (
@@ -299,10 +298,8 @@ def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
         own, lanes = found[id(operand)]
         return _lanes(lanes, np.searchsorted(own, threads), own)
 
-    # Each operation sees a part of the lanes, in which a value may occur once that others have, too.
     domain = machine.domain
-    repeated = domain.context.repeated_members if isinstance(domain, TermDomain) else None
-    with nullcontext() if repeated is None else repeated.together():
+    with domain.on_parts_of_lanes() if isinstance(domain, StepsInOrder) else nullcontext():
         for each in nodes:
             node, own = each.node, np.flatnonzero(demand.get(id(each), _NO_LANES))
             if own.size:
