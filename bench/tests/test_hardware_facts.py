@@ -10,9 +10,26 @@ import pytest
 
 from bitwise_bench import hardware_facts
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.hardware_facts import accumulators, after_zeros, elections, masks, step_of_zeros, steps
+from bitwise_bench.hardware_facts import (
+    accumulators,
+    after_zeros,
+    colliding_text,
+    collisions_given,
+    differences,
+    elections,
+    masks,
+    of_lowest_lanes,
+    step_of_zeros,
+    steps,
+)
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.execution.assumptions import LOWEST_LANE
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.special_registers import fixed_by_launch
+from bitwise_nvidia_sm90.architecture import SM90
 
 RECORD = json.loads(Path(__file__).parents[2].joinpath("records/hardware-facts-sm90-h200.json").read_text())
 
@@ -61,3 +78,31 @@ def test_another_elected_lane_is_found(monkeypatch: pytest.MonkeyPatch, changed:
     results[:changed] = 0
     monkeypatch.setattr(hardware_facts, "launched", lambda *arguments, **options: results)
     assert elections(NoDevice())["masks that do not elect their first lane"] == changed
+
+
+def _simulated(text: str, given: np.ndarray, results: np.ndarray, blocks: int, threads: int) -> np.ndarray:
+    """Stand for `launched` by an execution on bit patterns that assumes the lowest lane."""
+    arguments = tuple(Argument(kind="buffer", buffer=name) for name in ("given", "found"))
+    launch = Launch(file="k.ptx", entry="k", grid=(blocks, 1, 1), block=(threads, 1, 1), args=arguments)
+    prepared = prepare(
+        Source("k.ptx", text, launch), SM90, Options(assume=frozenset({LOWEST_LANE}), audit_contraction=False)
+    )
+    contents = {"given": given.view(np.uint8).ravel(), "found": results.view(np.uint8).ravel()}
+    return np.asarray(simulate(prepared, contents).after["found"].view(results.dtype).reshape(results.shape))
+
+
+@pytest.mark.parametrize("control", ["all lanes", "a predicate"])
+@pytest.mark.parametrize("space", ["shared", "global"])
+def test_colliding_lanes_are_counted(space: str, control: str) -> None:
+    """What is expected of a GPU is what the analysis assumes; another lane's value, or none, is counted."""
+    blocks, threads, stride = 8, 128, 16
+    words = collisions_given(blocks, threads)
+    given = np.concatenate([words.ravel(), np.zeros(blocks * threads * stride // 4, np.uint32)])
+    empty = np.zeros((blocks, threads, 4), np.uint32)
+    seen = _simulated(colliding_text(space, "b32", control, stride), given, empty, blocks, threads)
+    expected, several = of_lowest_lanes(words, "b32", control)
+    assert several.sum() > 20
+    assert differences(seen, expected, several) == (int(several.sum()), 0, 0)
+    changed = np.where(several[..., None], expected ^ 1, expected)
+    assert differences(changed, expected, several) == (int(several.sum()), int(several.sum()), 0)
+    assert differences(expected ^ 1, expected, several)[2] == (~several).sum()

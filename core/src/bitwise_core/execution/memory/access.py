@@ -16,10 +16,16 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.colliding_lanes import (
+    collide_within_warps,
+    lanes_are_together,
+    value_of_lowest_lanes,
+)
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
 from bitwise_core.execution.memory.undetermined import (
+    LANES_RACE,
     OVERWRITE_RACE,
     READ_RACE,
     SAME_STEP_RACE,
@@ -232,10 +238,19 @@ def undetermined_values(machine: Machine) -> UndeterminedValues | None:
     return None if machine.cluster is not None else machine.memory.undetermined
 
 
-def write_shared(machine: Machine, address: Array, *values: Value) -> None:
+def store_element(machine: Machine, address: Array, value: Value) -> None:
+    """Store one value of one instruction at each active thread's shared address; see `write_shared`.
+
+    Under the assumption `LOWEST_LANE`, the lowest lane's value remains where lanes of a warp share an address.
+    """
+    write_shared(machine, address, value_of_lowest_lanes(machine, address, value), one_element=True)
+
+
+def write_shared(machine: Machine, address: Array, *values: Value, one_element: bool = False) -> None:
     """Store the values at consecutive shared addresses of each active thread, in order.
 
-    The content is undetermined where threads store different values without an order.
+    The content is undetermined where threads store different values without an order.  `one_element`: the instruction
+    stores one element, for messages.
     """
     shared = machine.shared
     if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
@@ -271,9 +286,11 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         if not disjoint:
             held = shared.holds(cells, value, machine.mask)
             if not held.all():
+                of_lanes = one_element and lanes_are_together(machine) and collide_within_warps(machine, cells, ~held)
+                reason = LANES_RACE if of_lanes else SAME_STEP_RACE
                 if kept is None:
-                    raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
-                if kept.note(Cause(Kind.SHARED, SAME_STEP_RACE, machine.line)):
+                    raise race(Kind.SHARED, reason, machine.line)
+                if kept.note(Cause(Kind.SHARED, reason, machine.line)):
                     clashes = ~held if clashes is None else ~held | clashes
         if clashes is not None:
             shape = (machine.blocks, machine.threads)
@@ -441,6 +458,16 @@ def load_global(machine: Machine, address: Array, bits: int, line: int, *, coher
     check_in_buffer(machine, address, line)
     thread = machine.thread if coherent else machine.loading_agent()
     return machine.memory.load(address, bits, machine.mask, thread, machine.epoch, line)
+
+
+def store_global_element(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
+    """Store one value of one instruction; see `store_global`.
+
+    Under the assumption `LOWEST_LANE`, the lowest lane's value remains where lanes of a warp share an address.
+    """
+    if lanes_are_together(machine):
+        machine.memory.lane_stores[line] = machine.warp
+    store_global(machine, address, value_of_lowest_lanes(machine, address, value), bits, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
