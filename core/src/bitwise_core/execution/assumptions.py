@@ -53,7 +53,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         FINITE: "all values are finite",
-        LOWEST_LANE: "of the values that a warp's store sends to one address, the lowest lane's remains (as on an H200)",
+        LOWEST_LANE: "of the values that a warp's store sends to one address the lowest lane's remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
         WORK_STEALING: "which block computes a tile changes no result",
     }
