@@ -42,6 +42,11 @@ CASES = {
     "lanes from 5 on": ("@%p1 st.shared.f32 [%r5], %f1;" + OF_WARP, "@%p3 st.shared.f32 [%r5], %f1;" + OF_WARP, "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP),
     "four places": ("st.shared.f32 [%r7], %f1;" + OF_FOUR, "@%p4 st.shared.f32 [%r7], %f1;" + OF_FOUR, "@%p2 st.shared.f32 [%r7], %f1;" + OF_FOUR),
     "global memory": ("st.global.f32 [%d7], %f1;", "@%p2 st.global.f32 [%d7], %f1;", "@%p5 st.global.f32 [%d7], %f1;"),
+    "replicas in two warps": (
+        "mul.wide.u32 %d8, %r2, 4; add.s64 %d8, %d1, %d8; ld.global.f32 %f1, [%d8]; st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+        "setp.eq.u32 %p7, %r1, 0; @%p7 st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+        "setp.eq.u32 %p7, %r1, 32; @%p7 st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+    ),
     "a word of two halves": (
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; st.shared.b32 [%r5], %r8;" + OF_WARP,
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,

@@ -16,11 +16,7 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.colliding_lanes import (
-    collide_within_warps,
-    lanes_are_together,
-    value_of_lowest_lanes,
-)
+from bitwise_core.execution.memory.colliding_lanes import lanes_are_together, value_of_lowest_lanes, would_agree
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
@@ -286,8 +282,7 @@ def write_shared(machine: Machine, address: Array, *values: Value, one_element: 
         if not disjoint:
             held = shared.holds(cells, value, machine.mask)
             if not held.all():
-                of_lanes = one_element and lanes_are_together(machine) and collide_within_warps(machine, cells, ~held)
-                reason = LANES_RACE if of_lanes else SAME_STEP_RACE
+                reason = LANES_RACE if one_element and would_agree(machine, cells, value) else SAME_STEP_RACE
                 if kept is None:
                     raise race(Kind.SHARED, reason, machine.line)
                 if kept.note(Cause(Kind.SHARED, reason, machine.line)):

@@ -62,21 +62,15 @@ def lowest_lanes(machine: Machine, address: Array) -> Array | None:
     return found.reshape(rows, warps * warp)[:, :threads]
 
 
-def collide_within_warps(machine: Machine, cells: Array, clashing: Array) -> bool:
-    """Return whether the threads of each block that share a cell with a clashing one are lanes of its warp.
+def would_agree(machine: Machine, cells: Array, value: Value) -> bool:
+    """Return whether the values of the lowest lanes alone would agree in each cell of shared memory.
 
-    `cells` and `clashing` have shapes that broadcast to (blocks, threads).  Inactive lanes do not count.
+    `cells` are those where one store of one element begins, of shape (1 or blocks, threads).
     """
-    shape = (machine.blocks, machine.threads)
-    active, where = whole_mask(machine.mask, shape), np.broadcast_to(cells, shape)
-    warp = np.broadcast_to(np.arange(machine.threads) // machine.warp, shape)
-    block = np.broadcast_to(np.arange(machine.blocks)[:, None], shape)
-    lanes = np.stack([block[active], where[active].astype(np.int64)])
-    _, place = np.unique(lanes, axis=1, return_inverse=True)
-    place = place.reshape(-1)
-    count = int(place.max(initial=-1)) + 1
-    least, most = np.full(count, machine.threads), np.full(count, -1)
-    np.minimum.at(least, place, warp[active])
-    np.maximum.at(most, place, warp[active])
-    affected = place[np.broadcast_to(clashing, shape)[active]]
-    return bool((least[affected] == most[affected]).all())
+    source = lowest_lanes(machine, cells) if lanes_are_together(machine) else None
+    if source is None:
+        return False
+    shared, lowest = machine.shared.copy(), take_threads(value, source)
+    shared.store(cells, lowest, machine.mask)
+    held = shared.holds(cells, lowest, machine.mask)
+    return bool((held if machine.mask is None else held | ~machine.mask).all())
