@@ -19,9 +19,9 @@ measured.  Steps of units whose rows state one arithmetic are then one operation
 `WORK_STEALING`: where blocks take over tiles of others, which blocks do so is a choice of the hardware, and no result
 depends on it.  One distribution of the tiles is then executed for all.
 
-`LOWEST_LANE`: of the values that one store instruction of one element, executed by lanes of one warp together, sends to
-one address, that of the lowest active lane remains.  Nothing is assumed of stores of vectors, of atomic operations, of
-different instructions, of different warps, nor of lanes that a branch may have parted.
+`LOWEST_LANE`: of the values that one store instruction, executed by lanes of one warp together, sends to one address,
+that of the lowest active lane remains.  Nothing is assumed of stores of more than 32 bits in a lane, of atomic
+operations, of different instructions, of different warps, nor of lanes that a branch may have parted.
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN

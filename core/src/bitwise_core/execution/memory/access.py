@@ -16,7 +16,7 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.colliding_lanes import lanes_are_together, value_of_lowest_lanes, would_agree
+from bitwise_core.execution.memory.colliding_lanes import would_agree
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
@@ -234,19 +234,11 @@ def undetermined_values(machine: Machine) -> UndeterminedValues | None:
     return None if machine.cluster is not None else machine.memory.undetermined
 
 
-def store_element(machine: Machine, address: Array, value: Value) -> None:
-    """Store one value of one instruction at each active thread's shared address; see `write_shared`.
-
-    Under the assumption `LOWEST_LANE`, the lowest lane's value remains where lanes of a warp share an address.
-    """
-    write_shared(machine, address, value_of_lowest_lanes(machine, address, value), one_element=True)
-
-
-def write_shared(machine: Machine, address: Array, *values: Value, one_element: bool = False) -> None:
+def write_shared(machine: Machine, address: Array, *values: Value, one_store: bool = False) -> None:
     """Store the values at consecutive shared addresses of each active thread, in order.
 
-    The content is undetermined where threads store different values without an order.  `one_element`: the instruction
-    stores one element, for messages.
+    The content is undetermined where threads store different values without an order.  `one_store`: one value
+    is stored by one instruction, of which the lowest lane's may be assumed to remain (`colliding_lanes`).
     """
     shared = machine.shared
     if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
@@ -282,7 +274,7 @@ def write_shared(machine: Machine, address: Array, *values: Value, one_element: 
         if not disjoint:
             held = shared.holds(cells, value, machine.mask)
             if not held.all():
-                reason = LANES_RACE if one_element and would_agree(machine, cells, value) else SAME_STEP_RACE
+                reason = LANES_RACE if one_store and would_agree(machine, cells, value) else SAME_STEP_RACE
                 if kept is None:
                     raise race(Kind.SHARED, reason, machine.line)
                 if kept.note(Cause(Kind.SHARED, reason, machine.line)):
@@ -453,16 +445,6 @@ def load_global(machine: Machine, address: Array, bits: int, line: int, *, coher
     check_in_buffer(machine, address, line)
     thread = machine.thread if coherent else machine.loading_agent()
     return machine.memory.load(address, bits, machine.mask, thread, machine.epoch, line)
-
-
-def store_global_element(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
-    """Store one value of one instruction; see `store_global`.
-
-    Under the assumption `LOWEST_LANE`, the lowest lane's value remains where lanes of a warp share an address.
-    """
-    if lanes_are_together(machine):
-        machine.memory.lane_stores[line] = machine.warp
-    store_global(machine, address, value_of_lowest_lanes(machine, address, value), bits, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:

@@ -15,6 +15,9 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.packing import take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
+MAXIMUM_BITS = 32
+"""How many bits a store of a lane has at most of which one lane's are assumed to remain together."""
+
 
 def lanes_are_together(machine: Machine) -> bool:
     """Return whether the active lanes of each warp are known and execute the current instruction together.
@@ -25,8 +28,9 @@ def lanes_are_together(machine: Machine) -> bool:
 
 
 def value_of_lowest_lanes(machine: Machine, address: Array, value: Value) -> Value:
-    """Return what each lane stores at its address, of shape (1 or blocks, 1 or threads), by one store of one element.
+    """Return what each lane stores by one instruction, which begins at its address, shape (1 or blocks, 1 or threads).
 
+    Addresses are multiples of what a lane stores, so that two lanes store to the same bytes or to no common one.
     Under `LOWEST_LANE` it is the value of the lowest active lane of its warp with the same address, else its own.
     """
     if not machine.domain.assumes(LOWEST_LANE) or not lanes_are_together(machine):
@@ -65,7 +69,7 @@ def lowest_lanes(machine: Machine, address: Array) -> Array | None:
 def would_agree(machine: Machine, cells: Array, value: Value) -> bool:
     """Return whether the values of the lowest lanes alone would agree in each cell of shared memory.
 
-    `cells` are those where one store of one element begins, of shape (1 or blocks, threads).
+    `cells` are those where the store of each lane begins, of shape (1 or blocks, threads).
     """
     source = lowest_lanes(machine, cells) if lanes_are_together(machine) else None
     if source is None:

@@ -244,7 +244,7 @@ class GlobalMemory:
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
         self.lane_stores: dict[int, int] = {}
-        """The lines of stores of one element by lanes that are together, each with the number of lanes of a warp."""
+        """The lines of stores of which the lowest lane's value may be assumed to remain, and the lanes of a warp."""
         self._polled = 0
         self._last_polls: dict[int, bytes] = {}
         """By line, the addresses of the last such read."""

@@ -24,11 +24,10 @@ from bitwise_core.execution.memory.access import (
     gather_shared,
     load_global,
     read_shared,
-    store_element,
     store_global,
-    store_global_element,
     write_shared,
 )
+from bitwise_core.execution.memory.colliding_lanes import MAXIMUM_BITS, lanes_are_together, value_of_lowest_lanes
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -62,9 +61,6 @@ IGNORED_MODIFIERS = {
 
 _STRONG = frozenset({"volatile", "relaxed", "release", "mmio"})
 """Modifiers of st whose accesses other threads may wait for."""
-
-_LANE_BITS = 32
-"""The most bits of an element of which one lane's value is assumed to remain whole (`assumptions.LOWEST_LANE`)."""
 
 _SPACES = {
     "global",
@@ -342,7 +338,8 @@ def store(instruction: Instruction, context: Context) -> Step:
     bits = type_bits(kind)
     items = _elements(source, count, instruction)
     line = instruction.line
-    plain = count == 1 and bits <= _LANE_BITS and _STRONG.isdisjoint(instruction.opcode.split("."))
+    plain = space in ("shared", "global") and count * bits <= MAXIMUM_BITS
+    plain = plain and _STRONG.isdisjoint(instruction.opcode.split("."))
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(item, bits) for item in items]
@@ -358,11 +355,10 @@ def store(instruction: Instruction, context: Context) -> Step:
             raise DataDependent("memory is written at a computed address", line)
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
-        if space == "shared" and plain:
-            store_element(machine, own_offset(machine, address), values[0])
-            return
+        if plain:
+            values = [value_of_lowest_lanes(machine, address, each) for each in values]
         if space == "shared":
-            write_shared(machine, own_offset(machine, address), concat(values))
+            write_shared(machine, own_offset(machine, address), concat(values), one_store=plain)
             return
         if space == "shared::cluster":
             store_to_cluster(machine, address, concat(values))
@@ -373,9 +369,8 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "const":
             raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
-        if space == "global" and plain:
-            store_global_element(machine, where, values[0], bits, line)
-            return
+        if plain and lanes_are_together(machine):
+            machine.memory.lane_stores[line] = machine.warp
         for index, value in enumerate(values):
             element = where + np.uint64(index * bits // 8) if index else where
             store_global(machine, element, value, bits, line)
