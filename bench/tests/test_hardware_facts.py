@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from bitwise_bench import hardware_facts
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.hardware_facts import (
+    COLLIDING_STORES,
     accumulators,
     after_zeros,
     colliding_text,
@@ -26,6 +28,7 @@ from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.memory.colliding_lanes import MAXIMUM_BITS
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.special_registers import fixed_by_launch
@@ -60,6 +63,18 @@ def test_steps_of_zeros_are_those_of_the_rows() -> None:
         assert (kept[1024 // 8 :] == given[1024 // 8 : 1024]).all() <= rows[name].keeps_accumulator
         text, _, _ = step_of_zeros(rows[name])
         assert Ptxas.locate("sm_90a").digest(text)
+
+
+def test_the_lowest_lane_remains_of_stores_of_at_most_32_bits() -> None:
+    recorded = RECORD["colliding lanes"]
+    assert {(each["memory"], each["store"]) for each in recorded} == set(
+        product(("shared", "global"), COLLIDING_STORES)
+    )
+    for each in recorded:
+        assert each["collisions"] > 9000
+        assert each["other differences"] == 0
+        small = 8 * COLLIDING_STORES[each["store"]][0] <= MAXIMUM_BITS
+        assert (each["not the lowest lane's value"] == 0) == small, each
 
 
 class NoDevice(Device):

@@ -47,6 +47,11 @@ CASES = {
         "setp.eq.u32 %p7, %r1, 0; @%p7 st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
         "setp.eq.u32 %p7, %r1, 32; @%p7 st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
     ),
+    "a store beside it behind a barrier": (
+        "st.shared.f32 [%r5], %f1; bar.sync 0; @%p1 st.shared.f32 [%r5+4], %f3; bar.sync 0; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p3 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
     "a word of two halves": (
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; st.shared.b32 [%r5], %r8;" + OF_WARP,
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,
@@ -66,6 +71,19 @@ UNDETERMINED = {
     "vectors that overlap": "mad.lo.u32 %r8, %r6, 0, %r5; st.shared.v2.f32 [%r8], {%f1, %f3};" + OF_WARP,
     "vectors in global memory": "mul.wide.u32 %d8, %r3, 8; add.s64 %d8, %d2, %d8; st.global.v2.f32 [%d8], {%f1, %f3};",
     "64 bits": "mov.b64 %d8, {%f1, %f3}; st.shared.b64 [%r5], %d8;" + OF_WARP,
+    "stores beside each other, which an assembler may join": "mov.f32 %f2, %f1; st.shared.f32 [%r5], %f1; st.shared.f32 [%r5+4], %f3;"
+    + OF_WARP,
+    "the second of two stores beside each other": "st.shared.f32 [%r5+4], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "a lowest lane that has stored beside it": "@%p2 st.shared.f32 [%r5+8], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "a lowest lane that stores beside it": "st.shared.f32 [%r5], %f1; @%p2 st.shared.f32 [%r5+8], %f3;" + OF_WARP,
+    "stores beside each other in global memory": "st.global.f32 [%d7], %f1; st.global.f32 [%d7+4], %f3;",
+    "a lane that reads what it has stored": "st.shared.f32 [%r5], %f1; @%p5 ld.shared.f32 %f2, [%r5]; @%p5 st.global.f32 [%d5], %f2;",
+    "a lane that reads what it has stored in global memory": "st.global.f32 [%d7], %f1; @%p5 ld.global.f32 %f2, [%d7]; @%p5 st.global.f32 [%d7+1024], %f2;",
+    "a load of no stated memory": "st.global.f32 [%d7], %f1; @%p5 ld.f32 %f2, [%d7]; @%p5 st.global.f32 [%d7+1024], %f2;",
+    "a store of no stated memory": "st.f32 [%d7], %f1;",
+    "a store after many": "".join(f"@%p2 st.shared.f32 [%r5+{16 * place + 64}], %f3;" for place in range(30)) * 3
+    + "st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
     "a strong store": "st.volatile.shared.f32 [%r5], %f1;" + OF_WARP,
     "two instructions": "@%p6 st.shared.f32 [%r5], %f1; @!%p6 st.shared.f32 [%r5], %f3;" + OF_WARP,
     "lanes that a branch parted": "@%p6 bra S; mov.f32 %f1, %f3; S: st.shared.f32 [%r5], %f1;" + OF_WARP,
@@ -74,6 +92,8 @@ UNDETERMINED = {
     "a read before the barrier": "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
     "two warps of which each has a lowest lane": "st.shared.f32 [%r4+128], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4+128]; st.global.f32 [%d5], %f2;",
 }
+
+EQUAL_VALUES = "st.shared.f32 [%r5], %f3; st.shared.f32 [%r5+4], %f3;" + OF_WARP
 
 ASSUMED = Options(assume=frozenset({LOWEST_LANE}), audit_contraction=False)
 PLAIN = Options(audit_contraction=False)
@@ -126,7 +146,13 @@ def test_nothing_else_is_assumed(case: str) -> None:
     for options in (PLAIN, ASSUMED):
         (found,) = determinism([kernel], "sm_90", options, workers=1).kernels
         assert found.outcome is not Determinism.DETERMINISTIC
-        assert "lowest-lane" not in found.reason
+    assert "lowest-lane" not in found.reason
+
+
+def test_equal_values_need_no_assumption_and_lose_nothing_by_it() -> None:
+    for options in (PLAIN, ASSUMED):
+        (found,) = determinism([one_block(EQUAL_VALUES)], "sm_90", options, workers=1).kernels
+        assert found.outcome is Determinism.DETERMINISTIC
 
 
 @pytest.mark.parametrize("case", CASES)

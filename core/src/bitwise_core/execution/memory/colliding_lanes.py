@@ -7,16 +7,27 @@ accesses themselves remain those of all lanes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 import numpy as np
 
-from bitwise_core.execution.active_lanes import whole_mask
+from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
 from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.values.packing import take_threads
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.memory.epochs import Epoch
+from bitwise_core.execution.memory.undetermined import BESIDE_LANES_RACE, Kind, race
+from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+
+CHUNK = 16
+"""The most bytes that a lane stores or loads by one machine instruction; its address is a multiple of their number."""
 
 MAXIMUM_BITS = 32
 """How many bits a store of a lane has at most of which one lane's are assumed to remain together."""
+
+
+MAXIMUM_RECENT = 64
+"""How many stores since a barrier are kept; where there are more, later ones that collide are not settled."""
 
 
 def lanes_are_together(machine: Machine) -> bool:
@@ -27,16 +38,127 @@ def lanes_are_together(machine: Machine) -> bool:
     return machine.condition is None and not machine.splits_warps
 
 
-def value_of_lowest_lanes(machine: Machine, address: Array, value: Value) -> Value:
-    """Return what each lane stores by one instruction, which begins at its address, shape (1 or blocks, 1 or threads).
+def may_be_settled(machine: Machine) -> bool:
+    """Return whether `LOWEST_LANE`, which is not assumed, would settle colliding lanes of the current store."""
+    return lanes_are_together(machine) and not machine.domain.assumes(LOWEST_LANE)
 
-    Addresses are multiples of what a lane stores, so that two lanes store to the same bytes or to no common one.
-    Under `LOWEST_LANE` it is the value of the lowest active lane of its warp with the same address, else its own.
+
+def values_of_lowest_lanes(
+    machine: Machine, space: str, address: Array, values: list[Value], *, measured: bool
+) -> list[Value]:
+    """Return the values that each lane stores by one instruction, one after another from its address on.
+
+    The address, of shape (1 or blocks, 1 or threads), is a multiple of what a lane stores, so that two lanes store to
+    the same bytes or to no common one.  Under `LOWEST_LANE` they are the values of the lowest active lane of its warp
+    with the same address, else its own, if the instruction is one that was `measured`.  Raises Race for a store beside
+    a colliding one.
     """
-    if not machine.domain.assumes(LOWEST_LANE) or not lanes_are_together(machine):
-        return value
-    source = lowest_lanes(machine, address)
-    return value if source is None else take_threads(value, source)
+    if not machine.domain.assumes(LOWEST_LANE):
+        return values
+    recent = _recent(machine, space)
+    source = lowest_lanes(machine, address) if measured and lanes_are_together(machine) else None
+    if source is None:
+        recent.add(machine, address, None)
+        return values
+    lowest = [take_threads(each, source) for each in values]
+    differing = np.zeros(source.shape, dtype=bool)
+    for old, new in zip(values, lowest, strict=True):
+        differing = differing | _differing(as_symbolic_vector(old), as_symbolic_vector(new))
+    differing &= whole_mask(machine.mask, differing.shape)
+    if not differing.any():
+        recent.add(machine, address, None)
+        return values
+    return lowest if recent.add(machine, address, _groups_of(differing, source)) else values
+
+
+def _differing(old: SymbolicVector, new: SymbolicVector) -> Array:
+    """Return which lanes are not known to have the same value in both."""
+    words = (old.words != new.words).any(axis=0)
+    found: Array = words | (np.asarray(old.flags) != np.asarray(new.flags))
+    return found
+
+
+def _groups_of(differing: Array, source: Array) -> Array:
+    """Return the lanes whose source is that of a differing lane, shape (blocks, threads)."""
+    chosen = np.zeros(differing.shape, dtype=bool)
+    block, lane = np.nonzero(differing)
+    shared = np.broadcast_to(source, differing.shape)
+    chosen[block, shared[block, lane]] = True
+    return np.take_along_axis(chosen, shared, axis=1)
+
+
+def check_load(machine: Machine, space: str, address: Array) -> None:
+    """The active lanes load up to 16 bytes at their addresses.  Raises Race for what colliding lanes have stored."""
+    if machine.domain.assumes(LOWEST_LANE):
+        _recent(machine, space).check_load(machine, address)
+
+
+def _recent(machine: Machine, space: str) -> RecentStores:
+    found: RecentStores = machine.extra.setdefault(f"recent stores to {space}", RecentStores())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store: the addresses and the active lanes, and which lanes collide, each of shape (1 or blocks, threads)."""
+
+    address: Array
+    active: Array
+    together: Array
+    epoch: Epoch
+    line: int
+
+
+@dataclass(slots=True)
+class RecentStores:
+    """The stores to one memory that blocks have made since their last barrier."""
+
+    made: list[_Store] = field(default_factory=list)
+    dropped: Epoch = -1
+    """The epoch of the last store that was not kept."""
+
+    def add(self, machine: Machine, address: Array, colliding: Array | None) -> bool:
+        """Add a store; `colliding` are the lanes that share an address and differ.  Return whether none is beside them.
+
+        Raises Race where it is beside a colliding one.
+        """
+        rows = address.shape[0] if machine.mask is None else max(address.shape[0], machine.mask.shape[0])
+        shape = rows, machine.threads
+        together = np.zeros((1, 1), dtype=bool) if colliding is None else colliding
+        active = whole_mask(machine.mask, shape)
+        fresh = _Store(np.broadcast_to(address, shape), active, together, machine.epoch, machine.line)
+        self._forget(machine)
+        settled = colliding is None or bool(np.all(np.asarray(self.dropped) < np.asarray(machine.epoch)))
+        for each in self.made:
+            if colliding is None and not each.together.any():
+                continue
+            beside = (each.address ^ fresh.address) < np.uint64(CHUNK)
+            beside = beside & (each.address != fresh.address) & each.active & fresh.active
+            if (beside & each.together).any():
+                raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, fresh.line)
+            settled = settled and not (beside & fresh.together).any()
+        if len(self.made) < MAXIMUM_RECENT or (settled and colliding is not None):
+            self.made.append(fresh if settled else replace(fresh, together=np.zeros((1, 1), dtype=bool)))
+        else:
+            self.dropped = machine.epoch
+        return settled
+
+    def check_load(self, machine: Machine, address: Array) -> None:
+        """See `check_load`."""
+        if not self.made:
+            return
+        self._forget(machine)
+        loaded = active_values(address, active_lanes(machine.mask, address)) // np.uint64(CHUNK)
+        for each in self.made:
+            if (
+                each.together.any()
+                and np.isin(loaded, active_values(each.address, each.together) // np.uint64(CHUNK)).any()
+            ):
+                raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, machine.line)
+
+    def _forget(self, machine: Machine) -> None:
+        """Forget the stores after which every block has passed a barrier."""
+        self.made = [each for each in self.made if np.any(np.asarray(each.epoch) >= np.asarray(machine.epoch))]
 
 
 def lowest_lanes(machine: Machine, address: Array) -> Array | None:
@@ -67,11 +189,11 @@ def lowest_lanes(machine: Machine, address: Array) -> Array | None:
 
 
 def would_agree(machine: Machine, cells: Array, value: Value) -> bool:
-    """Return whether the values of the lowest lanes alone would agree in each cell of shared memory.
+    """Return whether `LOWEST_LANE`, which is not assumed, would make the values in each cell of shared memory agree.
 
     `cells` are those where the store of each lane begins, of shape (1 or blocks, threads).
     """
-    source = lowest_lanes(machine, cells) if lanes_are_together(machine) else None
+    source = lowest_lanes(machine, cells) if may_be_settled(machine) else None
     if source is None:
         return False
     shared, lowest = machine.shared.copy(), take_threads(value, source)

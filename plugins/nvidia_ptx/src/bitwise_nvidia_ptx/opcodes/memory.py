@@ -27,7 +27,12 @@ from bitwise_core.execution.memory.access import (
     store_global,
     write_shared,
 )
-from bitwise_core.execution.memory.colliding_lanes import MAXIMUM_BITS, lanes_are_together, value_of_lowest_lanes
+from bitwise_core.execution.memory.colliding_lanes import (
+    MAXIMUM_BITS,
+    check_load,
+    may_be_settled,
+    values_of_lowest_lanes,
+)
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -199,6 +204,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
     extends, coherent = kind[0] == "s", load_info(instruction).coherent
     widths = [register_bits(target, context, bits) for target in targets]
+    memory = "shared" if space == "shared" else "global"
     base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
 
     @cache
@@ -210,6 +216,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             whole = machine.known(address_of(machine, source))
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
+                check_load(machine, memory, whole.astype(np.uint64, copy=False))
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
             machine.write(target, extend(machine, value, bits, widths[index], extends))
@@ -338,8 +345,9 @@ def store(instruction: Instruction, context: Context) -> Step:
     bits = type_bits(kind)
     items = _elements(source, count, instruction)
     line = instruction.line
-    plain = space in ("shared", "global") and count * bits <= MAXIMUM_BITS
-    plain = plain and _STRONG.isdisjoint(instruction.opcode.split("."))
+    memory = "shared" if space == "shared" else "global"
+    plain = space in ("shared", "global", "generic") and _STRONG.isdisjoint(instruction.opcode.split("."))
+    small = plain and space != "generic" and count * bits <= MAXIMUM_BITS
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(item, bits) for item in items]
@@ -356,9 +364,11 @@ def store(instruction: Instruction, context: Context) -> Step:
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
         if plain:
-            values = [value_of_lowest_lanes(machine, address, each) for each in values]
+            values = values_of_lowest_lanes(
+                machine, memory, address.astype(np.uint64, copy=False), values, measured=small
+            )
         if space == "shared":
-            write_shared(machine, own_offset(machine, address), concat(values), one_store=plain)
+            write_shared(machine, own_offset(machine, address), concat(values), one_store=small)
             return
         if space == "shared::cluster":
             store_to_cluster(machine, address, concat(values))
@@ -369,7 +379,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "const":
             raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
-        if plain and lanes_are_together(machine):
+        if small and may_be_settled(machine):
             machine.memory.lane_stores[line] = machine.warp
         for index, value in enumerate(values):
             element = where + np.uint64(index * bits // 8) if index else where
