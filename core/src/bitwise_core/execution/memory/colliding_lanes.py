@@ -55,7 +55,7 @@ def values_of_lowest_lanes(
     """
     if not machine.domain.assumes(LOWEST_LANE):
         return values
-    recent = _recent(machine, space)
+    recent, address = _recent(machine, space), address.astype(np.uint64, copy=False)
     source = lowest_lanes(machine, address) if measured and lanes_are_together(machine) else None
     if source is None:
         recent.add(machine, address, None)
@@ -90,7 +90,7 @@ def _groups_of(differing: Array, source: Array) -> Array:
 def check_load(machine: Machine, space: str, address: Array) -> None:
     """The active lanes load up to 16 bytes at their addresses.  Raises Race for what colliding lanes have stored."""
     if machine.domain.assumes(LOWEST_LANE):
-        _recent(machine, space).check_load(machine, address)
+        _recent(machine, space).check_load(machine, address.astype(np.uint64, copy=False))
 
 
 def _recent(machine: Machine, space: str) -> RecentStores:

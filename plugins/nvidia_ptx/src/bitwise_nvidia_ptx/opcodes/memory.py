@@ -216,7 +216,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             whole = machine.known(address_of(machine, source))
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
-                check_load(machine, memory, whole.astype(np.uint64, copy=False))
+                check_load(machine, memory, whole)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
             machine.write(target, extend(machine, value, bits, widths[index], extends))
@@ -364,9 +364,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
         if plain:
-            values = values_of_lowest_lanes(
-                machine, memory, address.astype(np.uint64, copy=False), values, measured=small
-            )
+            values = values_of_lowest_lanes(machine, memory, address, values, measured=small)
         if space == "shared":
             write_shared(machine, own_offset(machine, address), concat(values), one_store=small)
             return
