@@ -252,10 +252,16 @@ def collisions_given(blocks: int, threads: int) -> Array:
     return np.asarray((moved | part << 5).astype(np.uint32).reshape(blocks, threads))
 
 
-def of_lowest_lanes(given: Array, kind: str, control: str) -> tuple[Array, Array]:
+def lanes_at_once(kind: str) -> int:
+    """Return how many lanes a store may serve at once if it moves at most 128 bytes: 32, 16 or 8."""
+    return min(32, 128 // COLLIDING_STORES[kind][0])
+
+
+def of_lowest_lanes(given: Array, kind: str, control: str, group: int = 32) -> tuple[Array, Array]:
     """Return what each slot holds if the lowest lane's value remains, and the slots that several lanes store to.
 
-    The shapes are (warps, slots, 4) and (warps, slots).
+    The lanes are in groups of `group`, of which the last one with a lane at the slot decides.  The shapes are (warps,
+    slots, 4) and (warps, slots).
     """
     words = given.reshape(-1, 32)
     slot, part = words & 31, (words & 32 != 0) | (control == "all lanes")
@@ -264,7 +270,7 @@ def of_lowest_lanes(given: Array, kind: str, control: str) -> tuple[Array, Array
     found = np.full((len(words), _SLOTS, 16), 255, np.uint8)
     count = np.zeros((len(words), _SLOTS), np.int64)
     size = COLLIDING_STORES[kind][0]
-    for lane in reversed(range(32)):
+    for lane in sorted(range(32), key=lambda lane: (lane // group, -lane)):
         rows = np.flatnonzero(part[:, lane])
         found[rows, slot[rows, lane], :size] = content[lane, :size]
         count[rows, slot[rows, lane]] += 1
@@ -287,7 +293,7 @@ def colliding_lanes(device: Device, blocks: int = 512) -> list[dict[str, Any]]:
     for space in ("shared", "global"):
         for kind in COLLIDING_STORES:
             for control in COLLIDING_CONTROL:
-                counts = np.zeros(3, dtype=np.int64)
+                counts, of_groups = np.zeros(3, dtype=np.int64), 0
                 for stride in (16, 128):
                     words = collisions_given(blocks, threads)
                     given = np.concatenate([words.ravel(), np.zeros(blocks * threads * stride // 4, np.uint32)])
@@ -295,8 +301,11 @@ def colliding_lanes(device: Device, blocks: int = 512) -> list[dict[str, Any]]:
                     text = colliding_text(space, kind, control, stride)
                     seen = launched(device, text, given, empty, blocks, threads)
                     counts += differences(seen, *of_lowest_lanes(words, kind, control))
+                    grouped = of_lowest_lanes(words, kind, control, lanes_at_once(kind))
+                    of_groups += differences(seen, *grouped)[1]
                 names = ("collisions", "not the lowest lane's value", "other differences")
-                row = dict(zip(names, counts.tolist(), strict=True))
+                row = {**dict(zip(names, counts.tolist(), strict=True)), "lanes of a group": lanes_at_once(kind)}
+                row["not the value of the lowest lane of the last group"] = of_groups
                 found.append({"memory": space, "store": kind, "lanes": control, **row})
                 print(found[-1], flush=True)
     return found
