@@ -52,6 +52,21 @@ CASES = {
         "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
         "@%p3 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
+    "stores whose distance differs between lanes": (
+        "shr.u32 %r8, %r2, 4; mad.lo.u32 %r8, %r8, 4, %r5; xor.b32 %r9, %r8, 4; st.shared.f32 [%r8], %f1; st.shared.f32 [%r9+8], %f3;" + OF_WARP,
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "a barrier of the warp": (
+        "st.shared.f32 [%r5], %f1; bar.warp.sync -1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "a load beside it": (
+        "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5+4];" + OF_WARP,
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
     "a word of two halves": (
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; st.shared.b32 [%r5], %r8;" + OF_WARP,
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,
@@ -74,8 +89,8 @@ UNDETERMINED = {
     "stores beside each other, which an assembler may join": "mov.f32 %f2, %f1; st.shared.f32 [%r5], %f1; st.shared.f32 [%r5+4], %f3;"
     + OF_WARP,
     "the second of two stores beside each other": "st.shared.f32 [%r5+4], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
-    "a lowest lane that has stored beside it": "@%p2 st.shared.f32 [%r5+8], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
-    "a lowest lane that stores beside it": "st.shared.f32 [%r5], %f1; @%p2 st.shared.f32 [%r5+8], %f3;" + OF_WARP,
+    "a lowest lane that has stored beside it": "@%p2 st.shared.f32 [%r5+4], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "a lowest lane that stores beside it": "st.shared.f32 [%r5], %f1; @%p2 st.shared.f32 [%r5+4], %f3;" + OF_WARP,
     "stores beside each other in global memory": "st.global.f32 [%d7], %f1; st.global.f32 [%d7+4], %f3;",
     "a lane that reads what it has stored": "st.shared.f32 [%r5], %f1; @%p5 ld.shared.f32 %f2, [%r5]; @%p5 st.global.f32 [%d5], %f2;",
     "a lane that reads what it has stored in global memory": "st.global.f32 [%d7], %f1; @%p5 ld.global.f32 %f2, [%d7]; @%p5 st.global.f32 [%d7+1024], %f2;",
@@ -84,6 +99,7 @@ UNDETERMINED = {
     "a store after many": "".join(f"@%p2 st.shared.f32 [%r5+{16 * place + 64}], %f3;" for place in range(30)) * 3
     + "st.shared.f32 [%r5], %f1;"
     + OF_WARP,
+    "a barrier of a part of the warp": "st.shared.f32 [%r5], %f1; bar.warp.sync 1; @%p5 ld.shared.f32 %f2, [%r5]; @%p5 st.global.f32 [%d5], %f2;",
     "a strong store": "st.volatile.shared.f32 [%r5], %f1;" + OF_WARP,
     "two instructions": "@%p6 st.shared.f32 [%r5], %f1; @!%p6 st.shared.f32 [%r5], %f3;" + OF_WARP,
     "lanes that a branch parted": "@%p6 bra S; mov.f32 %f1, %f3; S: st.shared.f32 [%r5], %f1;" + OF_WARP,

@@ -3,6 +3,12 @@
 The CUDA C++ Programming Guide leaves open which lane's value remains.  Under the assumption `LOWEST_LANE` it is that of
 the lowest active lane: each lane then stores this value, so that the order of the lanes no longer matters.  The
 accesses themselves remain those of all lanes.
+
+The assumption is one on a machine instruction of at most 32 bits in a lane.  An assembler may join stores of a thread
+to neighbouring bytes, at a distance that is the same in every thread, in a wider one, of which another lane's value
+remains.  It may also let a lane load what it has stored itself.  Only a barrier of whole warps keeps it from both.
+Before the next barrier, no such store may be beside a colliding one, and no lane may load what colliding lanes have
+stored.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.undetermined import BESIDE_LANES_RACE, Kind, race
 from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 
 CHUNK = 16
 """The most bytes that a lane stores or loads by one machine instruction; its address is a multiple of their number."""
@@ -55,10 +61,11 @@ def values_of_lowest_lanes(
     """
     if not machine.domain.assumes(LOWEST_LANE):
         return values
-    recent, address = _recent(machine, space), address.astype(np.uint64, copy=False)
+    recent, size = _recent(machine, space), sum(map(width, values)) // 8
+    address = address.astype(np.uint64, copy=False)
     source = lowest_lanes(machine, address) if measured and lanes_are_together(machine) else None
     if source is None:
-        recent.add(machine, address, None)
+        recent.add(machine, address, size, None)
         return values
     lowest = [take_threads(each, source) for each in values]
     differing = np.zeros(source.shape, dtype=bool)
@@ -66,9 +73,9 @@ def values_of_lowest_lanes(
         differing = differing | _differing(as_symbolic_vector(old), as_symbolic_vector(new))
     differing &= whole_mask(machine.mask, differing.shape)
     if not differing.any():
-        recent.add(machine, address, None)
+        recent.add(machine, address, size, None)
         return values
-    return lowest if recent.add(machine, address, _groups_of(differing, source)) else values
+    return lowest if recent.add(machine, address, size, _groups_of(differing, source)) else values
 
 
 def _differing(old: SymbolicVector, new: SymbolicVector) -> Array:
@@ -87,26 +94,51 @@ def _groups_of(differing: Array, source: Array) -> Array:
     return np.take_along_axis(chosen, shared, axis=1)
 
 
-def check_load(machine: Machine, space: str, address: Array) -> None:
-    """The active lanes load up to 16 bytes at their addresses.  Raises Race for what colliding lanes have stored."""
+def check_load(machine: Machine, space: str, address: Array, size: int) -> None:
+    """The active lanes load some bytes at their addresses.  Raises Race for what colliding lanes have stored."""
     if machine.domain.assumes(LOWEST_LANE):
-        _recent(machine, space).check_load(machine, address.astype(np.uint64, copy=False))
+        _recent(machine, space).check_load(machine, address.astype(np.uint64, copy=False), size)
+
+
+def pass_barrier_of_warps(machine: Machine) -> None:
+    """All lanes of every warp of all blocks pass a barrier of their warp."""
+    for key in [key for key in machine.extra if key.startswith(_KEY)]:
+        del machine.extra[key]
+
+
+_KEY = "recent stores to "
 
 
 def _recent(machine: Machine, space: str) -> RecentStores:
-    found: RecentStores = machine.extra.setdefault(f"recent stores to {space}", RecentStores())
+    found: RecentStores = machine.extra.setdefault(_KEY + space, RecentStores())
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store: the addresses and the active lanes, and which lanes collide, each of shape (1 or blocks, threads)."""
+    """A store of `size` bytes: its addresses, the active lanes, and those that collide, shape (1 or blocks, lanes)."""
 
     address: Array
     active: Array
     together: Array
+    size: int
     epoch: Epoch
     line: int
+
+    def beside(self, other: _Store) -> Array:
+        """Return in which lanes an assembler may join this store and another one.
+
+        It knows their distance, which is the same in every lane, and both are in the bytes of one wide store.
+        """
+        both, distance = self.active & other.active, other.address - self.address
+        if not both.any():
+            return both
+        first = np.broadcast_to(distance, both.shape)[both][0]
+        neighbours = first in (np.uint64(self.size), np.uint64(-other.size & (1 << 64) - 1))
+        if not neighbours or (both & (distance != first)).any():
+            return np.zeros((1, 1), dtype=bool)
+        found: Array = both & ((self.address ^ other.address) < np.uint64(CHUNK))
+        return found
 
 
 @dataclass(slots=True)
@@ -117,7 +149,7 @@ class RecentStores:
     dropped: Epoch = -1
     """The epoch of the last store that was not kept."""
 
-    def add(self, machine: Machine, address: Array, colliding: Array | None) -> bool:
+    def add(self, machine: Machine, address: Array, size: int, colliding: Array | None) -> bool:
         """Add a store; `colliding` are the lanes that share an address and differ.  Return whether none is beside them.
 
         Raises Race where it is beside a colliding one.
@@ -126,14 +158,13 @@ class RecentStores:
         shape = rows, machine.threads
         together = np.zeros((1, 1), dtype=bool) if colliding is None else colliding
         active = whole_mask(machine.mask, shape)
-        fresh = _Store(np.broadcast_to(address, shape), active, together, machine.epoch, machine.line)
+        fresh = _Store(np.broadcast_to(address, shape), active, together, size, machine.epoch, machine.line)
         self._forget(machine)
         settled = colliding is None or bool(np.all(np.asarray(self.dropped) < np.asarray(machine.epoch)))
         for each in self.made:
             if colliding is None and not each.together.any():
                 continue
-            beside = (each.address ^ fresh.address) < np.uint64(CHUNK)
-            beside = beside & (each.address != fresh.address) & each.active & fresh.active
+            beside = each.beside(fresh)
             if (beside & each.together).any():
                 raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, fresh.line)
             settled = settled and not (beside & fresh.together).any()
@@ -143,17 +174,16 @@ class RecentStores:
             self.dropped = machine.epoch
         return settled
 
-    def check_load(self, machine: Machine, address: Array) -> None:
+    def check_load(self, machine: Machine, address: Array, size: int) -> None:
         """See `check_load`."""
         if not self.made:
             return
         self._forget(machine)
-        loaded = active_values(address, active_lanes(machine.mask, address)) // np.uint64(CHUNK)
+        loaded = np.unique(active_values(address, active_lanes(machine.mask, address)))
         for each in self.made:
-            if (
-                each.together.any()
-                and np.isin(loaded, active_values(each.address, each.together) // np.uint64(CHUNK)).any()
-            ):
+            stored = np.unique(active_values(each.address, each.together)) if each.together.any() else loaded[:0]
+            first = np.searchsorted(loaded + np.uint64(size), stored, side="right")
+            if (np.searchsorted(loaded, stored + np.uint64(each.size), side="left") > first).any():
                 raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, machine.line)
 
     def _forget(self, machine: Machine) -> None:

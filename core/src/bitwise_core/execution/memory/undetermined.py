@@ -112,8 +112,8 @@ LANES_RACE = (
     "settles)"
 )
 BESIDE_LANES_RACE = (
-    "lanes of a warp write different values to one address at once, and a lane accesses bytes beside it before the "
-    "next barrier (a race)"
+    "lanes of a warp write different values to one address at once, and one of them stores beside it or a lane loads "
+    "from it before the next barrier (a race)"
 )
 OTHER_BLOCK = "a block reads global memory that another block of the launch writes"
 OTHER_THREAD = "a thread reads global memory that another thread of the launch writes (a race)"

@@ -216,7 +216,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             whole = machine.known(address_of(machine, source))
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
-                check_load(machine, memory, whole)
+                check_load(machine, memory, whole, bits * count // 8)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
             machine.write(target, extend(machine, value, bits, widths[index], extends))
