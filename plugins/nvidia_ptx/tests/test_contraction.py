@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_core.assembly.module import Register
+from bitwise_core.execution.time_limit import TimeLimitExceeded
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
@@ -535,3 +536,17 @@ def test_a_text_that_ptxas_rejects_is_unresolved(ptxas: Ptxas) -> None:
     assert found.reason.startswith("ptxas rejects the text: ")
     with pytest.raises(AssemblyFailed, match="rejects"):
         ptxas.digest("nonsense")
+
+
+def test_a_time_limit_in_the_assembler_names_the_line_of_a_product(
+    ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*arguments: object, **options: object) -> str:
+        raise TimeLimitExceeded(1.0)
+
+    text = kernel(MUL, ADD, STORE)
+    (product, _), *_ = candidates(parse(text, "kernel.ptx"), ARCH.opcodes)
+    monkeypatch.setattr(Ptxas, "digest", late)
+    with pytest.raises(TimeLimitExceeded, match=f"at line {product};") as raised:
+        audited(text, ptxas)
+    assert raised.value.line == product

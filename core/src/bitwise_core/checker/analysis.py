@@ -86,7 +86,8 @@ def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
     if source.launch is None:
         raise Unsupported("the manifest has no launch of it")
     module, notes = parse_and_audit(source, source.launch.entry, arch, options)
-    return prepare_launch(module, arch, source.launch, (*notes, *given_note(source.launch)))
+    prepared = prepare_launch(module, arch, source.launch, (*notes, *given_note(source.launch)))
+    return replace(prepared, assume=options.assume)
 
 
 def parse_and_audit(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:

@@ -19,6 +19,10 @@ measured.  Steps of units whose rows state one arithmetic are then one operation
 `WORK_STEALING`: where blocks take over tiles of others, which blocks do so is a choice of the hardware, and no result
 depends on it.  One distribution of the tiles is then executed for all.
 
+`LOWEST_LANE`: of the values that one store instruction, executed by lanes of one warp together, sends to one address,
+that of the lowest active lane remains.  Nothing is assumed of stores of more than 32 bits in a lane, of atomic
+operations, of different instructions, of different warps, nor of lanes that a branch may have parted.
+
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
 (`values.finiteness`).
@@ -34,10 +38,12 @@ import numpy as np
 from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
+LOWEST_LANE = "lowest-lane"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
         FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
+        LOWEST_LANE: "of the values that one store of a warp sends to one address, that of the lowest lane remains",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
@@ -47,6 +53,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         FINITE: "all values are finite",
+        LOWEST_LANE: "of the values that a warp's store sends to one address the lowest lane's remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
         WORK_STEALING: "which block computes a tile changes no result",
     }

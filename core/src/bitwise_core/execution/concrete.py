@@ -57,6 +57,8 @@ many run together.  Where blocks take other steps, each step is computed for all
 class PreparedLaunch:
     """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text.
 
+    `assume` are the names of assumptions (`assumptions`) that executions on bit patterns make, too.
+
     `function_loops` are the lines of loops that may be one function although the launch leaves integers open: their
     ends do not depend on these.  `blocks_interact`: blocks of a cluster may access each other's shared memory or wait
     for each other.
@@ -71,6 +73,7 @@ class PreparedLaunch:
     clusters: Clusters
     notes: tuple[str, ...] = ()
     function_loops: frozenset[int] = frozenset()
+    assume: frozenset[str] = frozenset()
     blocks_interact: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,8 +2,9 @@
 
 Each warp runs until it waits or ends, and then the next one; a load returns the last store so far.  Of several lanes
 that store to one address by one instruction, the last one in the order decides: the CUDA C++ Programming Guide leaves
-open which lane's store remains.  This is one of the executions that a GPU may choose, also where accesses race.  Two
-orders that leave different bytes prove that the launch's result is not determined.
+open which lane's store remains.  Where the launch assumes `LOWEST_LANE`, it is the lowest lane in every order.  This is
+one of the executions that a GPU may choose, also where accesses race.  Two orders that leave different bytes prove that
+the launch's result is not determined.
 """
 
 from __future__ import annotations

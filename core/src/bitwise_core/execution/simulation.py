@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     check_outputs,
@@ -121,7 +122,13 @@ def bits_domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool)
     support = prepared.arch.bits
     if support is None:
         raise Unsupported(f"kernels of {prepared.arch.name} cannot be simulated: its plugin lacks BitSupport")
-    return BitsDomain(buffers, support.functions, matrix_units(prepared), finite=finite)
+    return BitsDomain(
+        buffers,
+        support.functions,
+        matrix_units(prepared),
+        finite=finite,
+        lowest_lane=LOWEST_LANE in prepared.assume,
+    )
 
 
 def _run(prepared: PreparedLaunch, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:

@@ -32,6 +32,14 @@ def block_of(thread: Numbers) -> Numbers:
     return thread >> _BLOCK_SHIFT
 
 
+def of_one_warp(left: npt.NDArray[Any], right: npt.NDArray[Any], warp: int) -> npt.NDArray[Any]:
+    """Return which pairs of threads are lanes of one warp, of `warp` lanes; no agent is a lane."""
+    inside = (1 << _BLOCK_SHIFT) - 1
+    same = (block_of(left) == block_of(right)) & ~is_agent(left) & ~is_agent(right)
+    found: npt.NDArray[Any] = same & ((left & inside) // warp == (right & inside) // warp)
+    return found
+
+
 def further_thread(thread: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the number of one further thread of the block of each thread, which no thread of a launch has."""
     found: npt.NDArray[Any] = thread | ((1 << _BLOCK_SHIFT) - 1)

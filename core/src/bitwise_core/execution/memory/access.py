@@ -16,10 +16,12 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.colliding_lanes import would_agree
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
 from bitwise_core.execution.memory.undetermined import (
+    LANES_RACE,
     OVERWRITE_RACE,
     READ_RACE,
     SAME_STEP_RACE,
@@ -232,10 +234,11 @@ def undetermined_values(machine: Machine) -> UndeterminedValues | None:
     return None if machine.cluster is not None else machine.memory.undetermined
 
 
-def write_shared(machine: Machine, address: Array, *values: Value) -> None:
+def write_shared(machine: Machine, address: Array, *values: Value, one_store: bool = False) -> None:
     """Store the values at consecutive shared addresses of each active thread, in order.
 
-    The content is undetermined where threads store different values without an order.
+    The content is undetermined where threads store different values without an order.  `one_store`: one value
+    is stored by one instruction, of which the lowest lane's may be assumed to remain (`colliding_lanes`).
     """
     shared = machine.shared
     if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
@@ -271,9 +274,10 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         if not disjoint:
             held = shared.holds(cells, value, machine.mask)
             if not held.all():
+                reason = LANES_RACE if one_store and would_agree(machine, cells, value) else SAME_STEP_RACE
                 if kept is None:
-                    raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
-                if kept.note(Cause(Kind.SHARED, SAME_STEP_RACE, machine.line)):
+                    raise race(Kind.SHARED, reason, machine.line)
+                if kept.note(Cause(Kind.SHARED, reason, machine.line)):
                     clashes = ~held if clashes is None else ~held | clashes
         if clashes is not None:
             shape = (machine.blocks, machine.threads)

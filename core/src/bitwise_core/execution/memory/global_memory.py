@@ -243,6 +243,8 @@ class GlobalMemory:
         """By address, what no store describes and blocks have put there, such as a tensor map, with who has done so."""
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
+        self.lane_stores: dict[int, int] = {}
+        """The lines of stores of which the lowest lane's value may be assumed to remain, and the lanes of a warp."""
         self._polled = 0
         self._last_polls: dict[int, bytes] = {}
         """By line, the addresses of the last such read."""

@@ -23,6 +23,7 @@ from bitwise_core.execution.memory.store_forwarding import (
 )
 from bitwise_core.execution.memory.undetermined import (
     AFTER_ATOMIC,
+    LANES_STORE_RACE,
     MIXED_UPDATES,
     NARROW_SCOPE,
     OTHER_BLOCK,
@@ -38,7 +39,7 @@ from bitwise_core.execution.memory.undetermined import (
     undetermined_where,
 )
 from bitwise_core.execution.term_recorder import Recorder
-from bitwise_core.execution.thread_numbers import block_of, is_agent
+from bitwise_core.execution.thread_numbers import block_of, is_agent, of_one_warp
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -463,14 +464,26 @@ def _store_race(memory: GlobalMemory, rows: _StoredRows, clash: Array, final: Ar
     sticky = (rows.flags | rows.flags[final]) & np.uint32(L.STICKY) != 0
     if (clash & sticky).any():
         return undetermined_output(memory.undetermined, int(rows.line[clash & sticky][0]))
-    row = int(np.flatnonzero(clash)[0])
+    of_lanes = _of_lanes(memory, rows, final)
+    # A clash that no assumption settles comes first.
+    row = int(np.flatnonzero(clash & ~of_lanes if (clash & ~of_lanes).any() else clash)[0])
     other = int(final[row])
     line = int(rows.line[row])
     # Two loads, two numbers, or one of each differ on some input.  Terms of other forms may be one function.
     proved = {int(rows.flags[each]) & L.FORM for each in (row, other)} <= {L.LOAD, L.CONST}
     updates = () if memory.undetermined is None else memory.undetermined.updates
-    cause = by_arrival(Cause(Kind.GLOBAL, STORE_RACE, line, int(rows.line[other])), updates)
+    reason = LANES_STORE_RACE if of_lanes[row] else STORE_RACE
+    cause = by_arrival(Cause(Kind.GLOBAL, reason, line, int(rows.line[other])), updates)
     return Nondeterministic(cause.reason, line, (cause,), proved=proved)
+
+
+def _of_lanes(memory: GlobalMemory, rows: _StoredRows, final: Array) -> Array:
+    """Return which rows are stores of the instruction of the last one to their address, by a lane of the same warp."""
+    found = np.zeros(rows.line.shape, dtype=bool)
+    for line, warp in memory.lane_stores.items():
+        here = np.flatnonzero((rows.line == line) & (rows.line[final] == line) & (rows.epoch == rows.epoch[final]))
+        found[here] = of_one_warp(rows.thread[here], rows.thread[final[here]], warp)
+    return found
 
 
 def _last_row_of_address(last: Array) -> Array:

@@ -36,7 +36,7 @@ from typing import TypeAlias
 from bitwise_core.assembly.module import Module
 from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Interrupted, Unsupported
-from bitwise_core.execution.time_limit import check_time
+from bitwise_core.execution.time_limit import TimeLimitExceeded, check_time
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, AssemblyInterrupted, Ptxas, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
 from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
@@ -212,7 +212,10 @@ class _Search:
         self.compared: set[tuple[str, bool]] = set()
 
     def outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
-        """Return what was found.  `interrupted` counts only if nothing was."""
+        """Return what was found.  `interrupted` counts only if nothing was.
+
+        Raises TimeLimitExceeded with the line of the first product, if it was raised without one.
+        """
         program = self.stated.program
         product, consumer = _lines(program, open_pairs[0])
         exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
@@ -240,6 +243,8 @@ class _Search:
             )
         except AssemblyFailed as error:
             self.interrupted, reason = isinstance(error, AssemblyInterrupted), str(error)
+        except TimeLimitExceeded as error:
+            raise (TimeLimitExceeded(error.seconds, product) if error.line is None else error) from None
         unchanged = Rewriting(program, self.stated.original, {})
         return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted)
 

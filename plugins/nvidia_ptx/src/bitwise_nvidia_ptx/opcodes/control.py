@@ -12,6 +12,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Jump, Machine, Return, Step
+from bitwise_core.execution.memory.colliding_lanes import pass_barrier_of_warps
 from bitwise_core.execution.opcode_steps import branch
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.clusters import cluster_barrier
@@ -129,6 +130,8 @@ def barrier(instruction: Instruction, context: Context) -> Step:
                 return
             for races in machine.races.acting(machine.mask):
                 races.warp_barrier(whole)
+            if machine.mask is None and whole.size * machine.warp == machine.threads:
+                pass_barrier_of_warps(machine)
             if machine.mask is None and machine.threads == machine.warp:
                 # All threads of each block take part, and it orders their accesses to global memory too.
                 machine.epoch = machine.epoch + 1

@@ -27,6 +27,12 @@ from bitwise_core.execution.memory.access import (
     store_global,
     write_shared,
 )
+from bitwise_core.execution.memory.colliding_lanes import (
+    MAXIMUM_BITS,
+    check_load,
+    may_be_settled,
+    values_of_lowest_lanes,
+)
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
@@ -58,6 +64,9 @@ IGNORED_MODIFIERS = {
     "L2::128B", "L2::256B", "noftz", "unified", "mmio",
 }  # fmt: skip
 """Modifiers of ld and st that are ignored."""
+
+_STRONG = frozenset({"volatile", "relaxed", "release", "mmio"})
+"""Modifiers of st whose accesses other threads may wait for."""
 
 _SPACES = {
     "global",
@@ -196,6 +205,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
     extends, coherent = kind[0] == "s", load_info(instruction).coherent
     widths = [register_bits(target, context, bits) for target in targets]
+    memory = "shared" if space == "shared" else "global"
     base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
 
     @cache
@@ -207,6 +217,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             whole = machine.known(address_of(machine, source))
             if isinstance(whole, np.ndarray):
                 check_aligned(machine, whole, bits * count // 8, line)
+                check_load(machine, memory, whole, bits * count // 8)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers, coherent)
             machine.write(target, extend(machine, value, bits, widths[index], extends))
@@ -335,6 +346,9 @@ def store(instruction: Instruction, context: Context) -> Step:
     bits = type_bits(kind)
     items = _elements(source, count, instruction)
     line = instruction.line
+    memory = "shared" if space == "shared" else "global"
+    plain = space in ("shared", "global", "generic") and _STRONG.isdisjoint(instruction.opcode.split("."))
+    small = plain and space != "generic" and count * bits <= MAXIMUM_BITS
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(item, bits) for item in items]
@@ -350,8 +364,10 @@ def store(instruction: Instruction, context: Context) -> Step:
             raise DataDependent("memory is written at a computed address", line)
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
+        if plain:
+            values = values_of_lowest_lanes(machine, memory, address, values, measured=small)
         if space == "shared":
-            write_shared(machine, own_offset(machine, address), concat(values))
+            write_shared(machine, own_offset(machine, address), concat(values), one_store=small)
             return
         if space == "shared::cluster":
             store_to_cluster(machine, address, concat(values))
@@ -362,6 +378,8 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "const":
             raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
+        if small and may_be_settled(machine):
+            machine.memory.lane_stores[line] = machine.warp
         for index, value in enumerate(values):
             element = where + np.uint64(index * bits // 8) if index else where
             store_global(machine, element, value, bits, line)

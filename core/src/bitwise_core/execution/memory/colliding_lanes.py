@@ -1,0 +1,232 @@
+"""Stores by which lanes of one warp send different values to one address in one instruction.
+
+The CUDA C++ Programming Guide leaves open which lane's value remains.  Under the assumption `LOWEST_LANE` it is that of
+the lowest active lane: each lane then stores this value, so that the order of the lanes no longer matters.  The
+accesses themselves remain those of all lanes.
+
+The assumption is one on a machine instruction of at most 32 bits in a lane.  An assembler may join stores of a thread
+to neighbouring bytes, at a distance that is the same in every thread, in a wider one, of which another lane's value
+remains.  It may also let a lane load what it has stored itself.  Only a barrier of whole warps keeps it from both.
+Before the next barrier, no such store may be beside a colliding one, and no lane may load what colliding lanes have
+stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
+from bitwise_core.execution.assumptions import LOWEST_LANE
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.epochs import Epoch
+from bitwise_core.execution.memory.undetermined import BESIDE_LANES_RACE, Kind, race
+from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+
+CHUNK = 16
+"""The most bytes that a lane stores or loads by one machine instruction; its address is a multiple of their number."""
+
+MAXIMUM_BITS = 32
+"""How many bits a store of a lane has at most of which one lane's are assumed to remain together."""
+
+
+MAXIMUM_RECENT = 64
+"""How many stores since a barrier are kept; where there are more, later ones that collide are not settled."""
+
+
+def lanes_are_together(machine: Machine) -> bool:
+    """Return whether the active lanes of each warp are known and execute the current instruction together.
+
+    They are not after a branch that may have split a warp, nor under a condition on data.
+    """
+    return machine.condition is None and not machine.splits_warps
+
+
+def may_be_settled(machine: Machine) -> bool:
+    """Return whether `LOWEST_LANE`, which is not assumed, would settle colliding lanes of the current store."""
+    return lanes_are_together(machine) and not machine.domain.assumes(LOWEST_LANE)
+
+
+def values_of_lowest_lanes(
+    machine: Machine, space: str, address: Array, values: list[Value], *, measured: bool
+) -> list[Value]:
+    """Return the values that each lane stores by one instruction, one after another from its address on.
+
+    The address, of shape (1 or blocks, 1 or threads), is a multiple of what a lane stores, so that two lanes store to
+    the same bytes or to no common one.  Under `LOWEST_LANE` they are the values of the lowest active lane of its warp
+    with the same address, else its own, if the instruction is one that was `measured`.  Raises Race for a store beside
+    a colliding one.
+    """
+    if not machine.domain.assumes(LOWEST_LANE):
+        return values
+    recent, size = _recent(machine, space), sum(map(width, values)) // 8
+    address = address.astype(np.uint64, copy=False)
+    source = lowest_lanes(machine, address) if measured and lanes_are_together(machine) else None
+    if source is None:
+        recent.add(machine, address, size, None)
+        return values
+    lowest = [take_threads(each, source) for each in values]
+    differing = np.zeros(source.shape, dtype=bool)
+    for old, new in zip(values, lowest, strict=True):
+        differing = differing | _differing(as_symbolic_vector(old), as_symbolic_vector(new))
+    differing &= whole_mask(machine.mask, differing.shape)
+    if not differing.any():
+        recent.add(machine, address, size, None)
+        return values
+    return lowest if recent.add(machine, address, size, _groups_of(differing, source)) else values
+
+
+def _differing(old: SymbolicVector, new: SymbolicVector) -> Array:
+    """Return which lanes are not known to have the same value in both."""
+    words = (old.words != new.words).any(axis=0)
+    found: Array = words | (np.asarray(old.flags) != np.asarray(new.flags))
+    return found
+
+
+def _groups_of(differing: Array, source: Array) -> Array:
+    """Return the lanes whose source is that of a differing lane, shape (blocks, threads)."""
+    chosen = np.zeros(differing.shape, dtype=bool)
+    block, lane = np.nonzero(differing)
+    shared = np.broadcast_to(source, differing.shape)
+    chosen[block, shared[block, lane]] = True
+    return np.take_along_axis(chosen, shared, axis=1)
+
+
+def check_load(machine: Machine, space: str, address: Array, size: int) -> None:
+    """The active lanes load some bytes at their addresses.  Raises Race for what colliding lanes have stored."""
+    if machine.domain.assumes(LOWEST_LANE):
+        _recent(machine, space).check_load(machine, address.astype(np.uint64, copy=False), size)
+
+
+def pass_barrier_of_warps(machine: Machine) -> None:
+    """All lanes of every warp of all blocks pass a barrier of their warp."""
+    for key in [key for key in machine.extra if key.startswith(_KEY)]:
+        del machine.extra[key]
+
+
+_KEY = "recent stores to "
+
+
+def _recent(machine: Machine, space: str) -> RecentStores:
+    found: RecentStores = machine.extra.setdefault(_KEY + space, RecentStores())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store of `size` bytes: its addresses, the active lanes, and those that collide, shape (1 or blocks, lanes)."""
+
+    address: Array
+    active: Array
+    together: Array
+    size: int
+    epoch: Epoch
+    line: int
+
+    def beside(self, other: _Store) -> Array:
+        """Return in which lanes an assembler may join this store and another one.
+
+        It knows their distance, which is the same in every lane, and both are in the bytes of one wide store.
+        """
+        both, distance = self.active & other.active, other.address - self.address
+        if not both.any():
+            return both
+        first = np.broadcast_to(distance, both.shape)[both][0]
+        neighbours = first in (np.uint64(self.size), np.uint64(-other.size & (1 << 64) - 1))
+        if not neighbours or (both & (distance != first)).any():
+            return np.zeros((1, 1), dtype=bool)
+        found: Array = both & ((self.address ^ other.address) < np.uint64(CHUNK))
+        return found
+
+
+@dataclass(slots=True)
+class RecentStores:
+    """The stores to one memory that blocks have made since their last barrier."""
+
+    made: list[_Store] = field(default_factory=list)
+    dropped: Epoch = -1
+    """The epoch of the last store that was not kept."""
+
+    def add(self, machine: Machine, address: Array, size: int, colliding: Array | None) -> bool:
+        """Add a store; `colliding` are the lanes that share an address and differ.  Return whether none is beside them.
+
+        Raises Race where it is beside a colliding one.
+        """
+        rows = address.shape[0] if machine.mask is None else max(address.shape[0], machine.mask.shape[0])
+        shape = rows, machine.threads
+        together = np.zeros((1, 1), dtype=bool) if colliding is None else colliding
+        active = whole_mask(machine.mask, shape)
+        fresh = _Store(np.broadcast_to(address, shape), active, together, size, machine.epoch, machine.line)
+        self._forget(machine)
+        settled = colliding is None or bool(np.all(np.asarray(self.dropped) < np.asarray(machine.epoch)))
+        for each in self.made:
+            if colliding is None and not each.together.any():
+                continue
+            beside = each.beside(fresh)
+            if (beside & each.together).any():
+                raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, fresh.line)
+            settled = settled and not (beside & fresh.together).any()
+        if len(self.made) < MAXIMUM_RECENT or (settled and colliding is not None):
+            self.made.append(fresh if settled else replace(fresh, together=np.zeros((1, 1), dtype=bool)))
+        else:
+            self.dropped = machine.epoch
+        return settled
+
+    def check_load(self, machine: Machine, address: Array, size: int) -> None:
+        """See `check_load`."""
+        if not self.made:
+            return
+        self._forget(machine)
+        loaded = np.unique(active_values(address, active_lanes(machine.mask, address)))
+        for each in self.made:
+            stored = np.unique(active_values(each.address, each.together)) if each.together.any() else loaded[:0]
+            first = np.searchsorted(loaded + np.uint64(size), stored, side="right")
+            if (np.searchsorted(loaded, stored + np.uint64(each.size), side="left") > first).any():
+                raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, machine.line)
+
+    def _forget(self, machine: Machine) -> None:
+        """Forget the stores after which every block has passed a barrier."""
+        self.made = [each for each in self.made if np.any(np.asarray(each.epoch) >= np.asarray(machine.epoch))]
+
+
+def lowest_lanes(machine: Machine, address: Array) -> Array | None:
+    """Return for each thread the lowest active one of its warp with the same address, itself for an inactive one.
+
+    The shape is (1 or blocks, threads).  None if no two active lanes of a warp have one address.
+    """
+    threads, warp = machine.threads, machine.warp
+    rows = address.shape[0] if machine.mask is None else max(address.shape[0], machine.mask.shape[0])
+    warps = -(-threads // warp)
+    active = np.zeros((rows, warps * warp), dtype=bool)
+    active[:, :threads] = whole_mask(machine.mask, (rows, threads))
+    where = np.zeros((rows, warps * warp), dtype=np.uint64)
+    where[:, :threads] = address
+    active, where = active.reshape(-1, warp), where.reshape(-1, warp)
+    # Active lanes come first, by address and then by number: the sort is stable.
+    order = np.lexsort((where, ~active), axis=1)
+    active, where = (np.take_along_axis(each, order, axis=1) for each in (active, where))
+    alike = (where[:, 1:] == where[:, :-1]) & active[:, 1:]
+    if not alike.any():
+        return None
+    first = np.where(np.pad(~alike, ((0, 0), (1, 0)), constant_values=True), np.arange(warp), 0)
+    lowest = np.take_along_axis(order, np.maximum.accumulate(first, axis=1), axis=1)
+    found = np.empty_like(order)
+    np.put_along_axis(found, order, lowest, axis=1)
+    found = found.reshape(rows, warps, warp) + np.arange(warps)[:, None] * warp
+    return found.reshape(rows, warps * warp)[:, :threads]
+
+
+def would_agree(machine: Machine, cells: Array, value: Value) -> bool:
+    """Return whether `LOWEST_LANE`, which is not assumed, would make the values in each cell of shared memory agree.
+
+    `cells` are those where the store of each lane begins, of shape (1 or blocks, threads).
+    """
+    source = lowest_lanes(machine, cells) if may_be_settled(machine) else None
+    if source is None:
+        return False
+    shared, lowest = machine.shared.copy(), take_threads(value, source)
+    shared.store(cells, lowest, machine.mask)
+    held = shared.holds(cells, lowest, machine.mask)
+    return bool((held if machine.mask is None else held | ~machine.mask).all())

@@ -1,0 +1,182 @@
+# ruff: noqa: E501 - PTX is easier to check without line breaks
+"""Lanes of a warp that store different values to one address: not determined, or the lowest lane's by assumption."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples.search import search_verdict
+from bitwise_core.checker.determinism import Determinism, determinism
+from bitwise_core.checker.partition import partition
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Outcome, Verdict
+from bitwise_core.execution.assumptions import CONDITIONS, LOWEST_LANE
+from bitwise_core.execution.determined_runs import simulate_in_one_order
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_nvidia_sm90.architecture import SM90
+
+THREADS = 64
+HEAD = f""".version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b)
+.reqntid {THREADS}
+{{
+.reg .pred %p<9>; .reg .b64 %d<20>; .reg .b32 %r<20>; .reg .f32 %f<9>; .reg .b16 %h<5>; .shared .align 16 .b8 room[1024];
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; shr.u32 %r3, %r1, 5;
+mul.wide.u32 %d3, %r1, 4; add.s64 %d4, %d1, %d3; add.s64 %d5, %d2, %d3; mul.wide.u32 %d6, %r3, 4; add.s64 %d7, %d2, %d6;
+mov.u32 %r4, room; mad.lo.u32 %r5, %r3, 16, %r4; and.b32 %r6, %r1, 3; mad.lo.u32 %r7, %r6, 4, %r5;
+setp.ge.u32 %p1, %r2, 5; setp.eq.u32 %p2, %r2, 0; setp.eq.u32 %p3, %r2, 5; setp.lt.u32 %p4, %r2, 4; setp.eq.u32 %p5, %r2, 31;
+setp.lt.u32 %p6, %r2, 16; ld.global.f32 %f1, [%d4]; mov.f32 %f3, 0f40000000; st.shared.f32 [%r7], 0f00000000; bar.sync 0;
+"""
+"""%f1: the thread's element of a; %r5 and %r7: the place of its warp, and one of four; %p1: its lane is 5 or more."""
+OF_WARP = "bar.sync 0; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;"
+OF_FOUR = "bar.sync 0; ld.shared.f32 %f2, [%r7]; st.global.f32 [%d5], %f2;"
+
+CASES = {
+    "all lanes": ("st.shared.f32 [%r5], %f1;" + OF_WARP, "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP, "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP),
+    "lanes from 5 on": ("@%p1 st.shared.f32 [%r5], %f1;" + OF_WARP, "@%p3 st.shared.f32 [%r5], %f1;" + OF_WARP, "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP),
+    "four places": ("st.shared.f32 [%r7], %f1;" + OF_FOUR, "@%p4 st.shared.f32 [%r7], %f1;" + OF_FOUR, "@%p2 st.shared.f32 [%r7], %f1;" + OF_FOUR),
+    "global memory": ("st.global.f32 [%d7], %f1;", "@%p2 st.global.f32 [%d7], %f1;", "@%p5 st.global.f32 [%d7], %f1;"),
+    "replicas in two warps": (
+        "mul.wide.u32 %d8, %r2, 4; add.s64 %d8, %d1, %d8; ld.global.f32 %f1, [%d8]; st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+        "setp.eq.u32 %p7, %r1, 0; @%p7 st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+        "setp.eq.u32 %p7, %r1, 32; @%p7 st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+    ),
+    "a store beside it behind a barrier": (
+        "st.shared.f32 [%r5], %f1; bar.sync 0; @%p1 st.shared.f32 [%r5+4], %f3; bar.sync 0; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p3 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "stores whose distance differs between lanes": (
+        "shr.u32 %r8, %r2, 4; mad.lo.u32 %r8, %r8, 4, %r5; xor.b32 %r9, %r8, 4; st.shared.f32 [%r8], %f1; st.shared.f32 [%r9+8], %f3;" + OF_WARP,
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "a barrier of the warp": (
+        "st.shared.f32 [%r5], %f1; bar.warp.sync -1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "a load beside it": (
+        "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5+4];" + OF_WARP,
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "a word of two halves": (
+        "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; st.shared.b32 [%r5], %r8;" + OF_WARP,
+        "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,
+        "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h1, %h2}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,
+    ),
+    "sums in another order of the lanes": (
+        "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; setp.eq.u32 %p7, %r2, 1; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+}  # fmt: skip
+"""For each case the colliding stores, the same by the lowest lanes alone, and a mutant of these that keeps another."""
+
+UNDETERMINED = {
+    "two warps": "st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+    "two warps in global memory": "st.global.f32 [%d2], %f1;",
+    "vectors that overlap": "mad.lo.u32 %r8, %r6, 0, %r5; st.shared.v2.f32 [%r8], {%f1, %f3};" + OF_WARP,
+    "vectors in global memory": "mul.wide.u32 %d8, %r3, 8; add.s64 %d8, %d2, %d8; st.global.v2.f32 [%d8], {%f1, %f3};",
+    "64 bits": "mov.b64 %d8, {%f1, %f3}; st.shared.b64 [%r5], %d8;" + OF_WARP,
+    "stores beside each other, which an assembler may join": "mov.f32 %f2, %f1; st.shared.f32 [%r5], %f1; st.shared.f32 [%r5+4], %f3;"
+    + OF_WARP,
+    "the second of two stores beside each other": "st.shared.f32 [%r5+4], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "a lowest lane that has stored beside it": "@%p2 st.shared.f32 [%r5+4], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "a lowest lane that stores beside it": "st.shared.f32 [%r5], %f1; @%p2 st.shared.f32 [%r5+4], %f3;" + OF_WARP,
+    "stores beside each other in global memory": "st.global.f32 [%d7], %f1; st.global.f32 [%d7+4], %f3;",
+    "a lane that reads what it has stored": "st.shared.f32 [%r5], %f1; @%p5 ld.shared.f32 %f2, [%r5]; @%p5 st.global.f32 [%d5], %f2;",
+    "a lane that reads what it has stored in global memory": "st.global.f32 [%d7], %f1; @%p5 ld.global.f32 %f2, [%d7]; @%p5 st.global.f32 [%d7+1024], %f2;",
+    "a load of no stated memory": "st.global.f32 [%d7], %f1; @%p5 ld.f32 %f2, [%d7]; @%p5 st.global.f32 [%d7+1024], %f2;",
+    "a store of no stated memory": "st.f32 [%d7], %f1;",
+    "a store after many": "".join(f"@%p2 st.shared.f32 [%r5+{16 * place + 64}], %f3;" for place in range(30)) * 3
+    + "st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "a barrier of a part of the warp": "st.shared.f32 [%r5], %f1; bar.warp.sync 1; @%p5 ld.shared.f32 %f2, [%r5]; @%p5 st.global.f32 [%d5], %f2;",
+    "a strong store": "st.volatile.shared.f32 [%r5], %f1;" + OF_WARP,
+    "two instructions": "@%p6 st.shared.f32 [%r5], %f1; @!%p6 st.shared.f32 [%r5], %f3;" + OF_WARP,
+    "lanes that a branch parted": "@%p6 bra S; mov.f32 %f1, %f3; S: st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "lanes inside a branch": "@%p6 bra S; st.shared.f32 [%r5], %f1; S:" + OF_WARP,
+    "a condition on data": "setp.gt.f32 %p7, %f1, %f3; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "a read before the barrier": "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
+    "two warps of which each has a lowest lane": "st.shared.f32 [%r4+128], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4+128]; st.global.f32 [%d5], %f2;",
+}
+
+EQUAL_VALUES = "st.shared.f32 [%r5], %f3; st.shared.f32 [%r5+4], %f3;" + OF_WARP
+
+ASSUMED = Options(assume=frozenset({LOWEST_LANE}), audit_contraction=False)
+PLAIN = Options(audit_contraction=False)
+
+
+def one_block(body: str, name: str = "k") -> Source:
+    arguments = tuple(Argument(kind="buffer", buffer=each, dtype="fp32") for each in "ab")
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(THREADS, 1, 1), args=arguments)
+    return Source(name, HEAD + body + "\nret;\n}\n", launch)
+
+
+def verdict(left: str, right: str, options: Options) -> Verdict:
+    sources = one_block(left, "left"), one_block(right, "right")
+    return search_verdict(*sources, SM90, options, compare(*sources, SM90, options), 5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_lowest_lane_remains_under_the_assumption_only(case: str) -> None:
+    collides, lowest, _ = CASES[case]
+    assert verdict(collides, lowest, PLAIN).outcome is Outcome.UNKNOWN
+    found = verdict(collides, lowest, ASSUMED)
+    assert (found.outcome, found.conditions) == (Outcome.EQUAL, (LOWEST_LANE,))
+    assert CONDITIONS[LOWEST_LANE] in str(found)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_another_lane_is_different(case: str) -> None:
+    collides, _, mutant = CASES[case]
+    found = verdict(collides, mutant, ASSUMED)
+    assert found.outcome is Outcome.DIFFERENT
+    assert found.conditions == (LOWEST_LANE,)
+
+
+def test_classes_and_determinism() -> None:
+    sources = [one_block(each, f"{case} {place}") for case, three in CASES.items() for place, each in enumerate(three)]
+    colliding = [each.name for each in sources if each.name.endswith("0")]
+    plain, assumed = (partition(sources, "sm_90", options, workers=1) for options in (PLAIN, ASSUMED))
+    assert set(plain.unknown) == set(colliding)
+    assert not assumed.unknown
+    report = determinism(sources[::3], "sm_90", PLAIN, workers=1)
+    for each in report.kernels:
+        assert each.outcome is Determinism.NONDETERMINISTIC
+        assert "--assume lowest-lane" in each.reason
+    assert determinism(sources[::3], "sm_90", ASSUMED, workers=1).count(Determinism.DETERMINISTIC) == len(CASES)
+
+
+@pytest.mark.parametrize("case", UNDETERMINED)
+def test_nothing_else_is_assumed(case: str) -> None:
+    kernel = one_block(UNDETERMINED[case])
+    for options in (PLAIN, ASSUMED):
+        (found,) = determinism([kernel], "sm_90", options, workers=1).kernels
+        assert found.outcome is not Determinism.DETERMINISTIC
+    assert "lowest-lane" not in found.reason
+
+
+def test_equal_values_need_no_assumption_and_lose_nothing_by_it() -> None:
+    for options in (PLAIN, ASSUMED):
+        (found,) = determinism([one_block(EQUAL_VALUES)], "sm_90", options, workers=1).kernels
+        assert found.outcome is Determinism.DETERMINISTIC
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_executions_on_bit_patterns_keep_the_lowest_lane(case: str) -> None:
+    given = np.random.default_rng(2).normal(size=THREADS).astype(np.float32).view(np.uint8)
+    contents = {"a": given, "b": np.zeros(4 * THREADS, np.uint8)}
+    collides, lowest, other = (prepare(one_block(each), SM90, ASSUMED) for each in CASES[case])
+    expected = simulate(lowest, contents).after["b"].tobytes()
+    assert simulate(collides, contents).after["b"].tobytes() == expected
+    assert simulate_in_one_order(collides, contents).after["b"].tobytes() == expected
+    assert simulate(other, contents).after["b"].tobytes() != expected
