@@ -17,7 +17,8 @@ ATTENDING = Operators(
 )
 """Attention, above autograd: it consists of other operators, which have gradients.
 
-Autograd's kernels come first: once another one is replaced, PyTorch's kernel for them is one without gradients.
+Autograd's kernels come first: once another one is replaced, PyTorch's kernel for them is a fallback, which warns that
+gradients may be wrong.
 """
 
 
