@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from typer.testing import CliRunner
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import GEMMProblem
@@ -22,6 +23,7 @@ from bitwise_torch import (
     program_products,
     recorded_products,
 )
+from bitwise_torch.lock_command import app
 from bitwise_torch.locks import (
     LibraryOperator,
     Lock,
@@ -220,6 +222,43 @@ def test_differences_of_attention() -> None:
     assert [each.change for each in attention_differences(one, more)] == ["only in b"]
     (found,) = attention_differences(free, one)
     assert (found.change, found.sentence) == ("moved", "attention is pinned in b and the library's own in a")
+
+
+def test_the_command_shows_and_compares_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("script.py").write_text(
+        "import torch\nx = torch.ones(1, 2, 3, 64).half()\n"
+        "torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)\n"
+    )
+
+    def ran(*arguments: str) -> tuple[int, str]:
+        found = CliRunner().invoke(app, list(arguments))
+        return found.exit_code, found.output
+
+    assert ran("--out", "a.json", "--attention", "pinned", "script.py")[0] == 0
+    assert ran("--out", "b.json", "script.py")[0] == 3
+    (entry,) = (content := read_lock("a.json")).attention or ()
+    assert f"attention of fp16 with heads of 64 and 64 components: {entry.text}\n" in ran("show", "a.json")[1]
+    content.model_copy(update={"attention": (entry.model_copy(update={"order": 7}),)}).write("c.json")
+    assert ran("diff", "a.json", "b.json") == (
+        1, "attention is pinned in a and the library's own in b\nno product\n",
+    )  # fmt: skip
+    assert ran("diff", "a.json", "c.json")[0] == 1
+    assert ran("diff", "a.json", "a.json")[0] == 0
+    status, text = ran("check", "a.json")
+    assert status in (0, 3)
+    assert "attention of 1 kinds of heads is computed here as it is locked" in text
+    status, text = ran("check", "c.json")
+    assert status == 1
+    assert "components: locked as attention(" in text
+    assert ran("apply", "a.json", "script.py")[1].count("1 calls of attention ran in the order of the lock") == 1
+    read_lock("b.json").model_copy(update={"operators": (LEFT,)}).write("d.json")
+    assert "own runs of aten::_scaled_dot_product_cudnn_attention_backward may differ: " in ran("show", "d.json")[1]
+    monkeypatch.setattr(operator_samples, "machine_of", lambda text: "a GPU")
+    monkeypatch.setattr(operator_samples, "sample_digest", lambda operator, text: "0" * 64)
+    status, text = ran("check", "d.json")
+    assert status == 3
+    assert "1 not determined" in text
 
 
 def test_receipts_state_pinned_attention_and_operators_that_may_differ() -> None:

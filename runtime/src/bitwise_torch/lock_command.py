@@ -218,7 +218,8 @@ def diff(
                 typer.echo(f"{each.problem.words}: {each.change}")
         for difference in attention:
             typer.echo(difference.sentence)
-        typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "both locks are empty")
+        nothing = "both locks are empty" if lock_a.attention is lock_b.attention is None else "no product"
+        typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or nothing)
     if counts["moved"] or any(each.change == "moved" for each in attention):
         raise typer.Exit(MOVED_STATUS)
     raise typer.Exit(INCOMPLETE_STATUS if attention or counts.total() > counts["same"] else 0)
