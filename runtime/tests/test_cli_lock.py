@@ -177,7 +177,7 @@ LINE = "M N K, optionally followed by a type, a layout (NN, NT, TN or TT), out=T
         (["show", "none.json"], "none.json: cannot be read (No such file or directory)"),
         (["show", "cut.json"], f"cut.json: {CUT}"),
         (["diff", "next.json", "next.json"], "next.json: the lock file has version 9 and this bitwise reads versions 1 "
-         "and 2: write the lock again, or install the bitwise that wrote the file"),
+         "to 3: write the lock again, or install the bitwise that wrote the file"),
         (["apply", "cut.json", "script.py"], f"cut.json: {CUT}"),
     ],
 )  # fmt: skip

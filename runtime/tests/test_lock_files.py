@@ -38,8 +38,8 @@ def test_a_file_reads_back_and_invalid_files_are_refused(tmp_path: Path) -> None
         ("this is not a lock file", "[1]"),
         ("this is not a lock file", '{"version": 1}'),
         (
-            "the lock file has version 3 and this bitwise reads versions 1 and 2",
-            text.replace('"version": 2', '"version": 3'),
+            "the lock file has version 4 and this bitwise reads versions 1 to 3",
+            text.replace('"version": 2', '"version": 4'),
         ),
         ("there is no such field", text.replace('"entries"', '"products"')),
         ("m: input should be greater than or equal to 1, not 0", text.replace('"m":4', '"m":0')),

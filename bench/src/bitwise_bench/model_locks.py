@@ -2,6 +2,7 @@
 
     python -m bitwise_bench.model_locks --out locks.json --folder locks
     python -m bitwise_bench.model_locks --out replayed.json --folder locks --replay    # on another GPU
+    python -m bitwise_bench.model_locks --out locks.json --folder locks --attention pinned
 
 A model trains, and then generates tokens.  The bytes are those of the logits, the gradients, the weights after the
 steps, the tokens, and the logits after the steps.  The first command records a lock of each model and replays it on
@@ -27,7 +28,7 @@ from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bitwise_core.errors import BitwiseError
 from bitwise_torch import locked_products, recorded_products
@@ -71,6 +72,7 @@ llama-8b has two layers of the widths of Llama 3 8B.
 RECORDED_BY = "recorded-by.json"
 """The file of a folder of locks with the environment that recorded them."""
 
+Attention = Literal["library", "pinned"]
 _Scope = Callable[[], AbstractContextManager[Any]]
 
 
@@ -210,13 +212,14 @@ def step_times(name: str, lock: Lock, rounds: int) -> dict[str, dict[str, float]
     return found | {"enter": {"lock": round(statistics.median(entries) * 1e3, 3)}}
 
 
-def recorded(name: str, folder: Path, operators: bool = True) -> dict[str, Any]:
+def recorded(name: str, folder: Path, operators: bool = True, attention: Attention = "library") -> dict[str, Any]:
     """Record a model's lock into a folder, replay it, and return the comparison.
 
-    Without `operators`, the lock has samples of those that multiply alone.
+    Without `operators`, the lock has samples of those that multiply alone.  `attention` is that of `recorded_products`.
     """
     begun = time.perf_counter()
-    recording, wanted = bytes_of_run(name, lambda: recorded_products("cublas", operators=operators))
+    scope = partial(recorded_products, "cublas", operators=operators, attention=attention)
+    recording, wanted = bytes_of_run(name, scope)
     lock = recording.lock()
     seconds = round(time.perf_counter() - begun, 1)
     print(f"{name}: recorded in {seconds} s", flush=True)
@@ -229,6 +232,8 @@ def recorded(name: str, folder: Path, operators: bool = True) -> dict[str, Any]:
             f"{each.operator}: {each.reason}" for each in lock.operators if each.reason is not None
         }),
         "not locked": dict(recording.not_locked),
+        "pinned attention": [each.text for each in lock.attention or ()],
+        "operators whose own runs may differ": sorted(lock.undetermined),
     }  # fmt: skip
     return found | replayed(name, lock, wanted)
 
@@ -246,6 +251,7 @@ def replayed(name: str, lock: Lock, wanted: dict[str, str]) -> dict[str, Any]:
         "seconds of the first replay": seconds,
         "replayed": replay.replayed.total(),
         "left to PyTorch": dict(replay.library),
+        "calls of pinned attention": 0 if replay.attention is None else replay.attention.calls,
     }
 
 
@@ -283,12 +289,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--products-only", action="store_true", help="record no operators that multiply nothing; shorter"
     )
+    parser.add_argument(
+        "--attention", choices=["library", "pinned"], default="library", help="who computes attention while recording"
+    )
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--jobs", type=int, default=1, help="models that run at once; times are measured one by one")
     parser.add_argument("--rounds", type=int, default=8, help="measured turns of each time; 0 measures none")
     given = parser.parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
-    measure = replayed_here if given.replay else partial(recorded, operators=not given.products_only)
+    measure = (
+        replayed_here
+        if given.replay
+        else partial(recorded, operators=not given.products_only, attention=given.attention)
+    )
     content: dict[str, Any] = {
         "environment": environment(),
         "shape": {

@@ -589,6 +589,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
+        "model-locks-pinned-h200": ("model-locks-pinned-sm90-h200.json", model_tables.model_locks),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
     }
@@ -600,6 +601,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
+        "model-locks-pinned-h200": (
+            "python -m bitwise_bench.model_locks --attention pinned --folder FOLDER --out RECORD"
+        ),
         "replayed-locks": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
         "replayed-locks-h200": "python -m bitwise_bench.model_locks --replay --folder FOLDER --out RECORD",
     }

@@ -22,13 +22,23 @@ class LockedProduct(Form):
     b: str | None
 
 
+class LockedAttention(Form):
+    """Pinned attention that is not the same in two locks."""
+
+    change: Literal["moved", "only in a", "only in b"]
+    sentence: str
+
+
 class LockDiffAnswer(Answer):
-    """The answer of `bitwise lock diff`: the provenance of both locks, and the products by how they changed."""
+    """The answer of `bitwise lock diff`: the provenance of both locks, the products by how they changed, and pinned
+    attention that changed.
+    """
 
     a: dict[str, Any]
     b: dict[str, Any]
     counts: dict[str, int]
     products: list[LockedProduct]
+    attention: list[LockedAttention]
 
 
 class CheckedOperator(Form):
@@ -41,11 +51,14 @@ class CheckedOperator(Form):
 
 
 class LockCheckAnswer(Answer):
-    """The answer of `bitwise lock check`."""
+    """The answer of `bitwise lock check`; `attention` has a sentence for each order of attention that is another one
+    here.
+    """
 
     notes: list[str]
     counts: dict[str, int]
     operators: list[CheckedOperator]
+    attention: list[str]
 
 
 class ReceiptCheck(Form):

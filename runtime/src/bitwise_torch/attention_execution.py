@@ -232,7 +232,7 @@ _known_gradients: dict[tuple[torch.device, AttentionForm], tuple[Any, AttentionG
 """The launchers and descriptors of former gradients."""
 
 
-def _gradient_launcher(device: torch.device, form: AttentionForm) -> tuple[Any, AttentionGradientDesc]:
+def gradient_launcher(device: torch.device, form: AttentionForm) -> tuple[Any, AttentionGradientDesc]:
     """Return the launcher of gradients of a form, and their descriptor.  Raises AttentionError."""
     launcher, _ = cached_launcher(device, form)
     known = _known_gradients.get((device, form))
@@ -258,7 +258,7 @@ def gradients_of(
     repeated, ready = READY.run_several("gradients of attention", tensors, rest)
     if repeated is not None:
         return repeated
-    launcher, desc = _gradient_launcher(query.device, form)
+    launcher, desc = gradient_launcher(query.device, form)
     given = (slope, query, key, value, out)
     slope, query, key, value, out = (each if each.stride(-1) == 1 else each.contiguous() for each in given)
     found = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (query, key, value)]

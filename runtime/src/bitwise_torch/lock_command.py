@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -43,6 +43,7 @@ app = typer.Typer(
 
 File = Annotated[Path, typer.Argument(metavar="LOCK", help="A lock file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Attention = Literal["library", "pinned"]
 _SCRIPT_SETTINGS: Any = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -95,6 +96,14 @@ def write(
     out_dtype: Annotated[
         str | None, typer.Option("--out-dtype", help="With --shapes: the output's type on lines that name none.")
     ] = None,
+    attention: Annotated[
+        Attention,
+        typer.Option(
+            "--attention",
+            metavar="library|pinned",
+            help="Who computes attention: PyTorch, or this package in an order that the lock holds.",
+        ),
+    ] = "library",
     script: Annotated[
         str | None, typer.Argument(metavar="SCRIPT", help="A Python script; its own arguments follow it.")
     ] = None,
@@ -117,6 +126,8 @@ def write(
         not_locked: Counter[str] = Counter()
         if (script is None) == (shapes is None):
             raise InputError("give either a script or --shapes with a file")
+        if shapes is not None and attention != "library":
+            raise InputError("--attention needs a script: a shape file has no attention")
         if shapes is not None:
             problems = list(read_problems(shapes, dtype, out_dtype))
             if of_tables:
@@ -131,13 +142,15 @@ def write(
             if library_file is not None:
                 raise InputError("--library-file needs --shapes: a script runs the library that it loads")
             path = _existing_script(str(script))
-            with recorded_products(library) as recording:
+            with recorded_products(library, attention=attention) as recording:
                 _run(path, ctx.args)
             content, not_locked = recording.lock(), recording.not_locked
         content.write(out)
     typer.echo(f"{out}: {len(content.entries)} products, {content.declined} of them without a descriptor")
     if content.operators:
         typer.echo(f"{len(content.operators)} calls of other operators are left to PyTorch, with samples")
+    for sentence in _attention_sentences(content):
+        typer.echo(sentence)
     for reason, count in _decline_reasons(content).most_common(MAXIMUM_REASONS):
         typer.echo(f"no descriptor, {count} times: {reason}")
     for reason, count in not_locked.most_common(MAXIMUM_REASONS):
@@ -158,6 +171,8 @@ def show(file: File, as_json: AsJson = False) -> None:
     for name, value in content.provenance.items():
         typer.echo(f"{name}: {value}")
     typer.echo(f"{len(content.entries)} products, {content.declined} of them without a descriptor")
+    for sentence in _attention_sentences(content):
+        typer.echo(sentence)
     for each in content.entries:
         typer.echo(f"{each.problem.words}: {_entry_text(each)}")
 
@@ -168,18 +183,19 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="B", help="The lock file to compare it with.")],
     as_json: AsJson = False,
 ) -> None:
-    """List the products that moved between two locks.
+    """List the products, and the pinned attention, that moved between two locks.
 
     A product has moved if it is summed in another order, so its bits may differ.
 
     Exit status: 0 all products are the same, 1 some moved, 2 a file is wrong, 3 none moved, but some have no descriptor
     or are in one file only.
     """
-    from bitwise_torch.locks import differences, read_lock
+    from bitwise_torch.locks import attention_differences, differences, read_lock
 
     with lock_errors_as_sentences():
         lock_a, lock_b = read_lock(a), read_lock(b)
         found = differences(lock_a, lock_b)
+        attention = attention_differences(lock_a, lock_b)
     counts = Counter(each.change for each in found)
     if as_json:
         print_answer("lock-diff", {
@@ -188,6 +204,7 @@ def diff(
                 "problem": each.problem.model_dump(exclude_defaults=True), "change": each.change,
                 "a": each.a and each.a.descriptor, "b": each.b and each.b.descriptor,
             } for each in found if each.change != "same"],
+            "attention": [{"change": each.change, "sentence": each.sentence} for each in attention],
         })  # fmt: skip
     else:
         for name in dict.fromkeys((*lock_a.provenance, *lock_b.provenance)):
@@ -199,10 +216,13 @@ def diff(
                 typer.echo(f"{each.problem.words}: moved\n  a: {_entry_text(each.a)}\n  b: {_entry_text(each.b)}")
             elif each.change != "same":
                 typer.echo(f"{each.problem.words}: {each.change}")
-        typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "both locks are empty")
-    if counts["moved"]:
+        for difference in attention:
+            typer.echo(difference.sentence)
+        nothing = "both locks are empty" if lock_a.attention is lock_b.attention is None else "no product"
+        typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or nothing)
+    if counts["moved"] or any(each.change == "moved" for each in attention):
         raise typer.Exit(MOVED_STATUS)
-    raise typer.Exit(INCOMPLETE_STATUS if counts.total() > counts["same"] else 0)
+    raise typer.Exit(INCOMPLETE_STATUS if attention or counts.total() > counts["same"] else 0)
 
 
 @app.command()
@@ -215,10 +235,11 @@ def check(
 ) -> None:
     """Compare the operators that a lock leaves to PyTorch: run a sample of each and compare its bytes.
 
-    The products of a lock need no comparison, since their descriptors determine their bits.
+    The products of a lock need no comparison, since their descriptors determine their bits.  Pinned attention is
+    compared with the order that this package computes.
 
     Exit status: 0 all samples return the bytes of the machine that recorded the lock, 1 some differ, 2 an argument is
-    wrong, 3 none differs, but some have no sample here.
+    wrong, 3 none differs, but some have no sample here, or the library's own runs of them may differ.
     """
     from bitwise_torch.locks import read_lock
 
@@ -227,6 +248,7 @@ def check(
 
         content = read_lock(file)
         found = checked_operators(content.operators)
+        moved = moved_attention(content)
         if write_digests:
             content.model_copy(update={"operators": tuple(each.operator for each in found)}).write(file)
     counts: Counter[str] = Counter(each.verdict for each in found)
@@ -239,16 +261,21 @@ def check(
                  "reason": each.reason}
                 for each in found
             ],
+            "attention": moved,
         })  # fmt: skip
     else:
+        for sentence in moved:
+            typer.echo(sentence)
+        if content.attention is not None and not moved:
+            typer.echo(f"attention of {len(content.attention)} kinds of heads is computed here as it is locked")
         for each in found:
             if each.verdict != "agrees":
                 reason = f" ({each.reason})" if each.reason else ""
                 typer.echo(f"{each.operator.operator} {each.operator.arguments}: {each.verdict}{reason}")
         typer.echo(", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "no operator is left to PyTorch")
-    if counts["differs"]:
+    if counts["differs"] or moved:
         raise typer.Exit(MOVED_STATUS)
-    raise typer.Exit(INCOMPLETE_STATUS if counts["no sample"] else 0)
+    raise typer.Exit(INCOMPLETE_STATUS if counts["no sample"] or counts["not determined"] else 0)
 
 
 @app.command(context_settings=_SCRIPT_SETTINGS)
@@ -328,6 +355,22 @@ def lock_of_tables(
     return lock_of(findings, {**provenance, **({"configuration": settings} if settings else {})})
 
 
+def moved_attention(content: Lock) -> list[str]:
+    """Return a sentence for each kind of heads whose attention this package computes in another order than a lock's."""
+    if not content.attention:
+        return []
+    import torch
+
+    from bitwise_torch.pinned_attention import installed
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    here = [(each, installed(each, device)) for each in content.attention]
+    return [
+        f"{each.words}: locked as {each.text}, and this package computes {own.text}"
+        for each, own in here if each != own
+    ]  # fmt: skip
+
+
 def only_library() -> str:
     """Return the name of the only library whose products can be locked.  Raises InputError."""
     from bitwise_core.plugins import registry
@@ -377,6 +420,20 @@ def _decline_reasons(content: Lock) -> Counter[str]:
             # A reason names its product in front of "is not described" and in parentheses: remove it to group reasons.
             counts[each.declined.split(" is not described: ")[-1].split(" (")[0]] += 1
     return counts
+
+
+def _attention_sentences(content: Lock) -> list[str]:
+    """Return what a lock says of attention, and of operators of PyTorch whose own runs may differ."""
+    from bitwise_torch.locks.library_operators import REMEDY
+
+    sentences = (
+        [] if content.attention is None else [f"attention is pinned, for {len(content.attention)} kinds of heads"]
+    )
+    sentences += [f"{each.words}: {each.text}" for each in content.attention or ()]
+    return sentences + [
+        f"the library's own runs of {operator} may differ: {reason}; {REMEDY}"
+        for operator, reason in content.undetermined.items()
+    ]
 
 
 def _entry_text(entry: Entry | None) -> str:

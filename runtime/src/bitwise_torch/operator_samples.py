@@ -20,6 +20,7 @@ from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_torch.interception import ATTENTION_PREFIX, without_interception
 from bitwise_torch.locks import LibraryOperator
+from bitwise_torch.locks.library_operators import REMEDY
 
 if TYPE_CHECKING:
     import torch
@@ -131,11 +132,12 @@ def library_operator(operator: str, text: str, reason: str | None) -> LibraryOpe
 class CheckedOperator:
     """An operator with the digest of this machine, where it has a sample.
 
-    `verdict` says whether the sample returned the bytes of the machine that recorded it.
+    `verdict` says whether the sample returned the bytes of the machine that recorded it.  It is "not determined" where
+    it did, and the library's own runs may differ nevertheless.
     """
 
     operator: LibraryOperator
-    verdict: Literal["agrees", "differs", "no sample"]
+    verdict: Literal["agrees", "differs", "no sample", "not determined"]
     reason: str = ""
 
 
@@ -153,7 +155,12 @@ def _checked(operator: LibraryOperator) -> CheckedOperator:
     except NotSampled as error:
         return CheckedOperator(operator, "no sample", str(error))
     if digest == operator.digests[operator.recorded]:
-        return CheckedOperator(operator.with_digest(machine, digest), "agrees")
+        found = operator.with_digest(machine, digest)
+        if operator.undetermined is None:
+            return CheckedOperator(found, "agrees")
+        return CheckedOperator(
+            found, "not determined", f"the library's own runs may differ: {operator.undetermined}; {REMEDY}"
+        )
     if machine == operator.recorded:
         return CheckedOperator(operator, "differs", "on the machine that recorded it")
     return CheckedOperator(operator.with_digest(machine, digest), "differs")

@@ -15,9 +15,10 @@ intercepted.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -35,7 +36,8 @@ from bitwise_torch.interception import (
     active,
 )
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
-from bitwise_torch.locks import Entry, Finding, Lock, LockError, finding_of, lock_of
+from bitwise_torch.locks import Entry, Finding, Lock, LockError, PinnedAttention, finding_of, lock_of
+from bitwise_torch.locks.library_operators import REMEDY
 from bitwise_torch.noted_operators import noted_operators
 from bitwise_torch.operator_samples import (
     NotSampled,
@@ -62,6 +64,8 @@ from bitwise_torch.tensor_problems import alignment_of, library_layout, problem_
 if TYPE_CHECKING:
     import torch
 
+    from bitwise_torch.pinned_attention import AttentionScope
+
 EXACT_K = 1 << 17
 """With fewer values of k, sums of products of int8 fit int32, and `_int_mm` returns the same integers everywhere."""
 
@@ -84,6 +88,10 @@ _VECTORS = ("mv", "dot", "addmv", "addmv_")
 """Operations whose result is a column of a product, or an element."""
 
 _NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
+
+
+class UndeterminedWarning(UserWarning):
+    """A lock leaves an operator to PyTorch whose own runs may differ, so that it does not keep the recorded bytes."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +206,7 @@ class Recording:
     """The products that ran: each problem with its descriptor or the reason why it has none.
 
     `not_locked` counts the products that no lock can hold, by operation and reason.  `products` counts all products.
+    `attention` has the orders of pinned attention, None where PyTorch computes attention.
     """
 
     library: str
@@ -205,6 +214,7 @@ class Recording:
     not_locked: Counter[str] = field(default_factory=Counter)
     products: int = 0
     other_threads: OtherThreads = "cover"
+    attention: dict[tuple[str, int, int], PinnedAttention] | None = None
     _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _process: int = field(default_factory=os.getpid)
@@ -214,15 +224,22 @@ class Recording:
     def lock(self) -> Lock:
         """Return the lock of all products so far, and of the operators that PyTorch computes.
 
-        The operators run on samples, twice each.  Raises LockError.
+        The operators run on samples, twice each.  An UndeterminedWarning names those whose own runs may differ on one
+        GPU.  Raises LockError.
         """
         operators = [
             library_operator(name, text, reason) for (name, text), reason in sorted(self._calls.items())
         ]  # fmt: skip
         try:
-            return lock_of(self.findings, lockable_profile(self.library, LockError).provenance(), operators)
+            provenance = lockable_profile(self.library, LockError).provenance()
         except NotCovered as error:
             raise LockError(str(error)) from None
+        found = lock_of(
+            self.findings, provenance, operators, None if self.attention is None else self.attention.values()
+        )
+        for operator, reason in found.undetermined.items():
+            _warn_of(operator, reason)
+        return found
 
     def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Run an operation and record its product.  Raises InterceptionError in a forked process."""
@@ -294,8 +311,18 @@ class Recording:
             self._calls.setdefault((operator, ""), str(reason))
 
 
+def _warn_of(operator: str, reason: str) -> None:
+    warnings.warn(
+        f"{operator} is left to PyTorch, whose own runs may differ, so that a lock may not return the recorded bytes: "
+        f"{reason}; {REMEDY}", UndeterminedWarning, stacklevel=3,
+    )  # fmt: skip
+
+
 @contextmanager
-def recorded_products(like: str, other_threads: OtherThreads = "cover", operators: bool = True) -> Iterator[Recording]:
+def recorded_products(
+    like: str, other_threads: OtherThreads = "cover", operators: bool = True,
+    attention: Literal["library", "pinned"] = "library",
+) -> Iterator[Recording]:  # fmt: skip
     """Record the products that run inside; the library `like` computes them as usual.
 
     Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
@@ -304,13 +331,28 @@ def recorded_products(like: str, other_threads: OtherThreads = "cover", operator
     `other_threads` is "ignore".
 
     With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
-    by which `bitwise lock check` compares machines.  Raises LockError where no installed plugin describes the library.
+    by which `bitwise lock check` compares machines.
+
+    With `attention="pinned"`, this package computes scaled_dot_product_attention and its gradients, here and in
+    `locked_products`, with the bits of the lock; functions of torch.compile run eagerly.  Calls that are not served,
+    such as those with dropout, are counted in `Recording.not_locked`, and PyTorch computes them.  With "library",
+    PyTorch computes attention, and the lock has samples.  Raises LockError where no installed plugin describes the
+    library.
     """
     lockable_profile(like, LockError)
     _check_other_threads(other_threads)
-    recording = Recording(like, other_threads=other_threads)
+    if attention not in ("library", "pinned"):
+        raise LockError(f'attention is {attention!r}; give "library" or "pinned"')
+    pinned: dict[tuple[str, int, int], PinnedAttention] | None = {} if attention == "pinned" else None
+    recording = Recording(like, other_threads=other_threads, attention=pinned)
     noted = noted_operators(recording.note_call, cover=other_threads == "cover") if operators else nullcontext()
-    with active(recording), noted:
+    with ExitStack() as stack:
+        stack.enter_context(active(recording))
+        stack.enter_context(noted)
+        if pinned is not None:
+            from bitwise_torch.pinned_attention import recorded_attention
+
+            stack.enter_context(recorded_attention(pinned, recording.not_locked, other_threads))
         yield recording
 
 
@@ -322,6 +364,9 @@ class Replay:
     missing: Literal["error", "pass"]
     not_replayed: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
+    attention: AttentionScope | None = None
+    """The calls of pinned attention, of a lock that pins it."""
+    _warned: set[str] = field(default_factory=set)
     _library_calls: set[Hashable] = field(default_factory=set)
     _counts: dict[GEMMProblem, Count] = field(default_factory=dict)
     _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
@@ -350,11 +395,17 @@ class Replay:
             f"{self.replayed.total()} products of {len(self.replayed)} problems ran from the lock, "
             f"{self.not_replayed.total()} ran in this machine's library"
         ]
+        if self.attention is not None:
+            sentences.append(f"{self.attention.calls} calls of attention ran in the order of the lock")
         if self.library:
             sentences.append(
                 f"PyTorch computed {self.library.total()} calls of {', '.join(sorted(self.library))}; samples of them "
                 "agree with those of the machine that recorded the lock"
             )
+        sentences += [
+            f"the library's own runs of {operator} may differ: {reason}; {REMEDY}"
+            for operator, reason in self.lock.undetermined.items() if operator in self.library
+        ]  # fmt: skip
         dropping = sum(self.lock.descriptor(each).k_dropped > 0 for each in self.replayed)
         if dropping:
             sentences.append(f"{dropping} of these problems leave the last values of k out, as the locked library did")
@@ -508,6 +559,9 @@ class Replay:
                 if machine not in entry.digests
                 else f"; PyTorch computes it, and samples of it differ between {entry.recorded} and this machine"
             )
+        if entry.undetermined is not None and entry.operator not in self._warned:
+            self._warned.add(entry.operator)
+            _warn_of(entry.operator, entry.undetermined)
         return None
 
     def _product_and_entry(
@@ -593,12 +647,24 @@ def locked_products(
     The lock holds for this thread and for the backward passes that it runs.  Products in threads in which no lock was
     entered raise InterceptionError; with `other_threads="cover"` they run from this lock where it is the only one, and
     with "ignore" in the library.
+
+    A lock that pins attention computes it, and its gradients, in the recorded order.  A call that is not served raises
+    LockError, or with `missing="pass"` runs in PyTorch and is counted.  A lock whose order this package does not
+    compute raises LockError in either case.  An operator that is left to PyTorch and whose own runs may differ causes
+    an UndeterminedWarning.
     """
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')
     _check_other_threads(other_threads)
     replay = Replay(lock, missing, other_threads=other_threads)
-    with active(replay):
+    with ExitStack() as stack:
+        stack.enter_context(active(replay))
+        if lock.attention is not None:
+            from bitwise_torch.pinned_attention import locked_attention
+
+            replay.attention = stack.enter_context(
+                locked_attention(lock.by_heads, missing, replay.not_replayed, other_threads)
+            )
         yield replay
 
 

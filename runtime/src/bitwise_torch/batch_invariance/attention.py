@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 ATTENTION = "scaled_dot_product_attention"
 """The operator, in the namespace `aten`."""
 
+ORDER_VERSION = 1
+"""The version of what decides bits here, beside descriptors: the runs of masks, the gradients under them, and the plain
+form.  A change of any of these bits needs another number.
+"""
+
 MOST_SEQUENCES = 32768
 """The greatest number of queries of a window that one call of the kernels computes."""
 
@@ -109,6 +114,22 @@ def attention(
     else:
         found = _masked(q, k, v, *rest)
     return found if query.dim() == 4 else found.reshape(*query.shape[:-1], v.shape[-1])
+
+
+def descriptors_of(query: torch.Tensor, value: torch.Tensor) -> tuple[str | None, str | None]:
+    """Return the texts of the descriptors of outputs and of gradients, for the type and the widths of heads.
+
+    They are those of the causal form with a scale of 1; None stands for the plain form.
+    """
+    if not _has_kernels(query, value):
+        return None, None
+    form = AttentionForm(
+        dtype=NAMES[str(query.dtype)], depth=int(query.shape[-1]), width=int(value.shape[-1]), scale=1.0, causal=True
+    )
+    text = attention_execution.launcher_of(query.device, form)[1].to_text()
+    if not _has_kernels(query, value, gradients=True):
+        return text, None
+    return text, attention_execution.gradient_launcher(query.device, form)[1].to_text()
 
 
 def launch_of_attention(

@@ -21,7 +21,8 @@ from typing import Any
 
 from bitwise_core.errors import BitwiseError
 from bitwise_torch import calls_in_c
-from bitwise_torch.batch_invariance.attention import ATTENTION, attention, launch_of_attention, recorded_attention
+from bitwise_torch.batch_invariance.attended_calls import ATTENDING, AttendedCalls
+from bitwise_torch.batch_invariance.attention import ATTENTION
 from bitwise_torch.batch_invariance.compiled_functions import run_eagerly
 from bitwise_torch.batch_invariance.mask_runs import Masks
 from bitwise_torch.batch_invariance.products import PRODUCT_OPERATORS, launch_of_product, setting_of_product
@@ -52,13 +53,6 @@ __all__ = ["BatchVarianceError", "BatchVarianceWarning", "Override", "batch_inva
 _NAMES = frozenset({*ROW_OPERATORS, *REDUCTIONS})
 _REDUCING = Operators("bitwise_torch.reductions", lambda: kernel_names(lambda name, schema: name in _NAMES))
 """The operators that reduce rows."""
-
-_ATTENDING = Operators(
-    "bitwise_torch.attention",
-    lambda: tuple((key, ATTENTION) for key in ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")),
-)
-"""Attention, above autograd: it consists of other operators, which have gradients."""
-
 
 _UNKNOWN_RUNS = "aten::scaled_dot_product_attention under a mask with gaps"
 _OF_GAPS = (
@@ -110,13 +104,13 @@ class BatchInvariance:
     """The operators that were warned of."""
     calls_in_c: Any = field(init=False)
     """See `interception.Scope`."""
-    _masks: Masks = field(init=False)
+    _attention: AttendedCalls = field(init=False)
     _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
     _stack: ExitStack | None = None
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._masks = Masks(self.strict)
+        self._attention = AttendedCalls(self._ready, Masks(self.strict), self._note_mask)
         self.calls_in_c = self._ready.calls_in_c
 
     def __enter__(self) -> BatchInvariance:
@@ -127,7 +121,7 @@ class BatchInvariance:
                 stack.enter_context(run_eagerly())
                 stack.enter_context(MULTIPLYING.active(self))
                 stack.enter_context(_REDUCING.active(self))
-                stack.enter_context(_ATTENDING.active(self))
+                stack.enter_context(ATTENDING.active(self))
                 self._stack = stack.pop_all()
         return self
 
@@ -135,11 +129,11 @@ class BatchInvariance:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
-        self._masks = Masks(self.strict)  # a mode that ended keeps no mask alive
+        self._attention.masks = Masks(self.strict)  # a mode that ended keeps no mask alive
 
     def attention(self, *operands: Any, **options: Any) -> Any:
         """Return attention in this mode; the arguments are those of `attention.attention`.  Raises NotServed."""
-        return attention(*operands, **options, masks=self._masks, note_mask=self._note_mask)
+        return self._attention.computed(*operands, **options)
 
     def _note_mask(self) -> None:
         """Warn once of a mask whose runs are unknown.  Raises BatchVarianceError."""
@@ -217,37 +211,10 @@ class BatchInvariance:
             return self._uncovered(operation, name, arguments, {}, str(reason))
 
     def _attended(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Return attention; a repeated call is one look-up, also under a mask that another layer had."""
-        operands, rest = arguments[:3], (*arguments[4:], *options.items())
-        mask = arguments[3] if len(arguments) > 3 else None
-        repeated = len(operands) == 3 and not _is_recorded(*operands)
-        if mask is not None and repeated:
-            operands = self._with_mask(operands, mask, len(arguments) > 5 and arguments[5])
-            repeated = len(operands) > 3
-        key: Hashable = None
-        if repeated:
-            found, key = self._ready.run(ATTENTION, operands, rest)
-            if found is not None:
-                return found
-        elif mask is None and len(operands) == 3:
-            found = recorded_attention(*arguments, **options)
-            if found is not None:
-                return found
         try:
-            found = self.attention(*arguments, **options)
+            return self._attention.run(arguments, options)
         except NotServed as reason:
             return self._uncovered(operation, ATTENTION, arguments, options, str(reason))
-        launch = None if key is None else launch_of_attention(operands, *arguments[3:], **options)
-        if launch is not None:
-            self._ready.keep(key, operands, found, launch)
-        return found
-
-    def _with_mask(self, operands: tuple[Any, ...], mask: Any, causal: bool) -> tuple[Any, ...]:
-        """Return operands with those of a mask of booleans that was read before and has no runs, else without."""
-        read = self._masks.known(mask, operands[0], operands[1], causal) if operands[0].dim() == 4 else None
-        if read is None or read.runs != () or read.added is not None:
-            return operands
-        return *operands, read.allowed, read.first_keys
 
     def _uncovered(
         self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any], reason: str
@@ -266,7 +233,7 @@ class BatchInvariance:
 
 def active_mode() -> BatchInvariance | None:
     """Return the mode that computes the attention of this thread."""
-    scopes = _ATTENDING.receiving()
+    scopes = ATTENDING.receiving()
     return scopes[0] if scopes and isinstance(scopes[0], BatchInvariance) else None
 
 
@@ -292,14 +259,6 @@ READY_OPERANDS = {
 def _launch_of(name: str, arguments: tuple[Any, ...], found: Any) -> Callable[..., None] | None:
     """Return the launch of a call that ran, a function of the addresses of its tensors and of its result."""
     return (launch_of_product if name in PRODUCT_OPERATORS else launch_of_rows)(name, arguments, found)
-
-
-def _is_recorded(query: Any, key: Any, value: Any) -> bool:
-    """Return whether a call may be recorded for gradients, or an operand is a lazily negated view."""
-    import torch
-
-    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-    return bool(recorded or query.is_neg() or key.is_neg() or value.is_neg())
 
 
 @cache

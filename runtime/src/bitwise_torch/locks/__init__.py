@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from bitwise_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from bitwise_torch.locks.attention_entry import PinnedAttention
     from bitwise_torch.locks.library_operators import LibraryOperator
-    from bitwise_torch.locks.lock_diff import Difference, differences
+    from bitwise_torch.locks.lock_diff import Difference, attention_differences, differences
     from bitwise_torch.locks.lock_error import LockError
     from bitwise_torch.locks.lock_file import Entry, Finding, Lock, finding_of, lock_of, read_lock
 
@@ -19,6 +20,8 @@ __all__ = [
     "LibraryOperator",
     "Lock",
     "LockError",
+    "PinnedAttention",
+    "attention_differences",
     "differences",
     "finding_of",
     "lock_of",
@@ -29,8 +32,9 @@ if not TYPE_CHECKING:  # the names are loaded when they are first used
     __getattr__ = lazy_names(
         __name__,
         {
+            "attention_entry": ("PinnedAttention",),
             "library_operators": ("LibraryOperator",),
-            "lock_diff": ("Difference", "differences"),
+            "lock_diff": ("Difference", "attention_differences", "differences"),
             "lock_error": ("LockError",),
             "lock_file": ("Entry", "Finding", "Lock", "finding_of", "lock_of", "read_lock"),
         },

@@ -13,6 +13,37 @@ from bitwise_torch.locks.lock_error import LockError
 MAXIMUM_ARGUMENTS = 1 << 16
 """The maximum length of a call's arguments as text."""
 
+UNDETERMINED: Mapping[str, str] = {
+    "_scaled_dot_product_cudnn_attention_backward": "cuDNN",
+    "_cudnn_attention_backward": "cuDNN",
+    "_scaled_dot_product_flash_attention_backward": "flash",
+    "_flash_attention_backward": "flash",
+    "_scaled_dot_product_efficient_attention_backward": "efficient",
+    "_efficient_attention_backward": "efficient",
+}
+"""Operators whose runs on one GPU may return different bytes, however their samples compare; the keys of SOURCES.
+
+PyTorch's list of such operators, in the documentation of torch.use_deterministic_algorithms, lacks them.
+"""
+
+SOURCES: Mapping[str, str] = {
+    "cuDNN": (
+        "PyTorch leaves cuDNN's attention out under torch.use_deterministic_algorithms(True), since it is not "
+        "deterministic (check_cudnn_deterministic in aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)"
+    ),
+    "flash": (
+        "PyTorch's flash attention defaults to an algorithm that is not deterministic, but under "
+        "torch.use_deterministic_algorithms(True) (aten/src/ATen/native/transformers/cuda/attention_backward.cu)"
+    ),
+    "efficient": (
+        "PyTorch's memory-efficient attention defaults to an algorithm that is not deterministic, but under "
+        "torch.use_deterministic_algorithms(True) (aten/src/ATen/native/transformers/cuda/attention_backward.cu)"
+    ),
+}
+"""What PyTorch's source says of operators."""
+
+REMEDY = 'record with attention="pinned"'
+
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """The SHA-256 of the outputs of a sample, in hexadecimal digits."""
 
@@ -40,6 +71,15 @@ class LibraryOperator(ValidatedRecord):
         if self.digests and self.recorded not in self.digests:
             raise ValueError(f"there is no digest of {self.recorded!r}, the machine that recorded the operator")
         return self
+
+    @property
+    def undetermined(self) -> str | None:
+        """Why the library's own runs may differ on one GPU, or None."""
+        if '"cuda"' not in self.arguments:
+            return None
+        name = self.operator.removeprefix("aten::").partition(".")[0]
+        source = UNDETERMINED.get(name)
+        return None if source is None else SOURCES[source]
 
     def agrees_on(self, machine: str) -> bool:
         """Return whether a sample returned the same bytes on a machine and on the one that recorded it."""

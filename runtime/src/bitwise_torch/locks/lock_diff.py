@@ -37,6 +37,31 @@ def differences(a: Lock, b: Lock) -> list[Difference]:
     return result
 
 
+@dataclass(frozen=True)
+class AttentionDifference:
+    """Attention that two locks do not pin in one way."""
+
+    sentence: str
+    change: Literal["moved", "only in a", "only in b"]
+
+
+def attention_differences(a: Lock, b: Lock) -> list[AttentionDifference]:
+    """Return the differences of pinned attention; attention of a library has moved where the other lock pins it."""
+    if (a.attention is None) != (b.attention is None):
+        pinned, other = ("b", "a") if a.attention is None else ("a", "b")
+        return [AttentionDifference(f"attention is pinned in {pinned} and the library's own in {other}", "moved")]
+    found = []
+    for heads in dict.fromkeys((*a.by_heads, *b.by_heads)):
+        one, other_one = a.by_heads.get(heads), b.by_heads.get(heads)
+        if one is None or other_one is None:
+            side: Literal["only in a", "only in b"] = "only in b" if one is None else "only in a"
+            found.append(AttentionDifference(f"{(one or b.by_heads[heads]).words}: {side}", side))
+        elif one != other_one:
+            sentence = f"{one.words}: moved\n  a: {one.text}\n  b: {other_one.text}"
+            found.append(AttentionDifference(sentence, "moved"))
+    return found
+
+
 def _change(a: Entry | None, b: Entry | None) -> Change:
     if a is None or b is None:
         return "only in b" if a is None else "only in a"

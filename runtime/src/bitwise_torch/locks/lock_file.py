@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -20,6 +20,7 @@ from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_core.validated_records import ValidatedRecord, sentences
+from bitwise_torch.locks.attention_entry import MAXIMUM_FORMS, PinnedAttention
 from bitwise_torch.locks.library_operators import LibraryOperator
 from bitwise_torch.locks.lock_error import LockError
 from bitwise_torch.locks.text_file import read_text
@@ -28,8 +29,11 @@ FORMAT = "bitwise-lock"
 MAXIMUM_BYTES = 64 << 20
 """The size of the longest file that is read."""
 
-VERSIONS = (1, 2)
-"""The versions that are read; the last one is written.  Version 1 has no operators."""
+VERSIONS = (1, 2, 3)
+"""The versions that are read.  Version 1 has no operators, and only version 3 pins attention.
+
+The last one is written where attention is pinned, else the one before, which earlier releases read.
+"""
 
 
 class Entry(ValidatedRecord):
@@ -101,15 +105,17 @@ class Lock(ValidatedRecord):
     """Entries of distinct problems, and their provenance: the library, its version, the device and the driver.
 
     Provenance is information only: a lock is replayed on any device that has a launcher for its descriptors.
+    `attention` has the orders of pinned attention; it is None where attention is PyTorch's.
     """
 
     fault = LockError
 
     format: str = FORMAT
-    version: int = VERSIONS[-1]
+    version: int = VERSIONS[-2]
     provenance: Mapping[str, str] = Field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     operators: tuple[LibraryOperator, ...] = ()
+    attention: Annotated[tuple[PinnedAttention, ...], Field(max_length=MAXIMUM_FORMS)] | None = None
 
     @field_validator("entries")
     @classmethod
@@ -129,6 +135,31 @@ class Lock(ValidatedRecord):
         if repeated is not None:
             raise ValueError(f"{repeated} is listed twice with equal arguments: remove one")
         return value
+
+    @field_validator("attention")
+    @classmethod
+    def _unique_heads(cls, value: tuple[PinnedAttention, ...] | None) -> tuple[PinnedAttention, ...] | None:
+        counts = Counter(each.heads for each in value or ())
+        repeated = next((each for each in value or () if counts[each.heads] > 1), None)
+        if repeated is not None:
+            raise ValueError(f"{repeated.words} is listed twice: remove one")
+        return value
+
+    @model_validator(mode="after")
+    def _version_of_attention(self) -> Lock:
+        if self.attention is not None and self.version != VERSIONS[-1]:
+            raise ValueError(f"attention is pinned in version {VERSIONS[-1]}, and the lock has {self.version}")
+        return self
+
+    @cached_property
+    def by_heads(self) -> Mapping[tuple[str, int, int], PinnedAttention]:
+        """The orders of pinned attention by the type and the widths of heads."""
+        return {each.heads: each for each in self.attention or ()}
+
+    @cached_property
+    def undetermined(self) -> Mapping[str, str]:
+        """The operators that are left to PyTorch and whose runs may differ on one GPU, with the reason."""
+        return {each.operator: each.undetermined for each in self.operators if each.undetermined is not None}
 
     @cached_property
     def by_call(self) -> Mapping[tuple[str, str], LibraryOperator]:
@@ -166,8 +197,12 @@ class Lock(ValidatedRecord):
         head = json.dumps({"format": self.format, "version": self.version, "provenance": dict(self.provenance)})
         parts = [
             f'"{name}": [\n' + ",\n".join(_line(each) for each in records) + "\n]"
-            for name, records in (("entries", self.entries), ("operators", self.operators))
-            if records or name == "entries"
+            for name, records in (
+                ("entries", self.entries),
+                ("operators", self.operators),
+                ("attention", self.attention or ()),
+            )
+            if records or name == "entries" or (name == "attention" and self.attention is not None)
         ]
         return ", ".join((head[:-1], *parts)) + "}\n"
 
@@ -185,7 +220,7 @@ class Lock(ValidatedRecord):
         if content.get("version") not in VERSIONS:
             raise LockError(
                 f"{name}: the lock file has version {content.get('version')!r} and this bitwise reads versions "
-                f"{' and '.join(map(str, VERSIONS))}: write the lock again, or install the bitwise that wrote the file"
+                f"{VERSIONS[0]} to {VERSIONS[-1]}: write the lock again, or install the bitwise that wrote the file"
             )
         try:
             return cls.model_validate(content)
@@ -202,7 +237,7 @@ class Lock(ValidatedRecord):
             raise LockError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _line(record: Entry | LibraryOperator) -> str:
+def _line(record: Entry | LibraryOperator | PinnedAttention) -> str:
     return json.dumps(record.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"))
 
 
@@ -242,13 +277,22 @@ def finding_in(desc: Descriptor | BiasedGEMM | FinishedGEMM) -> Finding:
 
 def lock_of(
     findings: Iterable[tuple[GEMMProblem, Finding]], provenance: Mapping[str, str],
-    operators: Iterable[LibraryOperator] = (),
+    operators: Iterable[LibraryOperator] = (), attention: Iterable[PinnedAttention] | None = None,
 ) -> Lock:  # fmt: skip
-    """Return the lock of problems with their findings, and of operators that PyTorch computes.
+    """Return the lock of problems with their findings, of operators that PyTorch computes, and of pinned attention.
 
     A problem that occurs with different descriptors is declined: its shapes, types and strides do not determine one.
     """
-    return Lock(provenance=dict(provenance), entries=tuple(_entries(findings)), operators=tuple(operators))
+    pinned = None if attention is None else tuple(attention)
+    return Lock(
+        version=version_of(pinned), provenance=dict(provenance), entries=tuple(_entries(findings)),
+        operators=tuple(operators), attention=pinned,
+    )  # fmt: skip
+
+
+def version_of(attention: tuple[PinnedAttention, ...] | None) -> int:
+    """Return the version of a lock with pinned attention, or without."""
+    return VERSIONS[-2 if attention is None else -1]
 
 
 def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.numerics.mma import MmaSpec
 from bitwise_core.plugins import registry
-from bitwise_torch.locks import Entry, LibraryOperator
+from bitwise_torch.locks import Entry, LibraryOperator, PinnedAttention
 from bitwise_torch.receipts.receipt_file import Claim, Kernel, Kind, Operator, Supported
 
-ENVIRONMENT, WITHOUT, ORDER, ROWS, POSITIONS, COMPLETE, DROPPED, SAMPLED, UNSAMPLED = (
+ENVIRONMENT, WITHOUT, ORDER, ROWS, POSITIONS, COMPLETE, DROPPED, SAMPLED, UNSAMPLED, UNDETERMINED, ATTENTION = (
     "environment", "products.without-descriptor", "products.order", "products.rows", "products.rows-of-one-position",
     "products.complete", "products.dropped", "pytorch.sampled", "pytorch.without-sample",
+    "pytorch.not-determined", "attention.pinned",
 )  # fmt: skip
 DESCRIBED: Mapping[Supported, str] = {
     "measured": "products.measured", "published": "products.published", "not asked": "products.not-asked",
@@ -30,9 +31,10 @@ class Claims:
 
 
 def claims_of(
-    entries: Iterable[tuple[Entry, Supported]], library: Sequence[LibraryOperator], kernels: Sequence[Kernel]
-) -> Claims:
-    """Return the claims on the entries of a lock, on its calls of PyTorch, and on files.
+    entries: Iterable[tuple[Entry, Supported]], library: Sequence[LibraryOperator], kernels: Sequence[Kernel],
+    attention: Sequence[PinnedAttention] | None = None,
+) -> Claims:  # fmt: skip
+    """Return the claims on the entries of a lock, on its calls of PyTorch, on its pinned attention, and on files.
 
     An entry is given with what its descriptor rests on.  The matrix units are those of the installed plugins.
     """
@@ -46,9 +48,17 @@ def claims_of(
     made = [_environment()]
     made += [_unit(name, units.get(name.removeprefix("unit."))) for name in named if name.startswith("unit.")]
     made += [_PRODUCTS[name] for name in named if name in _PRODUCTS]
-    made += [_PRODUCTS[name] for name in sorted({SAMPLED if each.digests else UNSAMPLED for each in library})]
+    made += [_PRODUCTS[name] for name in sorted({call_claim(each) for each in library})]
+    made += [_PRODUCTS[ATTENTION]] if attention else []
     made += [_kernel(each) for each in kernels]
     return Claims(tuple(operators), tuple(made))
+
+
+def call_claim(call: LibraryOperator) -> str:
+    """Return the name of the claim on a call of PyTorch."""
+    if call.undetermined is not None:
+        return UNDETERMINED
+    return SAMPLED if call.digests else UNSAMPLED
 
 
 def _names(desc: GEMMDesc) -> list[str]:
@@ -134,6 +144,18 @@ _PRODUCTS = {each.name: each for each in (
     _product(
         UNSAMPLED, "assumed", "PyTorch's bits of the call are the same in every run.",
         "the recorded machine", "none: there is no sample, for the reason that `reason` states", None,
+    ),
+    _product(
+        UNDETERMINED, "assumed", "PyTorch's bits of the call are the same in every run.",
+        "the recorded machine",
+        "none: PyTorch's source says that the algorithm is not deterministic, and samples of few runs do not show it",
+        'record the lock with attention="pinned"',
+    ),
+    _product(
+        ATTENTION, "assumed", "The bits of attention are those of the descriptors of its heads.",
+        "the types and widths of heads that `attention` lists; calls that the package served",
+        "the package that recorded the lock computes the descriptors that it states",
+        "bitwise lock check LOCK: the installed package states the same descriptors",
     ),
 )}  # fmt: skip
 

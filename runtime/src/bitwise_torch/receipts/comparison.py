@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from bitwise_torch.locks import Lock, differences
+from bitwise_torch.locks import Lock, attention_differences, differences
 from bitwise_torch.receipts.receipt_file import Receipt
 from bitwise_torch.receipts.verification import environment_differences
 
-Part = Literal["environment", "product", "call", "file", "claim"]
+Part = Literal["environment", "product", "attention", "call", "file", "claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class ReceiptDifference:
 
 
 def receipt_differences(a: Receipt, b: Receipt) -> list[ReceiptDifference]:
-    """Return the differences of two receipts: environment, products, calls of PyTorch, files and claims.
+    """Return the differences of two receipts: environment, products, attention, calls of PyTorch, files, claims.
 
     Products with descriptors that make the same roundings of the same sums do not differ.
     """
-    return [*_environments(a, b), *_products(a, b), *_calls(a, b), *_files(a, b), *_claims(a, b)]
+    return [*_environments(a, b), *_products(a, b), *_attention(a, b), *_calls(a, b), *_files(a, b), *_claims(a, b)]
 
 
 def _environments(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:
@@ -43,6 +43,11 @@ def _products(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:
     for found in differences(Lock(entries=a.entries), Lock(entries=b.entries)):
         if found.change != "same":
             yield ReceiptDifference("product", f"{found.problem.words}: {found.change}", found.change == "unknown")
+
+
+def _attention(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:
+    for found in attention_differences(a.content, b.content):
+        yield ReceiptDifference("attention", found.sentence)
 
 
 def _calls(a: Receipt, b: Receipt) -> Iterator[ReceiptDifference]:

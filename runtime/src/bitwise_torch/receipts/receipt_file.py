@@ -16,7 +16,9 @@ from bitwise_core.errors import BitwiseError
 from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_core.validated_records import ValidatedRecord, sentences
-from bitwise_torch.locks import Entry, LibraryOperator, Lock, LockError
+from bitwise_torch.locks import Entry, LibraryOperator, Lock, LockError, PinnedAttention
+from bitwise_torch.locks.attention_entry import MAXIMUM_FORMS
+from bitwise_torch.locks.lock_file import version_of
 from bitwise_torch.locks.text_file import read_text
 
 FORMAT, VERSION = "bitwise-receipt", 1
@@ -101,7 +103,7 @@ class Receipt(_Strict):
     """The contract of one run, from a lock file and the environment.
 
     `recorded` is the lock's provenance, `lock` the SHA-256 of the lock's text, `library` the calls that the lock leaves
-    to PyTorch.
+    to PyTorch, `attention` the orders of attention where the lock pins it.
     """
 
     format: Literal["bitwise-receipt"] = "bitwise-receipt"
@@ -111,6 +113,7 @@ class Receipt(_Strict):
     environment: Environment
     operators: Annotated[tuple[Operator, ...], Field(max_length=MAXIMUM_OPERATORS)]
     library: Annotated[tuple[LibraryOperator, ...], Field(max_length=MAXIMUM_OPERATORS)] = ()
+    attention: Annotated[tuple[PinnedAttention, ...], Field(max_length=MAXIMUM_FORMS)] | None = None
     kernels: Annotated[tuple[Kernel, ...], Field(max_length=MAXIMUM_OPERATORS)] = ()
     claims: Annotated[tuple[Claim, ...], Field(max_length=1 << 12)]
 
@@ -122,7 +125,10 @@ class Receipt(_Strict):
     @property
     def content(self) -> Lock:
         """The lock."""
-        return Lock(provenance=self.recorded, entries=self.entries, operators=self.library)
+        return Lock(
+            version=version_of(self.attention), provenance=self.recorded, entries=self.entries, operators=self.library,
+            attention=self.attention,
+        )  # fmt: skip
 
     @model_validator(mode="after")
     def _consistent(self) -> Receipt:
@@ -134,6 +140,8 @@ class Receipt(_Strict):
             raise ValueError("two operators have one problem: remove one")
         if len({(each.operator, each.arguments) for each in self.library}) < len(self.library):
             raise ValueError("two calls of one operator of PyTorch have equal arguments: remove one")
+        if len({each.heads for each in self.attention or ()}) < len(self.attention or ()):
+            raise ValueError("attention of equal heads is listed twice: remove one")
         if len({each.name for each in self.kernels}) < len(self.kernels):
             raise ValueError("two kernels have one name: rename one")
         for operator in self.operators:

@@ -10,7 +10,17 @@ from typing import Any, Literal
 from bitwise_core.plugins.profiles import NotCovered, SupportedProfile
 from bitwise_torch.locks import Lock, differences, finding_of, lock_of
 from bitwise_torch.operator_samples import checked_operators
-from bitwise_torch.receipts.claims import DESCRIBED, ENVIRONMENT, SAMPLED, UNSAMPLED, WITHOUT, claims_of
+from bitwise_torch.receipts.claims import (
+    ATTENTION,
+    DESCRIBED,
+    ENVIRONMENT,
+    SAMPLED,
+    UNDETERMINED,
+    UNSAMPLED,
+    WITHOUT,
+    call_claim,
+    claims_of,
+)
 from bitwise_torch.receipts.environments import environment
 from bitwise_torch.receipts.receipt_file import Claim, Environment, Operator, Receipt
 from bitwise_torch.receipts.writing import kernel, lock_digest
@@ -43,7 +53,8 @@ def verified(
     a file that cannot be read.
     """
     found = [_lock_check(receipt, lock)]
-    derived = claims_of([(each.entry, each.support) for each in receipt.operators], receipt.library, receipt.kernels)
+    given = [(each.entry, each.support) for each in receipt.operators]
+    derived = claims_of(given, receipt.library, receipt.kernels, receipt.attention)
     by_name = {each.name: each for each in derived.claims}
     stated = {each.name for each in receipt.claims}
     lacking = [each for each in derived.claims if each.name not in stated]
@@ -109,14 +120,20 @@ def _claim_check(
         if profile is None:
             outcome, details = "not checked", ("run the samples on this machine with --ask",)
         else:
-            checks = [each for each in checked_operators(receipt.library) if each.operator.digests]
+            sampled = [each for each in receipt.library if call_claim(each) == SAMPLED]
+            checks = checked_operators(sampled)
             details = tuple(f"{each.operator.operator}: {each.verdict}" for each in checks if each.verdict != "agrees")
             differ = any(each.verdict == "differs" for each in checks)
             outcome = "failed" if differ else "not checked" if details else "held"
             details = details[:40]
     elif claim.name == UNSAMPLED:
-        count = sum(not each.digests for each in receipt.library)
+        count = sum(call_claim(each) == UNSAMPLED for each in receipt.library)
         outcome, details = "not checked", (f"{count} calls of PyTorch's operators have no sample",)
+    elif claim.name == UNDETERMINED:
+        count = sum(call_claim(each) == UNDETERMINED for each in receipt.library)
+        outcome, details = "not checked", (f"the library's own runs of {count} calls may differ",)
+    elif claim.name == ATTENTION:
+        outcome, details = "not checked", (claim.discharge or "",)
     elif claim.name == WITHOUT:
         count = sum(each.descriptor is None for each in receipt.operators)
         outcome, details = "not checked", (f"{count} products have no descriptor",)

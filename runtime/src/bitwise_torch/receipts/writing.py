@@ -22,10 +22,12 @@ def receipt_of(
     Raises ReceiptError for a file that cannot be read.
     """
     kernels = tuple(kernel(name, path) for name, path in sorted(files.items()))
-    made = claims_of([(each, supported(each, profile)) for each in lock.entries], lock.operators, kernels)
+    made = claims_of(
+        [(each, supported(each, profile)) for each in lock.entries], lock.operators, kernels, lock.attention
+    )
     return Receipt(
         recorded=dict(lock.provenance), lock=lock_digest(lock), environment=where or environment(),
-        operators=made.operators, library=lock.operators, kernels=kernels, claims=made.claims,
+        operators=made.operators, library=lock.operators, attention=lock.attention, kernels=kernels, claims=made.claims,
     )  # fmt: skip
 
 
