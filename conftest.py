@@ -45,6 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.nodeid.partition("::")[0])
 
 
+@pytest.fixture(scope="session", autouse=True)
+def recorded_answers_of_tools() -> Iterator[None]:
+    """An assembler or a disassembler is not run where its answer is recorded; see `recorded_tools`."""
+    import recorded_tools
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("subprocess.run", recorded_tools.run)
+        yield
+
+
 @pytest.fixture
 def without_machine_code() -> Iterator[None]:
     """Kernels that Triton compiles have assembly only; see `assembly_only`."""

@@ -350,7 +350,7 @@ PROVED = {
         Problem(form(depth=96), ((4, 70),), heads=1),
         (SERIAL, replace(FEW, blocks=2, columns=2), specialised_schedule((96, 96))),
     ),
-    "heads of 128": (Problem(form(depth=128), ((4, 130),)), (SERIAL, TURN, specialised_schedule((128, 128)))),
+    "heads of 128": (Problem(form(depth=128), ((4, 130),), heads=1), (SERIAL, TURN, specialised_schedule((128, 128)))),
     "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN, FEW)),
     "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN, FEW)),
     "variable lengths of heads of 128": (

@@ -85,7 +85,7 @@ def iterations(desc: GEMMDesc, part: Part, tile: int = 0) -> list[Positions]:
         rest = np.concatenate([rest, np.full(step - short, FILL)])[list(order)]
     rotation = desc.iteration_rotation
     first = rotation.first(tile, len(full)) if rotation is not None and len(full) else 0
-    found = list(np.roll(full, -first, axis=0))
+    found = list(np.roll(full, -first, axis=0) if first else full)
     if not short:
         return [*found, *after]
     return [rest, *found] if at_start else [*found, rest, *after]
@@ -98,6 +98,8 @@ def instructions(desc: GEMMDesc, part: Part, tile: int = 0) -> Positions:
     """
     native = 1 if desc.instruction is None else desc.instruction.k
     group = desc.instruction_k
+    if native == group == 1:
+        return np.concatenate(iterations(desc, part, tile)).reshape(-1, 1)
     found = []
     for iteration in iterations(desc, part, tile):
         count = -(-len(iteration) // group)

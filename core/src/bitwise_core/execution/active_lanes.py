@@ -11,7 +11,9 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 def whole_mask(mask: Array | None, shape: tuple[int, ...]) -> Array:
     """Return the mask of all lanes of a shape."""
-    return np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+    if mask is None:
+        return np.ones(shape, dtype=bool)
+    return mask if mask.shape == shape else np.broadcast_to(mask, shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,17 @@ def has_whole_blocks(mask: Array) -> bool:
 
 def active_lanes(mask: Array | None, *values: Array) -> Array:
     """Return the mask of all lanes of the common shape of the mask and the values."""
-    shapes = (each.shape for each in values)
-    return whole_mask(mask, np.broadcast_shapes((1, 1) if mask is None else mask.shape, *shapes))
+    shapes = {(1, 1) if mask is None else mask.shape, *(each.shape for each in values)}
+    return whole_mask(mask, shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes))
 
 
 def active_values(values: Array, mask: Array | None) -> Array:
     """Return the values in the active lanes as a flat array; without a mask, all values in their shape."""
     if mask is None:
         return values
+    if values.shape == mask.shape:
+        found: Array = values[mask]
+        return found
     shape = np.broadcast_shapes(values.shape, mask.shape)
-    found: Array = np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)]
+    found = np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)]
     return found

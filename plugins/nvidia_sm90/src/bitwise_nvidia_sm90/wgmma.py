@@ -17,6 +17,7 @@ from functools import cache
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
@@ -239,9 +240,7 @@ def _in_active_threads(machine: Machine, value: Array) -> Array:
     """Return a value in the active threads of all blocks, flat."""
     if machine.mask is None or value.size == 1:
         return value.ravel()
-    shape = np.broadcast_shapes(value.shape, machine.mask.shape)
-    found: Array = np.broadcast_to(value, shape)[np.broadcast_to(machine.mask, shape)]
-    return found
+    return active_values(value, machine.mask)
 
 
 def _accumulator(

@@ -273,7 +273,7 @@ class RaceDetector:
         arriving = np.unique(np.flatnonzero(threads) // self.warp)
         for warp, (time, lanes) in list(tracked.items()):
             seen = (self.clock[arriving, warp] >= time) & (arriving != warp)
-            if seen.any() or (self.clock[warp, warp] > time and warp in arriving):
+            if some(seen) or (self.clock[warp, warp] > time and warp in arriving):
                 lanes = 0
             tracked[warp] = time, lanes & ~self._lanes_of(threads, warp)
 
@@ -345,7 +345,7 @@ class RaceDetector:
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
         """`actor` threads read these cells (flat arrays of one length).  Raises Race."""
-        if self.unordered_reads(cells, actor).any():
+        if some(self.unordered_reads(cells, actor)):
             raise race(Kind.SHARED, READ_RACE.replace("reads", what, 1), None)
 
     def unordered_reads(self, cells: Array, actor: Array) -> Array:
@@ -422,9 +422,9 @@ class RaceDetector:
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
         """`actor` threads write these cells; `pending` marks a write that completes at a later wait.  Raises Race."""
         of_readers, of_writers = self.unordered_writes(cells, actor)
-        if of_readers.any():
+        if some(of_readers):
             raise race(Kind.SHARED, OVERWRITE_RACE, None)
-        if of_writers.any():
+        if some(of_writers):
             raise race(Kind.SHARED, WRITE_RACE, None)
         self._record_write(cells, actor, pending)
         self.other_writers[cells] = -1
@@ -485,7 +485,7 @@ class RaceDetector:
     def has_pending(self, cells: Array) -> bool:
         """Return whether an asynchronous access to one of these cells may not have been waited for."""
         reads = self.reads_by_warp[:, cells] == PENDING
-        if reads.any() or (self.read[cells] == PENDING).any() or (self.written[cells] == PENDING).any():
+        if some(reads) or some(self.read[cells] == PENDING) or some(self.written[cells] == PENDING):
             return True
         return any(times[cells].any() for times in self.reads_by_agent.values())
 
@@ -503,7 +503,7 @@ class RaceDetector:
             self.fenced[cells] = -1
         self.write_round[cells] = np.maximum(self.write_round.take(cells), self.round)
         several = unordered
-        if (self.writer[cells] != actor)[replaced].any():
+        if some((self.writer[cells] != actor)[replaced]):
             several = several | _duplicates(cells)  # threads of one instruction write one cell
         if not some(several):
             if self.writers:
@@ -556,7 +556,7 @@ class RaceDetector:
 
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """Return whether the last write of one of these cells is not that of the `actor` thread at its position."""
-        return bool((self.writer.take(cells) != actor).any())
+        return some(self.writer.take(cells) != actor)
 
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """Make the writes of these threads (a boolean array) visible to asynchronous agents.
@@ -680,7 +680,7 @@ class RaceDetector:
                     "race)"
                 )
                 raise race(Kind.SHARED, reason, None)
-        if self.updated.take(cells).any():
+        if some(self.updated.take(cells)):
             raise Unsupported("an asynchronous instruction reads shared memory that atomic operations have changed")
         generic = cells[self.generic.take(cells)]
         if generic.size and not self._visible_after_fences(generic, actor):

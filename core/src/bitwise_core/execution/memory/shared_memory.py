@@ -18,7 +18,7 @@ from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract_vector
-from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, every, some
 from bitwise_core.execution.values.term_hash import term
 
 SHARED_LIMIT = 1 << 20
@@ -59,9 +59,9 @@ def _split_vector(value: SymbolicVector, count: int, granule: int) -> list[tuple
             continue
         words, marked = value.words, flags | np.uint32(code)
         load, known = form == L.LOAD, form == L.CONST
-        if load.any():
+        if some(load):
             words = np.where(load, words + np.uint64(part * granule), words)
-        if known.any():
+        if some(known):
             words = np.where(known, (value.words >> np.uint64(8 * part * granule)) & np.uint64(256**granule - 1), words)
         result.append((words, np.where(load | known, flags & np.uint32(L.FORM | L.STICKY), marked)))
     return result
@@ -120,17 +120,17 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
         if bits <= 64:
             number |= words[0] << np.uint64(8 * part * granule)
     poisoned = (sticky & np.uint32(L.POISON)) != 0
-    if bits <= 64 and (known | load | whole | poisoned).all():
+    if bits <= 64 and every(known | load | whole | poisoned):
         words, flags = first_words, (first_flags & np.uint32(_WITHOUT_PART_CODE)) | sticky
-        if not whole.all():  # a half that is quiet may be part of a signalling NaN
+        if not every(whole):  # a half that is quiet may be part of a signalling NaN
             flags = np.where(whole, flags, flags & np.uint32(~L.QUIET & 0xFFFFFFFF))
-        if known.any():
+        if some(known):
             words = np.where(known, number, words)
             flags = np.where(known, np.uint32(0) | L.constant_flags(number, bits) | sticky, flags)
         return L.as_array_if_constant(SymbolicVector(bits, words, L.uniform_flags(flags)))
     half = count // 2
     parts = concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
-    if not whole.any():
+    if not some(whole):
         return parts
     term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_flags & np.uint32(_WITHOUT_PART_CODE)) | sticky))
     return L.blend(whole, term_of, as_symbolic_vector(parts))
@@ -145,7 +145,7 @@ def join_uniform(
     cell_flags = []
     for _, flags in cells:
         first = flags.flat[0]
-        if (flags != first).any():
+        if some(flags != first):
             return None
         cell_flags.append(int(first))
     sticky = 0
@@ -155,7 +155,7 @@ def join_uniform(
     unmarked = cell_flags[0] & _WITHOUT_PART_CODE
     kept = unmarked | sticky
     if cell_flags == [unmarked | part_code(part, count) for part in range(count)]:
-        if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
+        if bits <= 64 and all(every(words == first_words) for words, _ in cells[1:]):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
         return None
     forms = {each & (L.FORM | PART_CODE) for each in cell_flags}
@@ -166,7 +166,7 @@ def join_uniform(
         return np.asarray(number.astype(L.UNSIGNED[bits]))
     if bits <= 64 and forms == {L.LOAD}:
         expected = ((words[0], first_words[0] + np.uint64(part * granule)) for part, (words, _) in enumerate(cells))
-        if all((found == wanted).all() for found, wanted in expected):
+        if all(every(found == wanted) for found, wanted in expected):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept & ~L.QUIET))
     if bits > 64 or not (sticky & L.POISON or forms == {L.CONST}):
         half = count // 2
