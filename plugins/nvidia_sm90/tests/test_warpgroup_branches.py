@@ -149,3 +149,13 @@ def test_one_of_two_warpgroups_multiplies() -> None:
     both = form_of_text(text.format(body=f"{begin} {MULTIPLY} {MULTIPLY}"), 256)
     assert None not in (first, second, both)
     assert len({first, second, both}) == 3
+
+
+def test_parts_of_a_warpgroup_in_different_blocks_are_refused() -> None:
+    """The parts that two blocks execute are a whole warpgroup together."""
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(128, 1, 1), args=ARGUMENTS)
+    begin = f"{FIRST} mov.u32 %r1, %ctaid.x; setp.ge.u32 %p3, %r0, 64; setp.eq.u32 %p4, %r1, 0; xor.pred %p5, %p3, %p4;"
+    for body, refused in ((f"@%p5 bra SKIP; {MULTIPLY} SKIP:", True), (f"@%p4 bra SKIP; {MULTIPLY} SKIP:", False)):
+        source = Source("k.ptx", TEXT.format(body=f"{begin} {body}"), launch)
+        found = Session({"out": 1, "in": 2}, OPTIONS).analyse(source, registry.default().arch("sm_90"))
+        assert ("in part of a warpgroup" in (found.unknown or "")) == refused, found.unknown

@@ -26,7 +26,7 @@ from bitwise_core.execution.values.packing import blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.issuing_thread import uniform_offset
-from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, mbarrier_at
+from bitwise_nvidia_ptx.opcodes.mbarriers import Copy, enter_phase, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.tensor_copy import add_copy
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread
 
@@ -89,6 +89,7 @@ def _request(instruction: Instruction) -> Step:
         for races in machine.races.acting(machine.mask):
             races.writes(touched, np.full(touched.shape, thread), pending=True)
         value = _responses(machine, blocks)
+        enter_phase(machine, barrier, machine.active_warps())
         add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, blocks, touched), _RESPONSE)
 
     return step

@@ -147,15 +147,13 @@ def _groups(machine: Machine, line: int) -> list[int]:
     """Return the indices of the active warpgroups.  Raises Unsupported if one is partly active."""
     if machine.condition is not None:
         raise DataDependent("a warpgroup instruction depends on data", line)
-    active = machine.active_threads()
-    if machine.threads % _WARPGROUP:
-        padded = np.zeros(-(-machine.threads // _WARPGROUP) * _WARPGROUP, dtype=bool)
-        padded[: machine.threads] = active
-        active = padded
-    by_group = active.reshape(-1, _WARPGROUP)
-    if (by_group.any(axis=1) != by_group.all(axis=1)).any():
+    mask = np.ones((1, 1), dtype=bool) if machine.mask is None else machine.mask
+    active = np.zeros((len(mask), -(-machine.threads // _WARPGROUP) * _WARPGROUP), dtype=bool)
+    active[:, : machine.threads] = mask
+    by_group = active.reshape(len(mask), -1, _WARPGROUP)
+    if (by_group.any(axis=2) != by_group.all(axis=2)).any():
         raise Unsupported("a warpgroup instruction runs in part of a warpgroup", line)
-    return [int(each) for each in np.flatnonzero(by_group.any(axis=1))]
+    return [int(each) for each in np.flatnonzero(by_group.any(axis=(0, 2)))]
 
 
 def _tile_rows(

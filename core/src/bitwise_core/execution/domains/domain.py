@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from bitwise_core.errors import BitwiseError
@@ -103,6 +104,10 @@ class StepsInOrder:
     @property
     def defers_steps(self) -> bool:
         """Whether the steps of an accumulator may be computed when it is read."""
+        raise NotImplementedError
+
+    def on_parts_of_lanes(self) -> AbstractContextManager[None]:
+        """Take operations within the context, each on some lanes, as parts of operations on all lanes."""
         raise NotImplementedError
 
     def mma_steps_in_order(

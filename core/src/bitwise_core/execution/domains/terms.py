@@ -8,7 +8,7 @@ The canonical form is computed by the rules of `ir.rules`, which `values.rule_pl
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
@@ -680,6 +680,11 @@ class TermDomain(StepsInOrder):
     def defers_steps(self) -> bool:
         """See `StepsInOrder`: a domain derived from this one may compute steps in its own way."""
         return type(self) is TermDomain and self.recorder is None
+
+    def on_parts_of_lanes(self) -> AbstractContextManager[None]:
+        """See `StepsInOrder.on_parts_of_lanes`: a part may hold a value once that other lanes hold too."""
+        repeated = self.context.repeated_members
+        return nullcontext() if repeated is None else repeated.together()
 
     def mma_steps_in_order(
         self,

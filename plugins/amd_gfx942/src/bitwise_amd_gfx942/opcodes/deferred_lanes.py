@@ -16,21 +16,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from bitwise_amd_gfx942.opcodes.compute import Compute
-from bitwise_core.execution.domains.domain import Domain
-from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_amd_gfx942.opcodes.deferred_values import DeferredValue
+from bitwise_core.execution.domains.domain import Domain, StepsInOrder
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import (
-    as_symbolic_vector,
     blend_values,
-    extract,
     is_term_of_parts,
     take_threads,
 )
-from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 
 BITS = 32
@@ -42,11 +39,9 @@ _MAXIMUM_DEPTH = 48
 _FEW = 4
 """The active lanes alone are computed where they are at most one of so many."""
 
-_Words: TypeAlias = npt.NDArray[np.uint64]
 _Fetch: TypeAlias = Callable[[Value, Array], Value]
 """Returns the lanes of an operand, by the indices of their threads."""
 
-_NO_WORDS: _Words = np.zeros((2, 1, 1), dtype=np.uint64)
 _NO_LANES = np.zeros(1, dtype=bool)
 _ZERO = np.zeros((1, 1), dtype=np.uint32)
 
@@ -139,33 +134,29 @@ class Masked:
 Node: TypeAlias = Lanewise | Exchange | Masked
 
 
-class DeferredLanes(SymbolicVector):
-    """A value whose payload, flags and origins are computed when they are read."""
+class DeferredLanes(DeferredValue):
+    """A value of which some lanes can be computed without the others."""
 
-    __slots__ = ("_computed", "_node", "_partial", "depth", "threads")
+    __slots__ = ("_node", "_partial", "threads")
 
     def __init__(self, node: Node, operands: Sequence[Value], threads: int) -> None:
         self._node: Node | None = node
-        self._computed: Value | None = None
         self._partial: tuple[Array, Value] | None = None
         self.threads = threads
-        self.depth = 1 + max(map(_depth, operands))
-        super().__init__(BITS, _NO_WORDS, 0)
+        super().__init__(BITS, 1 + max(map(_depth, operands)))
 
     @property
     def node(self) -> Node | None:
         """How the value is computed; None once it is."""
         return self._node
 
-    @property
-    def value(self) -> Value:
-        """The whole value."""
-        if self._computed is None:
-            assert self._node is not None
-            every = np.arange(self.threads)
-            self._computed = self._node.evaluate(every, lambda operand, threads: _lanes(operand, threads, every))
-            self._node = None
-        return self._computed
+    def compute(self) -> Value:
+        """Return all lanes."""
+        assert self._node is not None
+        every = np.arange(self.threads)
+        found = self._node.evaluate(every, lambda operand, threads: _lanes(operand, threads, every))
+        self._node = None
+        return found
 
     def in_lanes(self, machine: Machine) -> Value:
         """Return a value that is the same in the active lanes; other lanes are arbitrary."""
@@ -184,50 +175,6 @@ class DeferredLanes(SymbolicVector):
             index[active] = active
             self._partial = mask, read_lanes(machine, self, index[None])
         return self._partial[1]
-
-    def settled(self) -> Value:
-        """See `SymbolicVector.settled`."""
-        return self.value
-
-    def part(self, low: int, bits: int) -> Value:
-        """See `SymbolicVector.part`."""
-        return extract(self.value, low, bits)
-
-    @property
-    def words(self) -> _Words:
-        """The payload."""
-        return as_symbolic_vector(self.value).words
-
-    @words.setter
-    def words(self, words: _Words) -> None:
-        """Nothing is kept: the payload is that of the value."""
-
-    @property
-    def flags(self) -> L.Flags:
-        """The flags."""
-        return as_symbolic_vector(self.value).flags
-
-    @flags.setter
-    def flags(self, flags: L.Flags) -> None:
-        """Nothing is kept: the flags are those of the value."""
-
-    @property
-    def origins(self) -> tuple[Origin, ...]:
-        """The operations that made the value."""
-        return as_symbolic_vector(self.value).origins
-
-    @origins.setter
-    def origins(self, origins: tuple[Origin, ...]) -> None:
-        """Nothing is kept: the origins are those of the value."""
-
-    @property
-    def maximum(self) -> int | None:
-        """The number that no lane exceeds."""
-        return as_symbolic_vector(self.value).maximum
-
-    @maximum.setter
-    def maximum(self, maximum: int | None) -> None:
-        """Nothing is kept: the number is that of the value."""
 
 
 def is_deferred(value: object) -> bool:
@@ -299,10 +246,8 @@ def read_lanes(machine: Machine, value: Value, index: Array) -> Value:
         own, lanes = found[id(operand)]
         return _lanes(lanes, np.searchsorted(own, threads), own)
 
-    # Each operation sees a part of the lanes, in which a value may occur once that others have, too.
     domain = machine.domain
-    repeated = domain.context.repeated_members if isinstance(domain, TermDomain) else None
-    with nullcontext() if repeated is None else repeated.together():
+    with domain.on_parts_of_lanes() if isinstance(domain, StepsInOrder) else nullcontext():
         for each in nodes:
             node, own = each.node, np.flatnonzero(demand.get(id(each), _NO_LANES))
             if own.size:
