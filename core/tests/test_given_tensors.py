@@ -462,7 +462,7 @@ def unknown_reason(body: str, table: object = None, dtype: str = "i32", **fields
         ("ld.global.b64 %rd9, [%rd1+16];\n", _BEYOND.format(8)),
         ("ld.global.v4.b32 {%r6, %r7, %r5, %r8}, [%rd1+16];\n", "the buffer T is read at element 4 (4 bytes"),
         ("ld.global.b32 %r5, [%rd1+2];\n", "an access of 4 bytes is not aligned to its size"),
-        ("st.global.b32 [%rd1], %r1;\nld.global.b32 %r5, [%rd1];\n", "(a race)"),
+        ("st.global.b32 [%rd1], %r1;\nld.global.b32 %r5, [%rd1];\n", "(a race"),
     ],
 )  # fmt: skip
 def test_loads_that_have_no_number(body: str, sentence: str) -> None:
