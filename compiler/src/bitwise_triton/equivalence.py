@@ -21,7 +21,7 @@ Outcome = Literal["equal", "different", "unproved", "unknown"]
 class CandidateVerdict:
     """The checker's outcome for one candidate, and the reason as a sentence.
 
-    `of_reference`: it is Unknown because the reference is, as every other candidate would be.
+    `of_reference`: the reference is Unknown, and so is every candidate compared with it.
     """
 
     outcome: Outcome
