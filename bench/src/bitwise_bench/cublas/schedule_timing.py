@@ -241,8 +241,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             ],
         }  # fmt: skip
 
+    timed = ("default", "first call", "tuned", "plain")
     return {
-        **{name: means(name) for name in ("default", "first call", "tuned", "plain") if any(name in row for row in rows)},
+        **{name: means(name) for name in timed if any(name in row for row in rows)},
         "schedules that ran": sum(row.get("ran", 0) for row in rows),
         "schedules whose bytes differ": sum(len(row.get("wrong", ())) for row in rows),
         "declined": sum("declined" in row for row in rows), "failed": sum("failed" in row for row in rows),
