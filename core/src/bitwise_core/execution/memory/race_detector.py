@@ -22,7 +22,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
-from bitwise_core.execution.memory.memory_barriers import Phases
+from bitwise_core.execution.memory.memory_barriers import Phases, with_further_agent
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.undetermined import (
     AGENT_RACE,
@@ -632,12 +632,12 @@ class RaceDetector:
         found = self.agents.get(key)
         if found is None:
             found = self.agents[key] = len(self.clock)
-            self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
+            self.clock = with_further_agent(np.append(self.clock, np.zeros_like(self.clock[:1]), axis=0))
             self.clock[found, found] = 1
-            self.lockstep = np.pad(self.lockstep, (0, 1))
-            self.causes = np.pad(self.causes, ((0, 0), (0, 1)))
+            self.lockstep = with_further_agent(self.lockstep)
+            self.causes = with_further_agent(self.causes)
             self.warp_of = np.append(self.warp_of, np.full(self.warp, found))
-            self.arrived_at = {barrier: np.pad(clock, (0, 1)) for barrier, clock in self.arrived_at.items()}
+            self.arrived_at = {barrier: with_further_agent(clock) for barrier, clock in self.arrived_at.items()}
             for phases in self.phases.values():
                 phases.resize()
         return found
