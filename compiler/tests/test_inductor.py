@@ -25,7 +25,7 @@ from bitwise_triton.inductor.launches import numbers_of  # noqa: E402
 from bitwise_triton.inductor.selection import Rules  # noqa: E402
 from bitwise_triton.inductor.static_launcher import static_launcher  # noqa: E402
 from bitwise_triton.inductor.templates import restricted  # noqa: E402
-from bitwise_triton.inductor.tuning import hooked_autotuner  # noqa: E402
+from bitwise_triton.inductor.tuning import hooked_autotuner, untimed_fields  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "columns": "i32", "BLOCK": "constexpr"}
@@ -383,6 +383,27 @@ def test_the_autotuner_is_restored() -> None:
 def test_another_version_of_the_autotuner_is_refused() -> None:
     with pytest.raises(CaptureError, match="lacks run, bench"), hooked_autotuner(object, Result, Rules()):
         pass
+
+
+class FieldTuner:
+    """Inductor's search for the fastest of several numbers."""
+
+    @staticmethod
+    def autotune_single_field(
+        function: Callable[[int], float], init_val: int, min_val: int | None = None, max_val: int | None = None
+    ) -> int:
+        return min((init_val, 2 * init_val), key=function)
+
+
+def test_a_number_that_changes_bits_is_not_chosen_by_time() -> None:
+    search = FieldTuner.autotune_single_field
+    with untimed_fields(FieldTuner):
+        assert FieldTuner.autotune_single_field(lambda number: 1 / number, 64, 8) == 64
+        assert FieldTuner().autotune_single_field(lambda number: 1 / number, 32, max_val=8) == 32
+    assert FieldTuner.autotune_single_field is search
+    assert search(lambda number: 1 / number, 64) == 128
+    with untimed_fields(Autotuner):
+        assert not hasattr(Autotuner, "autotune_single_field")
 
 
 @triton.jit

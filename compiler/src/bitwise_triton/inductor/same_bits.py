@@ -22,7 +22,7 @@ from bitwise_triton.inductor.reference import untuned
 from bitwise_triton.inductor.selection import KernelReport, Rules
 from bitwise_triton.inductor.static_launcher import static_launcher
 from bitwise_triton.inductor.templates import Templates, preprocessing
-from bitwise_triton.inductor.tuning import Settled, hooked_autotuner
+from bitwise_triton.inductor.tuning import Settled, hooked_autotuner, untimed_fields
 from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors
 
 CACHE_TAG = "bitwise same bits 3"
@@ -151,14 +151,17 @@ def _has(config: Any, name: str) -> bool:
 @contextmanager
 def _hooked(templates: Templates, rules: Rules, settled: Settled | None) -> Iterator[None]:
     from torch._inductor import select_algorithm
-    from torch._inductor.runtime import triton_heuristics
+    from torch._inductor.runtime import coordinate_descent_tuner, triton_heuristics
 
     hook = preprocessing(templates, rules)
     selector_hooks = getattr(select_algorithm, "add_preprocessing_fn", None)
     if selector_hooks is None:
         raise CaptureError("This version of torch cannot restrict the choices of templates; use torch 2.9 or later.")
     autotuner, compile_result = triton_heuristics.CachingAutotuner, triton_heuristics.TritonCompileResult
-    with hooked_autotuner(autotuner, compile_result, rules, settled, untuned(triton_heuristics)):
+    with (
+        untimed_fields(coordinate_descent_tuner.CoordescTuner),
+        hooked_autotuner(autotuner, compile_result, rules, settled, untuned(triton_heuristics)),
+    ):
         selector_hooks(hook)
         try:
             yield
