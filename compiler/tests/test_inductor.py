@@ -298,6 +298,30 @@ def test_a_search_proves_what_is_faster_only() -> None:
     assert [len(each.dropped) for each in found] == [0, 0, 1]
 
 
+def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    read, clock = selection.compare_with_reference, iter(range(0, 1000, 4))
+
+    def recorded(*arguments: Any, **settings: Any) -> Any:
+        limits.append(settings["time_limit"])
+        return read(*arguments, **settings)
+
+    monkeypatch.setattr(selection, "compare_with_reference", recorded)
+    monkeypatch.setattr(selection, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, seconds=8.25)):
+        tuner = Autotuner({8: 5.0, 1: 1.0, 2: 2.0, 4: 3.0})
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+        # Each proof takes 4 s of this clock: two are made.
+        assert limits == [8.25, 4.25]
+        assert [each.outcome for each in found[0].dropped] == ["unproved", "unproved", "unknown"]
+        assert found[0].dropped[2].reason == "The limit of 8.25 s for the proofs is reached."
+        # Another launch has its own time.
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
+    assert launched == [8, 1]
+
+
 def test_behind_a_reference_that_cannot_be_read_nothing_is_compared(
     reports: list[KernelReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -496,6 +520,9 @@ def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
 def test_a_wrong_argument_is_named() -> None:
     with pytest.raises(ValueError, match="'library' or 'triton'"):
         same_bits(templates="aten")  # type: ignore[arg-type]
+    for seconds in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="a number of seconds above 0"):
+            same_bits(proof_seconds=seconds)
 
 
 @pytest.mark.parametrize("same", [True, False])
