@@ -166,7 +166,8 @@ def _tensors(case: dict[str, Any], queries: int, keys: int) -> list[Any]:
     return [torch.randn(one, generator=generator, device="cuda").bfloat16().transpose(1, 2) for one in shapes]
 
 
-def _functions(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]:
+def implementations(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]:
+    """Return calls of attention on query, key and value, by implementation."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -253,7 +254,7 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of a prefill."""
     causal = case.get("causal", True)
     tensors = _tensors(case, case["queries"], case["queries"])
-    functions = _functions(tensors, causal)
+    functions = implementations(tensors, causal)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, causal)
     seconds = _measured(functions, lambda function: graph_seconds(function, 3))
@@ -269,7 +270,7 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
 def decode(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of one query for each sequence."""
     tensors = _tensors(case, 1, case["keys"])
-    functions = _functions(tensors, False)
+    functions = implementations(tensors, False)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, False)
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
@@ -299,7 +300,7 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
         pools.append(pool)
     lengths = torch.full((case["batch"],), case["keys"], dtype=torch.int32, device="cuda")
     rows = query.transpose(1, 2)
-    functions = _functions([query, key, value], False)
+    functions = implementations([query, key, value], False)
     del functions["bitwise"]
     keys, values = pools
     functions = {"bitwise": lambda: attention_paged(rows, keys, values, table, lengths), **functions}
@@ -356,7 +357,7 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
         shape = (*tensors[0].shape[:3], tensors[2].shape[3])
         slope = torch.randn(shape, generator=generator, device="cuda").bfloat16()
         functions: dict[str, Callable[[], Any]] = {}
-        for name, function in _functions(tensors, causal).items():
+        for name, function in implementations(tensors, causal).items():
             try:
                 out = function()
             except RuntimeError:  # a backend that does not serve these tensors
@@ -397,7 +398,7 @@ def host(case: dict[str, Any]) -> dict[str, Any]:
         return found
 
     tensors = _tensors(case, 1, case["keys"])
-    functions = _functions(tensors, False)
+    functions = implementations(tensors, False)
     functions["default"] = lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, enable_gqa=True)
     return {"case": case, "seconds": _measured(functions, measure)}
 
@@ -424,7 +425,7 @@ def compile_case(step: str, place: int, flex: bool = True) -> None:
     queries = case.get("queries", 1)
     tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
-    out = _functions(tensors, causal)["bitwise"]()
+    out = implementations(tensors, causal)["bitwise"]()
     if flex and case.get("flexible"):
         _flexible(tensors, causal)()
     if step == "gradients":
