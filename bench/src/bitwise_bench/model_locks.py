@@ -69,6 +69,40 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
 llama-8b has two layers of the widths of Llama 3 8B.
 """
 
+HELD_OUT: dict[str, tuple[str, dict[str, Any], int]] = {
+    "gemma": (
+        "GemmaForCausalLM",
+        {
+            **_SIZES, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 8,
+            "num_key_value_heads": 1, "head_dim": 256,
+        },
+        TOKENS,
+    ),
+    "phi": (
+        "PhiForCausalLM",
+        {
+            **_SIZES, "hidden_size": 1536, "intermediate_size": 6144, "num_key_value_heads": 16, "head_dim": 96,
+            "partial_rotary_factor": 0.5,
+        },
+        TOKENS,
+    ),
+    "olmo2": ("Olmo2ForCausalLM", {**_SIZES, "hidden_size": 1664, "intermediate_size": 4480, "num_key_value_heads": 16,
+                                   "num_attention_heads": 16, "head_dim": 104}, TOKENS),
+    "mistral": ("MistralForCausalLM", {**_SIZES, "hidden_size": 2304, "intermediate_size": 7168}, TOKENS),
+    "gpt-neox": ("GPTNeoXForCausalLM", {**_SIZES, "hidden_size": 1280, "intermediate_size": 5120}, TOKENS),
+    "qwen2-moe": (
+        "Qwen2MoeForCausalLM",
+        {
+            **_SIZES, "hidden_size": 1024, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 768,
+            "shared_expert_intermediate_size": 2816,
+        },
+        TOKENS,
+    ),
+}  # fmt: skip
+"""Models that no part of a lock was made or tuned for; the fields are those of MODELS."""
+
+MODELS |= HELD_OUT
+
 RECORDED_BY = "recorded-by.json"
 """The file of a folder of locks with the environment that recorded them."""
 
