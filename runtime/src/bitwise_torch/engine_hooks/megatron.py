@@ -14,20 +14,26 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from bitwise_torch.batch_invariance.mode import BatchVarianceError, BatchVarianceWarning
-from bitwise_torch.engine_hooks.process_mode import VARIABLE, EngineHookError, is_enabled, replace_functions
+from bitwise_torch.engine_hooks.process_mode import (
+    VARIABLE,
+    EngineHookError,
+    is_enabled,
+    replace_function,
+    replace_functions,
+)
 
 MODULES = ("megatron.core.transformer.custom_layers.batch_invariant_kernels",)
 
 GEMM = "transformer_engine.pytorch.cpp_extensions.gemm"
-"""The module of `general_gemm`; other modules of Transformer Engine import the function from it."""
+"""The module of `general_gemm`; other modules of Transformer Engine, and Megatron, import the function from it."""
 
 _NOT_COVERED = ("quantization_params", "gelu", "gelu_in", "ub", "extra_output", "bulk_overlap")
 """Arguments of `general_gemm` with which a call is left to Transformer Engine."""
@@ -36,11 +42,13 @@ _warned: set[str] = set()
 
 
 def register() -> None:
-    """Replace Megatron's functions of its mode, and `general_gemm` wherever Transformer Engine has imported it.
+    """Replace Megatron's functions of its mode, and `general_gemm` wherever it or Transformer Engine has imported it.
 
-    Raises EngineHookError.
+    Without Transformer Engine, Megatron multiplies by operators of PyTorch.  Raises EngineHookError.
     """
     replace_functions("Megatron", MODULES)
+    if find_spec(GEMM.split(".")[0]) is None:
+        return
     try:
         original = import_module(GEMM).general_gemm
     except (ImportError, AttributeError) as error:
@@ -48,9 +56,8 @@ def register() -> None:
     if hasattr(original, "__wrapped__"):
         return
     replacement = pinned_gemm(original)
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "transformer_engine" and getattr(module, "general_gemm", None) is original:
-            module.general_gemm = replacement  # type: ignore[attr-defined]
+    for package in ("transformer_engine", "megatron"):
+        replace_function(package, "general_gemm", original, replacement)
 
 
 def pinned_gemm(original: Callable[..., Any]) -> Callable[..., Any]:
