@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench.mode_costs import Costs, Measured, add_costs, eager_times, no_costs, ratios
+from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios
 
 RECORD = Path(__file__).parents[2] / "records" / "train-equals-serve-sm90-h100.json"
 
@@ -52,6 +52,16 @@ def test_ratios_are_geometric_means_by_kind() -> None:
         "prefill": {"mode": 1.0}, "decode, graph": {"mode": 0.5}, "rows": {"mean of fp32": {"mode": 3.0}},
     }  # fmt: skip
     assert ratios({}) == {}
+
+
+def test_times_without_workspaces_belong_to_their_model() -> None:
+    content = no_costs()
+    add_costs(content, f"x {STARVED}", {"decode of 1": {STARVED: [3.0, 3.0]}})
+    assert content["ratios"] == {}
+    add_costs(content, "x", {"decode of 1": {"PyTorch": [2.0, 2.0], "mode": [1.0]}})
+    assert content["milliseconds"] == {"x": {"decode of 1": {STARVED: 3.0, "PyTorch": 2.0, "mode": 1.0}}}
+    assert set(content["quartiles"]["x"]["decode of 1"]) == {STARVED, "PyTorch"}
+    assert content["ratios"] == {"decode": {STARVED: 1.5, "mode": 0.5}}
 
 
 def test_the_record_has_no_difference_in_the_mode_and_some_without_it() -> None:

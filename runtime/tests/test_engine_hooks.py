@@ -221,7 +221,27 @@ class Engine:
             self.calls += 1
             return None, None, None, None
 
-        module(monkeypatch, megatron.GEMM, general_gemm=general_gemm)
+        def other(*arguments: Any, **options: Any) -> str:
+            return "computed"
+
+        class RMSNorm(torch.nn.Module):
+            eps = 1e-5
+
+            def __init__(self, weight: Any, zero_centered_gamma: bool) -> None:
+                super().__init__()
+                self.weight, self.zero_centered_gamma = weight, zero_centered_gamma
+
+            def forward(self, x: Any) -> Any:
+                return "computed"
+
+        module(monkeypatch, megatron.GEMM, general_gemm=general_gemm, general_grouped_gemm=other)
+        module(monkeypatch, megatron.NOTED["apply_normalization"], apply_normalization=other)
+        monkeypatch.setattr(sys.modules[megatron.NORM], "RMSNorm", RMSNorm, raising=False)
+        self.norm = RMSNorm
+        self.fused = module(
+            monkeypatch, "transformer_engine.pytorch.module.layernorm_linear", apply_normalization=other
+        )
+        self.grouped = module(monkeypatch, "megatron.core.extensions.transformer_engine", general_grouped_gemm=other)
         monkeypatch.setattr(megatron, "find_spec", lambda name: object())
         self.linear = module(monkeypatch, "transformer_engine.pytorch.module.linear", general_gemm=general_gemm)
         megatron.register()
@@ -279,3 +299,31 @@ def test_what_transformer_engine_computes_is_warned_of_or_refused(monkeypatch: p
     monkeypatch.setenv(VARIABLE, "strict")
     with pytest.raises(BatchVarianceError, match="alpha or beta"):
         engine.gemm(weight, x, alpha=0.5)
+
+
+def test_functions_of_transformer_engine_without_an_operator_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(monkeypatch)
+    assert engine.fused.apply_normalization() == engine.grouped.general_grouped_gemm() == "computed"
+    engine.mode.enable_batch_invariant_mode()
+    with pytest.warns(BatchVarianceWarning, match="general_grouped_gemm may depend on the batch"):
+        assert engine.grouped.general_grouped_gemm() == "computed"
+    engine.grouped.general_grouped_gemm()  # no second warning, which would be an error
+    monkeypatch.setenv(VARIABLE, "strict")
+    with pytest.raises(BatchVarianceError, match="apply_normalization may depend on the batch"):
+        engine.fused.apply_normalization()
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_norms_of_transformer_engine_have_the_rows_of_the_mode(monkeypatch: pytest.MonkeyPatch, centred: bool) -> None:
+    engine = Engine(monkeypatch)
+    weight, x = rows(1)[0], rows(5)
+    norm = engine.norm(weight, centred)
+    assert norm(x) == "computed"
+    engine.mode.enable_batch_invariant_mode()
+    wide = weight.float() + centred
+    with batch_invariant():
+        expected = torch.nn.functional.rms_norm(x.float(), wide.shape, wide, 1e-5).bfloat16()
+    assert torch.equal(norm(x), expected)
+    assert torch.equal(norm(x[2:3]), expected[2:3])
+    megatron.register()
+    assert torch.equal(norm(x), expected)

@@ -100,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "sequences": BATCH, "tokens": {name: fields[-1] for name, fields in MODELS.items()}, "context": CONTEXT,
             "compiled prefill": PREFILL,
         },
-        "held out": list(HELD_OUT), "turns": given.rounds, **no_times(),
+        "held out": [f"{name}{end}" for name in HELD_OUT for end in ("", COMPILED)], "turns": given.rounds,
+        **no_times(),
     }  # fmt: skip
     for name, times in Costs(given.models, given.rounds, prepared).measured():
         add_costs(content, name, times)

@@ -4,8 +4,9 @@
 
 Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
 decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
-it is installed.  A ratio is the time under the mode, divided by that of PyTorch.  Prefill and decoding also run as CUDA
-graphs, whose time has no part of the host's.  Every measured run repeats one of the same shapes.
+it is installed, and afterwards under PyTorch in a process whose library has no workspaces.  A ratio is such a time,
+divided by that of PyTorch.  Prefill and decoding also run as CUDA graphs, whose time has no part of the host's.  Every
+measured run repeats one of the same shapes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import statistics
 import sys
 import time
@@ -83,6 +85,12 @@ WIDTHS |= HELD_OUT
 
 MEASURED = [*WIDTHS, "rows"]
 """What is measured: models, and the operators of rows."""
+
+STARVED = "starved workspaces"
+"""The scope of PyTorch in a process whose library has no workspaces, and the end of the name of a model there."""
+
+NO_WORKSPACES = {"CUBLAS_WORKSPACE_CONFIG": ":0:0", "CUBLASLT_WORKSPACE_SIZE": "0"}
+"""The variables of such a process: the setting of which the fewest exceptions from batch invariance are known."""
 
 Scope = Callable[[], AbstractContextManager[Any]]
 Work = Callable[[], Any]
@@ -276,14 +284,21 @@ def ready_work(run: Work, parts: int, scopes: Mapping[str, Scope], graph: Work |
 
 
 def prepared(name: str) -> dict[str, Measured]:
-    """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope."""
+    """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope.
+
+    With the name of a model and STARVED behind it, this process gets no workspaces for its library.
+    """
     import torch
 
+    measured: Mapping[str, Scope] = scopes()
+    if name.endswith(STARVED):
+        name, measured = name.removesuffix(f" {STARVED}"), {STARVED: nullcontext}
+        os.environ |= NO_WORKSPACES
     model = built_model(*WIDTHS[name]).eval()
     found: dict[str, Measured] = {}
 
     def add(what: str, run: Work, parts: int = 1, graph: Work | None = None) -> None:
-        found[what] = ready_work(run, parts, scopes(), graph)
+        found[what] = ready_work(run, parts, measured, graph)
         print(f"{name}: {what} is ready", flush=True)
 
     for length in PREFILL:
@@ -389,9 +404,9 @@ def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str,
     kinds: dict[str, dict[str, list[float]]] = {}
     for works in models.values():
         for what, times in works.items():
-            kind = what.rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
+            kind = what.removesuffix(", graph").rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
             for scope, value in times.items():
-                if scope != "PyTorch":
+                if scope != "PyTorch" and "PyTorch" in times:
                     kinds.setdefault(kind, {}).setdefault(scope, []).append(value / times["PyTorch"])
     return {
         kind: {scope: round(math.exp(statistics.fmean(map(math.log, each))), 4) for scope, each in found.items()}
@@ -422,10 +437,16 @@ def add_costs(content: dict[str, Any], name: str, measured: Mapping[str, Times])
     """
     if name == "rows":
         measured = {what.removesuffix(", graph"): each for what, each in measured.items()}
-    times = {what: medians(each) for what, each in measured.items()}
-    content["milliseconds"][name] = times
-    content["quartiles"][name] = {what: quartiles(each) for what, each in measured.items()}
+    name = name.removesuffix(f" {STARVED}")
+    for kind, summary in (("milliseconds", medians), ("quartiles", quartiles)):
+        of_model = content[kind].setdefault(name, {})
+        for what, each in measured.items():
+            of_model[what] = {**of_model.get(what, {}), **summary(each)}
+    times = content["milliseconds"][name]
     models = {each: found for each, found in content["milliseconds"].items() if each != "rows"}
+    content["ratios of held-out models"] = ratios(
+        {each: models[each] for each in content["held out"] if each in models}
+    )
     content["ratios"] = (
         ratios(models)
         | ({"rows": ratios({name: times})} if name == "rows" else {})
@@ -439,15 +460,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")
+    parser.add_argument(
+        "--no-starved", action="store_true", help="do not measure PyTorch in processes without workspaces; shorter"
+    )
     given = parser.parse_args(arguments)
     content = {
         "environment": environment(),
         "batch_invariant_ops": installed_alternative(),
         **no_costs(),
     }
-    for name, times in Costs(given.models, given.rounds).measured():
+    starved = [f"{name} {STARVED}" for name in given.models if name in WIDTHS and not given.no_starved]
+    for name, times in Costs([*given.models, *starved], given.rounds).measured():
         add_costs(content, name, times)
-        print(name, json.dumps(content["milliseconds"][name], indent=1), flush=True)
+        print(name, json.dumps({what: medians(each) for what, each in times.items()}, indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0
 
