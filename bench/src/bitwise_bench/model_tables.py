@@ -143,8 +143,8 @@ def lock_costs(record: Mapping[str, Any]) -> str:
     return "\n\n".join([
         _ratios(record, ("lock",)),
         _markdown(("model", "work", "library", "lock", "ratio"), rows),
-        f"Milliseconds: the median of {record['turns']} turns, and the first and the third quartile; geometric means over "
-        f"models. {_origin(record['environment'])}.",
+        f"Milliseconds: the median of {record['turns']} turns, and the first and the third quartile; geometric means "
+        f"over models. {_origin(record['environment'])}.",
     ])  # fmt: skip
 
 
