@@ -29,7 +29,16 @@ from bitwise_bench.mode_costs import (
     no_times,
     ready_work,
 )
-from bitwise_bench.model_locks import BATCH, HELD_OUT, MODELS, environment, model_of, tokens, training_step
+from bitwise_bench.model_locks import (
+    BATCH,
+    HELD_OUT,
+    MODELS,
+    Attention,
+    environment,
+    model_of,
+    tokens,
+    training_step,
+)
 from bitwise_torch import locked_products, recorded_products
 
 CONTEXT, TOKENS_OF_A_TURN, PREFILL = 64, 4, 512
@@ -38,15 +47,22 @@ CONTEXT, TOKENS_OF_A_TURN, PREFILL = 64, 4, 512
 COMPILED = " compiled"
 """The end of the name of a model that is measured as a function of torch.compile as well."""
 
-MEASURED = [*MODELS, *(f"{name}{COMPILED}" for name in MODELS)]
+PINNED = " with pinned attention"
+"""The end of the name of a model whose lock pins attention."""
+
+MEASURED = [f"{name}{end}" for name in MODELS for end in ("", PINNED, COMPILED)]
 """What can be measured."""
 
 
 def works_of(name: str) -> dict[str, tuple[Work, int, Work | None]]:
-    """Return the works of a model by name: a run, its parts, and what a CUDA graph captures or None."""
+    """Return the works of a model by name: a run, its parts, and what a CUDA graph captures or None.
+
+    Pinned attention has no graph here: transformers gives it a mask in a capture, which cannot be read there.
+    """
     import torch
 
-    name, compiled = name.removesuffix(COMPILED), name.endswith(COMPILED)
+    compiled, pinned = name.endswith(COMPILED), name.endswith(PINNED)
+    name = name.removesuffix(COMPILED).removesuffix(PINNED)
     model = model_of(name)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     batch = tokens(0, MODELS[name][-1])
@@ -55,7 +71,7 @@ def works_of(name: str) -> dict[str, tuple[Work, int, Work | None]]:
         turn, one = (partial(decode, model, cache, batch[:, :1].contiguous(), each) for each in (TOKENS_OF_A_TURN, 1))
         return {
             "training step": (partial(training_step, model, optimizer, batch), 1, None),
-            "decode": (turn, TOKENS_OF_A_TURN, one),
+            "decode": (turn, TOKENS_OF_A_TURN, None if pinned else one),
         }
     model.config.use_cache = False
     function = torch.compile(model, fullgraph=True, dynamic=False)
@@ -74,7 +90,8 @@ def works_of(name: str) -> dict[str, tuple[Work, int, Work | None]]:
 def prepared(name: str) -> dict[str, Measured]:
     """Return the works of a model, which a lock holds, in the library and under the lock."""
     works = works_of(name)
-    with recorded_products("cublas", operators=False) as recording:
+    attention: Attention = "pinned" if name.endswith(PINNED) else "library"
+    with recorded_products("cublas", operators=False, attention=attention) as recording:
         for run, *_ in works.values():
             run()
     lock = recording.lock()
@@ -100,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "sequences": BATCH, "tokens": {name: fields[-1] for name, fields in MODELS.items()}, "context": CONTEXT,
             "compiled prefill": PREFILL,
         },
-        "held out": [f"{name}{end}" for name in HELD_OUT for end in ("", COMPILED)], "turns": given.rounds,
+        "held out": [f"{name}{end}" for name in HELD_OUT for end in ("", PINNED, COMPILED)], "turns": given.rounds,
         **no_times(),
     }  # fmt: skip
     for name, times in Costs(given.models, given.rounds, prepared).measured():
