@@ -1,4 +1,4 @@
-"""Transformers with random weights, recorded in a lock and replayed from it: bytes of a step, and its time.
+"""Transformers with random weights, recorded in a lock and replayed from it: the bytes of a step and of a generation.
 
     python -m bitwise_bench.model_locks --out locks.json --folder locks
     python -m bitwise_bench.model_locks --out replayed.json --folder locks --replay    # on another GPU
@@ -7,7 +7,7 @@
 A model trains, and then generates tokens.  The bytes are those of the logits, the gradients, the weights after the
 steps, the tokens, and the logits after the steps.  The first command records a lock of each model and replays it on
 the same GPU.  The second one compares the samples of the operators that the lock leaves to PyTorch, replays the lock,
-and also runs the model without it.
+and also runs the model without it.  `lock_costs` measures times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import argparse
 import hashlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -203,49 +202,6 @@ def bytes_of_run(name: str, scope: _Scope) -> tuple[Any, dict[str, str]]:
     return value, found
 
 
-def step_times(name: str, lock: Lock, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the milliseconds of a training step and of a generated token, of the library and from the lock.
-
-    Both take turns; each figure is the median of the rounds.  A turn runs twice, and the second run counts: the first
-    one contains the entry into the lock, of which "enter" has the milliseconds, and the first look-ups.
-    """
-    import torch
-
-    model = model_of(name)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    batch, prompt = tokens(0, MODELS[name][-1]), tokens(STEPS, PROMPT)
-
-    def generate() -> None:
-        with torch.inference_mode():
-            model.generate(prompt, max_new_tokens=GENERATED, do_sample=False)
-
-    work: dict[str, tuple[Callable[[], Any], int]] = {
-        "training step": (lambda: training_step(model, optimizer, batch), 1),
-        "token": (generate, GENERATED),
-    }
-    scopes: dict[str, _Scope] = {"library": nullcontext, "lock": lambda: locked_products(lock)}
-    found: dict[str, dict[str, float]] = {}
-    entries: list[float] = []
-    for what, (run, parts) in work.items():
-        times: dict[str, list[float]] = {each: [] for each in scopes}
-        for turn in range(rounds + 1):
-            for each, scope in scopes.items():
-                started = time.perf_counter()
-                with scope():
-                    entered = time.perf_counter()
-                    run()
-                    torch.cuda.synchronize()
-                    begun = time.perf_counter()
-                    run()
-                    torch.cuda.synchronize()
-                    ended = time.perf_counter()
-                if turn:
-                    times[each].append((ended - begun) / parts)
-                    entries += [entered - started] if each == "lock" else []
-        found[what] = {each: round(statistics.median(values) * 1e3, 3) for each, values in times.items()}
-    return found | {"enter": {"lock": round(statistics.median(entries) * 1e3, 3)}}
-
-
 def recorded(name: str, folder: Path, operators: bool = True, attention: Attention = "library") -> dict[str, Any]:
     """Record a model's lock into a folder, replay it, and return the comparison.
 
@@ -327,8 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--attention", choices=["library", "pinned"], default="library", help="who computes attention while recording"
     )
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--jobs", type=int, default=1, help="models that run at once; times are measured one by one")
-    parser.add_argument("--rounds", type=int, default=8, help="measured turns of each time; 0 measures none")
+    parser.add_argument("--jobs", type=int, default=1, help="models that run at once")
     given = parser.parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
     measure = (
@@ -362,11 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             content["models"][running[each]] = each.result() if failed is None else error
             write(running[each])
     content["models"] = {name: content["models"][name] for name in given.models}
-    for name, found in content["models"].items():  # alone, with kernels that are compiled already
-        if given.rounds and "error" not in found:
-            lock = read_lock(given.folder / f"{name}.json")
-            found["milliseconds"] = step_times(name, lock, given.rounds)
-            write(name)
+    given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     results = content["models"].values()
     return 1 if any("error" in each or each["lock: other bytes"] for each in results) else 0
 

@@ -126,9 +126,6 @@ def replayed_locks(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}.{recorded}"
 
 
-_TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]
-
-
 def lock_costs(record: Mapping[str, Any]) -> str:
     """Return the times under a lock beside the library's: geometric means, and each model's with its quartiles."""
     rows = []
@@ -149,21 +146,10 @@ def lock_costs(record: Mapping[str, Any]) -> str:
 
 
 def model_locks(record: Mapping[str, Any]) -> str:
-    """Return the milliseconds of a training step and of a generated token, of the library and from a lock."""
+    """Return how many products ran from a lock on the GPU that recorded it, and how many digests differ."""
     rows = [
-        [
-            name,
-            *(found["milliseconds"][work][scope] for work, scope in _TIMES),
-            len(found["lock: other bytes"]),
-        ]
+        [name, found["replayed"], len(found["lock: other bytes"]), len(found["library: other bytes"])]
         for name, found in record["models"].items()
     ]  # fmt: skip
-    head = (
-        "model",
-        "step, library",
-        "step, lock",
-        "token, library",
-        "token, lock",
-        "digests that differ under the lock",
-    )
-    return _markdown(head, rows) + f"\n\nMilliseconds. {_origin(record['environment'])}."
+    head = ("model", "products from the lock", "digests that differ", "without the lock")
+    return f"{_markdown(head, rows)}\n\n{_origin(record['environment'])}."
