@@ -216,8 +216,12 @@ class Replay:
         else:
             result = locked_product(product, entry.desc)
             direct = product.a is arguments[0] and product.b is arguments[1] and name == "bmm"
-            launch = launch_of_batch(product, entry.desc, result) if ready is not None and direct else None
-            if launch is not None:
+            into = direct and out is not None and _is_memory_of(result, out)
+            kept = into or (direct and ready is not None)
+            launch = launch_of_batch(product, entry.desc, result) if kept else None
+            if launch is not None and into:
+                self._ready.keep_into(operation.full_name, arguments, options, launch, count)
+            elif launch is not None:
                 self._ready.keep(ready, arguments, result, launch, count, (operation.full_name, arguments))
         if name in _VECTORS:
             result = result[0, 0] if name == "dot" else result[:, 0]
