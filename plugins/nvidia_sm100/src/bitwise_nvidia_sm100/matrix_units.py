@@ -16,7 +16,7 @@ SAME_STEPS = frozenset({"f32 f16 k16", "f16 f16 k16"})
 """The steps that mma.sync and tcgen05.mma both run: result type, operand type, and k.
 
 Published, not measured here: one function of MMA-Sim gives the results of both units of a B200 on random bit patterns
-(its `tests/equivalence/test_nv_blackwell.py`), and those of public vectors of mma.sync.  Products of fp16 are at least
+(its test `test_nv_blackwell`), and those of public vectors of mma.sync.  Products of fp16 are at least
 2**-48.  Those of bf16 and tf32 are as small as 2**-266, and neither source says what the units do with terms below
 2**-133, so that the units' steps stay apart there.
 """
