@@ -12,7 +12,8 @@ from bitwise_bench.cublas.fp16_accumulation import by_kernel, counted
 RECORD = Path(__file__).resolve().parents[2] / "records" / "cublas-fp16-accumulation-sm90-h200-13.1.json"
 ROWS = [
     [1, 8, 9, 7, "NN", [21, 15, 18, 1, 0, 0], "equal"], [2, 8, 9, 7, "NT", [21, 15, 18, 3, 2, 0], "equal"],
-    [3, 8, 9, 7, "NN", [21, 15, 18, 5, 2, 0], "different"], [4, 8, 9, 7, "NN", [39, 1, 1, 1, 0, 0], "not described: why"],
+    [3, 8, 9, 7, "NN", [21, 15, 18, 5, 2, 0], "different"],
+    [4, 8, 9, 7, "NN", [39, 1, 1, 1, 0, 0], "not described: why"],
 ]  # fmt: skip
 
 
