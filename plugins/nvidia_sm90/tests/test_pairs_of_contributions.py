@@ -14,7 +14,7 @@ from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.tensor_contents import TensorContents
-from bitwise_core.numerics import nan_of, operation
+from bitwise_core.numerics import FloatFormat, nan_of, operation
 from bitwise_nvidia_sm90.architecture import SM90
 
 THREADS = 32
@@ -76,6 +76,8 @@ def test_both_orders_are_one_sum_of_bit_patterns(name: str) -> None:
     added = operation(name)
     form, add = added.result, added.function
     assert add is not None
+    assert isinstance(form, FloatFormat)
+    assert form.infinity is not None
     kind = np.dtype(f"u{form.bits // 8}")
     sign, one = 1 << form.bits - 1, form.bias << form.mantissa_bits
     largest, infinity = form.largest_magnitude, form.infinity

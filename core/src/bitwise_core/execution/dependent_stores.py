@@ -185,12 +185,11 @@ def _with_other_loads(run: Callable[[Chosen], GlobalMemory], elements: _Elements
     for bit in (np.uint64(each) for each in range(differing.bit_length()) if differing >> each & 1):
         for number in (0, 1):
 
-            def differs(address: Array, bit: np.uint64 = bit, number: int = number) -> Array:
+            def differs(address: Array, thread: Array, bit: np.uint64 = bit, number: int = number) -> Array:
                 found: Array = (address >> bit & np.uint64(1)) == number
                 return found
 
-            other = run(lambda address, thread, differs=differs: differs(address))
-            found |= _is_undetermined(other, elements, some=True) & ~differs(elements.address)
+            found |= _is_undetermined(run(differs), elements, some=True) & ~differs(elements.address, elements.address)
             if found.all() or (among is not None and found[among].all()):
                 return found
     return found

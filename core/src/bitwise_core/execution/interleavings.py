@@ -148,7 +148,7 @@ class OrderedMemory(BitsMemory):
         if line not in self.waiting:
             self._repeated.clear()
         # One element, which a load of its width can read back.
-        element = as_symbolic_vector(value)
+        element: Value = as_symbolic_vector(value)
         if self.descending:
             address, element, thread = address[:, ::-1], _in_reverse(element), thread[:, ::-1]
             mask = None if mask is None else mask[:, ::-1]
