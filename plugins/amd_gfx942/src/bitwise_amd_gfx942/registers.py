@@ -56,6 +56,7 @@ def storage(name: str) -> str:
     return SCC if name == "src_scc" else lane_mask_key(name) or name
 
 
+@lru_cache(maxsize=_NAMES)
 def pair_names(operand: Vector) -> tuple[str, str]:
     """The names of the two registers of a scalar pair.  Raises Unsupported unless it is an aligned pair."""
     names = [each.name for each in operand.items if isinstance(each, Register)]
