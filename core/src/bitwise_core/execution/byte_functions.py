@@ -213,6 +213,12 @@ class _Text:
         return "; ".join(found)
 
 
+@lru_cache(maxsize=1024)
+def _may_be_member(effects: Effect) -> bool:
+    """Return whether an instruction with these effects may belong to a cone."""
+    return effects.overlaps(Effect.LANEWISE) and not effects & ~_PERMISSIONS
+
+
 def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
     wanted = info.reads - info.retained if info.retained else info.reads
     numbers: dict[str, int] = {}
@@ -237,7 +243,7 @@ def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[
         keys.update(dict.fromkeys(map(storage, info.reads)))
     place = {key: number for number, key in enumerate(keys)}
     written = tuple(dict.fromkeys(map(storage, info.writes)))
-    lanewise = info.effects.overlaps(Effect.LANEWISE) and not info.effects & ~_PERMISSIONS and len(written) == 1
+    lanewise = _may_be_member(info.effects) and len(written) == 1
     return _Text(
         instruction,
         info,
@@ -288,7 +294,8 @@ _WAITS = Effect.BARRIER | Effect.ASYNCHRONOUS | Effect.CLUSTER | Effect.CALL
 def _cones(program: Program, first: int, end: int) -> _Found:
     """Return the cones of a block."""
     infos = program.infos
-    if sum(info.effects.overlaps(Effect.LANEWISE) for info in infos[first:end]) < MINIMUM_INSTRUCTIONS:
+    # Fewer instructions than a cone has need no text.
+    if sum(_may_be_member(info.effects) for info in infos[first:end]) < MINIMUM_INSTRUCTIONS:
         members = [False] * (end - first)
     else:
         texts = _texts(program)
