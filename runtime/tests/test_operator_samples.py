@@ -171,7 +171,7 @@ def test_a_lock_leaves_attention_and_declined_products_to_pytorch(tmp_path: Path
     sentence = "leaves 1 other calls of aten::_scaled_dot_product_flash_attention_for_cpu to PyTorch, .* record a run"
     with locked_products(lock), pytest.raises(LockError, match=sentence):
         attention(x[:, :, :4])
-    with locked_products(lock), pytest.raises(LockError, match="no lock holds this operation.*_scaled_grouped_mm$"):
+    with locked_products(lock), pytest.raises(LockError, match=r"no lock holds this operation.*_scaled_grouped_mm$"):
         torch.nn.functional.conv1d(x[0], x[0])
 
 
