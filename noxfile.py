@@ -402,6 +402,18 @@ def gpu_model_locks(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
 
 
+@nox.session(name="bench-locks", venv_params=["--system-site-packages"])
+def bench_locks(session: nox.Session) -> None:
+    """Measure the times of models under a lock beside the library's, on a GPU, with torch.compile and CUDA graphs.
+
+    It uses torch and transformers of nox's interpreter.
+    """
+    need_gpu_packages(session, "cuda", "transformers")
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/lock-costs-sm90-h200.json"]
+    session.run("python", "-m", "bitwise_bench.lock_costs", *arguments)
+
+
 @nox.session(name="gpu-train-equals-serve", venv_params=["--system-site-packages"])
 def gpu_train_equals_serve(session: nox.Session) -> None:
     """Compare training and serving of transformers in the batch-invariant mode on an sm_90 GPU, byte for byte.

@@ -15,7 +15,8 @@ from bitwise_bench import inductor_same_bits
 from bitwise_bench.inductor_same_bits import rounds_ratio, summary
 
 TUNED = {
-    "digest": "d", "launchers": {"kernels": 3}, "tuning seconds": 2.0, "proof seconds": 1.0, "kernels": [],
+    "digest": "d", "launchers": {"kernels": 3}, "tuning seconds": 2.0, "proof seconds": 1.0, "kernels tuned": 4,
+    "kernels": [],
     "graph error": "", "step seconds": [], "host seconds": [], "pipelined step seconds": [], "GPU seconds": [],
     "graph seconds": [],
 }  # fmt: skip
@@ -38,7 +39,7 @@ for line in sys.stdin:
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, log: Path, modes: list[str], end: float) -> Any:
-    def started(job: Any, jobs: Any, folder: Path) -> Any:
+    def started(job: Any, jobs: Any, folder: Path, caches: Path) -> Any:
         folder.mkdir()
         command = [sys.executable, "-c", CHILD, str(log), job.mode, json.dumps(TUNED)]
         pipe = subprocess.PIPE
@@ -49,7 +50,11 @@ def measured(monkeypatch: pytest.MonkeyPatch, log: Path, modes: list[str], end: 
     monkeypatch.setattr(inductor_same_bits, "_started", started)
     monkeypatch.setattr(inductor_same_bits, "_SECONDS_TO_MEASURE", 10)
     jobs = [inductor_same_bits._Job("mlp", mode) for mode in modes]
-    return inductor_same_bits._side_by_side(jobs, 2, time.time() + end)
+    stages: list[Any] = []
+    inductor_same_bits._side_by_side(jobs, 2, time.time() + end, lambda *each: stages.append(each), log.parent / "logs")
+    assert len(stages) == len(modes) + 3 * 2  # each tuning, and each turn of each question
+    assert (log.parent / "logs" / "0" / "errors").exists()
+    return stages[-1]
 
 
 def test_processes_measure_in_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from bitwise_triton.inductor.launches import numbers_of  # noqa: E402
 from bitwise_triton.inductor.selection import Rules  # noqa: E402
 from bitwise_triton.inductor.static_launcher import static_launcher  # noqa: E402
 from bitwise_triton.inductor.templates import restricted  # noqa: E402
-from bitwise_triton.inductor.tuning import hooked_autotuner  # noqa: E402
+from bitwise_triton.inductor.tuning import hooked_autotuner, untimed_fields  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "columns": "i32", "BLOCK": "constexpr"}
@@ -298,6 +298,30 @@ def test_a_search_proves_what_is_faster_only() -> None:
     assert [len(each.dropped) for each in found] == [0, 0, 1]
 
 
+def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    read, clock = selection.compare_with_reference, iter(range(0, 1000, 4))
+
+    def recorded(*arguments: Any, **settings: Any) -> Any:
+        limits.append(settings["time_limit"])
+        return read(*arguments, **settings)
+
+    monkeypatch.setattr(selection, "compare_with_reference", recorded)
+    monkeypatch.setattr(selection, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, seconds=8.25)):
+        tuner = Autotuner({8: 5.0, 1: 1.0, 2: 2.0, 4: 3.0})
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+        # Each proof takes 4 s of this clock: two are made.
+        assert limits == [8.25, 4.25]
+        assert [each.outcome for each in found[0].dropped] == ["unproved", "unproved", "unknown"]
+        assert found[0].dropped[2].reason == "The limit of 8.25 s for the proofs is reached."
+        # Another launch has its own time.
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
+    assert launched == [8, 1]
+
+
 def test_behind_a_reference_that_cannot_be_read_nothing_is_compared(
     reports: list[KernelReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +407,27 @@ def test_the_autotuner_is_restored() -> None:
 def test_another_version_of_the_autotuner_is_refused() -> None:
     with pytest.raises(CaptureError, match="lacks run, bench"), hooked_autotuner(object, Result, Rules()):
         pass
+
+
+class FieldTuner:
+    """Inductor's search for the fastest of several numbers."""
+
+    @staticmethod
+    def autotune_single_field(
+        function: Callable[[int], float], init_val: int, min_val: int | None = None, max_val: int | None = None
+    ) -> int:
+        return min((init_val, 2 * init_val), key=function)
+
+
+def test_a_number_that_changes_bits_is_not_chosen_by_time() -> None:
+    search = FieldTuner.autotune_single_field
+    with untimed_fields(FieldTuner):
+        assert FieldTuner.autotune_single_field(lambda number: 1 / number, 64, 8) == 64
+        assert FieldTuner().autotune_single_field(lambda number: 1 / number, 32, max_val=8) == 32
+    assert FieldTuner.autotune_single_field is search
+    assert search(lambda number: 1 / number, 64) == 128
+    with untimed_fields(Autotuner):
+        assert not hasattr(Autotuner, "autotune_single_field")
 
 
 @triton.jit
@@ -475,6 +520,9 @@ def test_templates_without_a_proof_leave_the_first(inductor: None) -> None:
 def test_a_wrong_argument_is_named() -> None:
     with pytest.raises(ValueError, match="'library' or 'triton'"):
         same_bits(templates="aten")  # type: ignore[arg-type]
+    for seconds in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="a number of seconds above 0"):
+            same_bits(proof_seconds=seconds)
 
 
 @pytest.mark.parametrize("same", [True, False])

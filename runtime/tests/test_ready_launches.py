@@ -14,11 +14,12 @@ from bitwise_core.plugins import registry
 from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, many_products, recorded_products
 from bitwise_torch.batch_invariance import row_functions
 from bitwise_torch.grouped_products import as_product
+from bitwise_torch.intercepted_products import InterceptedProduct
 from bitwise_torch.locks import Entry, Lock, lock_of
 from bitwise_torch.operator_samples import library_operator
 from bitwise_torch.product_forms import with_bias_first
+from bitwise_torch.product_replay import launch_of_batch
 from bitwise_torch.products import product_into
-from bitwise_torch.program_products import InterceptedProduct, launch_of_batch
 from bitwise_torch.ready_launches import Count, ReadyLaunches
 from bitwise_torch.tensor_problems import problem_of
 

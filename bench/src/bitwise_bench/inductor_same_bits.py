@@ -4,8 +4,9 @@
 
 A GPU is needed.  Each model is compiled, tuned and trained for one step in processes of their own with empty caches.
 They tune side by side.  When all have tuned they measure in turns, one process at a time, round after round, so that
-what slows the machine for a while slows every mode.  The record holds the digests of outputs and gradients, what the
-proofs kept and dropped, the configurations that were chosen, and for each round:
+what slows the machine for a while slows every mode.  Each stage is printed when it ends, and the record is written
+again then, so that a run that is cut keeps what it has.  The record holds the digests of outputs and gradients, what
+the proofs kept and dropped, the configurations that were chosen, and for each round:
 
 - step seconds: the median of steps that are waited for;
 - host seconds: the time in which a step is issued, without waiting.  A step that takes hardly longer is host-bound: its
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--template-configurations", type=int, metavar="N", help="configurations of a product's template (default all)"
     )
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what the processes print, proofs as they end")
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "MODE"), help="measure in this process, as asked on stdin")
     chosen = parser.parse_args(arguments)
     if chosen.one:
@@ -87,13 +89,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for model in chosen.models
         for _ in range(free if mode.startswith("free") else chosen.repeats)
     ]
-    found, missing = _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds)
-    record = {"environment": {**analysis_environment(), **_gpu()}, "runs": found, "unfinished": missing}
-    record["template configurations"] = chosen.template_configurations
-    if chosen.record is not None:
-        chosen.record.write_text(json.dumps(record, indent=1) + "\n")
+    environment = {**analysis_environment(), **_gpu()}
+    record: dict[str, Any] = {}
+
+    def keep(found: Sequence[dict[str, Any]], missing: Sequence[dict[str, str]]) -> None:
+        record.update({"environment": environment, "runs": list(found), "unfinished": list(missing)})
+        record["template configurations"] = chosen.template_configurations
+        if chosen.record is not None:
+            chosen.record.write_text(json.dumps(record, indent=1) + "\n")
+
+    _side_by_side(jobs, chosen.rounds, time.time() + chosen.seconds, keep, chosen.logs)
     print(summary(record))
-    return 1 if missing or any(_digests(record, model, "same bits") > 1 for model in chosen.models) else 0
+    return 1 if record["unfinished"] or any(_digests(record, model, "same bits") > 1 for model in chosen.models) else 0
 
 
 def summary(record: dict[str, Any]) -> str:
@@ -165,8 +172,8 @@ class _Process:
 
     def answer(self, end: float) -> dict[str, Any] | None:
         """Return the next answer, None for a process that has failed or has none at `end`: it is ended then."""
+        ready = _ready([self], end)
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.time()))
         line = self.process.stdout.readline() if ready else b""
         if line.endswith(b"\n"):
             answer: dict[str, Any] = json.loads(line)
@@ -191,44 +198,81 @@ class _Process:
         return (self.folder / "errors").read_text().strip()[-3000:]
 
 
-def _side_by_side(jobs: Sequence[_Job], rounds: int, end: float) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def _ready(processes: Sequence[_Process], end: float) -> list[_Process]:
+    """Return the processes that have an answer or have ended, once there is one, or none at `end`."""
+    by_output = {each.process.stdout: each for each in processes}
+    found, _, _ = select.select(list(by_output), [], [], max(0.0, end - time.time()))
+    return [by_output[each] for each in found]
+
+
+def _side_by_side(
+    jobs: Sequence[_Job],
+    rounds: int,
+    end: float,
+    keep: Callable[[Sequence[dict[str, Any]], Sequence[dict[str, str]]], None],
+    logs: Path | None,
+) -> None:
     """Tune each job in a process of its own, all at once, and measure them in turns.
 
-    Returns the results, and the jobs without one at `end`.
+    After each stage `keep` gets the results, and the jobs without one.
     """
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        caches = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = caches if logs is None else logs
+        folder.mkdir(parents=True, exist_ok=True)
+        began = time.time()
+
+        def stage(what: str) -> None:
+            keep(
+                [{**each.named, **each.result} for each in processes if each.result is not None],
+                [{**each.named, "reason": each.reason()} for each in processes if each.result is None],
+            )
+            print(f"{time.time() - began:6.1f} s: {what}", flush=True)
+
         # Those that tune for the longest time start first.
         ordered = sorted(jobs, key=lambda job: not _has_templates(job))
-        processes = [_started(job, jobs, folder / str(number)) for number, job in enumerate(ordered)]
+        processes = [
+            _started(job, jobs, folder / str(number), caches / str(number)) for number, job in enumerate(ordered)
+        ]
         for each in processes:
             stack.enter_context(each.process)
             stack.callback(each.process.kill)
-        for each in processes:
-            each.result = each.answer(end - _SECONDS_TO_MEASURE)
+        tuning = list(processes)
+        while tuning:
+            ready = _ready(tuning, end - _SECONDS_TO_MEASURE) or tuning
+            for each in ready:
+                each.result = each.answer(end - _SECONDS_TO_MEASURE)
+                tuning.remove(each)
+                found = each.reason() if each.result is None else _tuning_in_words(each.result)
+                stage(f"{each.job.model}, {each.job.mode}: {found}")
         in_turns = sorted(processes, key=lambda each: each.job.model)
         for question in _QUESTIONS:
-            for _ in range(rounds):
+            for number in range(rounds):
                 for each in in_turns:
                     if each.result is None or time.time() > end - _SECONDS_OF_A_TURN:
                         continue
                     found = each.ask(question, end)
                     if found is not None:
                         _add(each.result, found)
-        found_all = [{**each.named, **each.result} for each in processes if each.result is not None]
-        missing = [{**each.named, "reason": each.reason()} for each in processes if each.result is None]
-        return found_all, missing
+                stage(f"{question}, turn {number + 1}")
 
 
-def _started(job: _Job, jobs: Sequence[_Job], folder: Path) -> _Process:
-    folder.mkdir()
+def _tuning_in_words(result: dict[str, Any]) -> str:
+    return (
+        f"digest {result['digest'][:12]}, tuned in {result['tuning seconds']:.1f} s, "
+        f"proofs {result['proof seconds']:.1f} s for {result['kernels tuned']} choices"
+    )
+
+
+def _started(job: _Job, jobs: Sequence[_Job], folder: Path, caches: Path) -> _Process:
+    folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "bitwise_bench.inductor_same_bits", "--one", job.model, job.mode]
     if job.template_configurations is not None:
         command += ["--template-configurations", str(job.template_configurations)]
     environment = {
         **os.environ,
-        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
-        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+        "TRITON_CACHE_DIR": f"{caches}/triton",
         "TORCHINDUCTOR_COMPILE_THREADS": str(_compilers(job, jobs)),
     }
     with open(folder / "errors", "wb") as errors:
@@ -250,8 +294,8 @@ def _add(result: dict[str, Any], found: dict[str, Any]) -> None:
 def _compilers(job: _Job, jobs: Sequence[_Job]) -> int:
     """Return the number of compilers of a job: those that compile templates get most of the cores."""
     many = [each for each in jobs if _has_templates(each)]
-    cores = os.cpu_count() or 1
-    return max(2, cores // len(many)) if _has_templates(job) else 2
+    cores = len(os.sched_getaffinity(0))
+    return max(2, cores // len(many)) if _has_templates(job) else 4
 
 
 def _has_templates(job: _Job) -> bool:
@@ -295,7 +339,8 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
     if job.mode == "free library":
         inductor_config.max_autotune_gemm_backends = "ATEN"
     elif job.mode != "free":
-        reports = same_bits(templates="triton" if job.mode.endswith("triton") else "library").enable()
+        templates: Any = "triton" if job.mode.endswith("triton") else "library"
+        reports = same_bits(templates=templates, report=_print_report).enable()
     compiled = torch.compile(network, mode="max-autotune-no-cudagraphs")
     start = time.perf_counter()
     digest = _step(torch, network, compiled, batch)
@@ -326,6 +371,17 @@ def _tuned(job: _Job) -> tuple[dict[str, Any], Callable[[], None]]:
         **{name: [] for name in _TIMES},
     }
     return result, step
+
+
+def _print_report(report: Any) -> None:
+    """Print what a kernel may be chosen from, and the time of its proofs, to the log of this process."""
+    outcomes = ", ".join(f"{each.configuration}: {each.outcome}" for each in report.dropped)
+    print(
+        f"{time.perf_counter():.1f} {report.kernel}: {len(report.kept)} kept, {len(report.slower)} slower, "
+        f"{len(report.dropped)} dropped, {report.seconds:.2f} s; {outcomes}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _autotuners() -> Iterator[Any]:

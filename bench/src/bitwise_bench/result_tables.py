@@ -590,6 +590,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
         "model-locks-pinned-h200": ("model-locks-pinned-sm90-h200.json", model_tables.model_locks),
+        "lock-costs-h200": ("lock-costs-sm90-h200.json", model_tables.lock_costs),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
     }
@@ -601,6 +602,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
+        "lock-costs-h200": "nox -s bench-locks",
         "model-locks-pinned-h200": (
             "python -m bitwise_bench.model_locks --attention pinned --folder FOLDER --out RECORD"
         ),

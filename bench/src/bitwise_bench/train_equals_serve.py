@@ -101,6 +101,34 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "ernie4.5": ("Ernie4_5ForCausalLM", {**_SMALL, "use_bias": True}),
     "hunyuan": ("HunYuanDenseV1ForCausalLM", {**_SMALL, "head_dim": 128}),
     "phi": ("PhiForCausalLM", {**_SMALL, "num_key_value_heads": 8, "partial_rotary_factor": 0.5}),
+    "apertus": ("ApertusForCausalLM", _SMALL),
+    "arcee": ("ArceeForCausalLM", {**_SMALL, "head_dim": 128}),
+    "cohere": ("CohereForCausalLM", _SMALL),
+    "deepseek-v2": (
+        "DeepseekV2ForCausalLM",
+        {
+            **_SMALL, "num_key_value_heads": 8, "q_lora_rank": 384, "kv_lora_rank": 256, "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1,
+            "topk_group": 1, "moe_intermediate_size": 512, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        },
+    ),
+    "dots1": (
+        "Dots1ForCausalLM",
+        {
+            **_SMALL, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+            "moe_intermediate_size": 512, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        },
+    ),
+    "gpt-neox": ("GPTNeoXForCausalLM", {**_SMALL, "hidden_size": 768}),
+    "granite-moe": (
+        "GraniteMoeForCausalLM",
+        {**_SMALL, "intermediate_size": 704, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+    "helium": ("HeliumForCausalLM", {**_SMALL, "head_dim": 128}),
+    "olmo3": ("Olmo3ForCausalLM", {**_SMALL, **_WINDOWS}),
+    "seed-oss": (
+        "SeedOssForCausalLM", {**_SMALL, "head_dim": 64, "attention_dropout": 0.0, "residual_dropout": 0.0}
+    ),
     "gpt2": (
         "GPT2LMHeadModel",
         {

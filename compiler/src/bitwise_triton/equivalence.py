@@ -29,8 +29,10 @@ class CandidateVerdict:
     of_reference: bool = False
 
 
-def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[Arch, Options]:
-    """The architecture of a target and the checker's options.
+def checker(
+    target: str, *, every_launch: bool, assume: Sequence[str], time_limit: float | None = None
+) -> tuple[Arch, Options]:
+    """The architecture of a target and the checker's options.  `time_limit` is in seconds (None: the default).
 
     Raises CaptureError if no plugin has the target, or for an unknown assumption.
     """
@@ -39,7 +41,8 @@ def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[
     from bitwise_core.plugins import registry
 
     try:
-        options = Options(every_launch=every_launch, assume=frozenset(assume), time_limit=READING_SECONDS)
+        limit = READING_SECONDS if time_limit is None else time_limit
+        options = Options(every_launch=every_launch, assume=frozenset(assume), time_limit=limit)
         return registry.default().arch(target), options
     except (ValueError, registry.UnknownPluginError) as error:
         raise CaptureError(f"The kernels cannot be checked: {error}.") from None
@@ -54,17 +57,19 @@ def compare_with_reference(
     every_launch: bool,
     assume: Sequence[str],
     workers: int | None = None,
+    time_limit: float | None = None,
 ) -> list[CandidateVerdict]:
     """A verdict for each candidate against the reference, in order. Identical kernels are analysed once, in up to
     `workers` processes.
 
     `every_launch` requires a proof for every launch instead of the captured one. `assume` names conditions that a proof
-    may use ("finite"). Raises CaptureError if the target has no checker, or for an unknown assumption.
+    may use ("finite"). A kernel that is read for more than `time_limit` seconds (None: the default) is Unknown. Raises
+    CaptureError if the target has no checker, or for an unknown assumption.
     """
     from bitwise_core.checker.partition import verdicts
     from bitwise_core.checker.readings import open_cache
 
-    _, options = checker(reference.target, every_launch=every_launch, assume=assume)
+    _, options = checker(reference.target, every_launch=every_launch, assume=assume, time_limit=time_limit)
     places = {_identity(reference): 0}
     others: list[CompiledKernel] = []
     for one in candidates:

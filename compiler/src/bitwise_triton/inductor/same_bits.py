@@ -19,10 +19,10 @@ from typing import Any
 
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.inductor.reference import untuned
-from bitwise_triton.inductor.selection import KernelReport, Rules
+from bitwise_triton.inductor.selection import PROOF_SECONDS, KernelReport, Rules
 from bitwise_triton.inductor.static_launcher import static_launcher
 from bitwise_triton.inductor.templates import Templates, preprocessing
-from bitwise_triton.inductor.tuning import Settled, hooked_autotuner
+from bitwise_triton.inductor.tuning import Settled, hooked_autotuner, untimed_fields
 from bitwise_triton.tensor_contents import MAXIMUM_BYTES, Tensors
 
 CACHE_TAG = "bitwise same bits 3"
@@ -57,6 +57,7 @@ def same_bits(
     report: Callable[[KernelReport], None] | None = None,
     tensors: Tensors = True,
     tensor_bytes: int = MAXIMUM_BYTES,
+    proof_seconds: float = PROOF_SECONDS,
 ) -> SameBits:
     """Return a context manager, and decorator, under which TorchInductor's autotuning does not change bits.
 
@@ -73,10 +74,15 @@ def same_bits(
     Where a proof fails because control flow or addresses depend on data, it is tried with the tensors of integers and
     booleans of the launch, of up to `tensor_bytes` bytes each.  Such a choice holds for their contents: later launches
     of the kernel read them, and other contents are tuned by themselves.  `tensors=False` turns this off.
+
+    The proofs of one kernel for one launch end after about `proof_seconds`: what is not proved by then is not chosen,
+    and is reported as dropped.  The bits do not depend on it.
     """
+    if not proof_seconds > 0:
+        raise ValueError(f"proof_seconds is {proof_seconds!r}; it is a number of seconds above 0")
     if templates not in ("library", "triton"):
         raise ValueError(f"templates is {templates!r}; it is 'library' or 'triton'")
-    return SameBits(templates, tuple(assume), every_launch, report, tensors, tensor_bytes)
+    return SameBits(templates, tuple(assume), every_launch, report, tensors, tensor_bytes, proof_seconds)
 
 
 class SameBits(ContextDecorator):
@@ -90,10 +96,11 @@ class SameBits(ContextDecorator):
         report: Callable[[KernelReport], None] | None,
         tensors: Tensors,
         tensor_bytes: int,
+        proof_seconds: float,
     ) -> None:
         self._templates, self._report = templates, report
         self.reports: list[KernelReport] = []
-        self._rules = Rules(assume, every_launch, self._receive, tensors, tensor_bytes)
+        self._rules = Rules(assume, every_launch, self._receive, tensors, tensor_bytes, proof_seconds)
         self._stack: ExitStack | None = None
 
     def __enter__(self) -> list[KernelReport]:
@@ -151,14 +158,17 @@ def _has(config: Any, name: str) -> bool:
 @contextmanager
 def _hooked(templates: Templates, rules: Rules, settled: Settled | None) -> Iterator[None]:
     from torch._inductor import select_algorithm
-    from torch._inductor.runtime import triton_heuristics
+    from torch._inductor.runtime import coordinate_descent_tuner, triton_heuristics
 
     hook = preprocessing(templates, rules)
     selector_hooks = getattr(select_algorithm, "add_preprocessing_fn", None)
     if selector_hooks is None:
         raise CaptureError("This version of torch cannot restrict the choices of templates; use torch 2.9 or later.")
     autotuner, compile_result = triton_heuristics.CachingAutotuner, triton_heuristics.TritonCompileResult
-    with hooked_autotuner(autotuner, compile_result, rules, settled, untuned(triton_heuristics)):
+    with (
+        untimed_fields(coordinate_descent_tuner.CoordescTuner),
+        hooked_autotuner(autotuner, compile_result, rules, settled, untuned(triton_heuristics)),
+    ):
         selector_hooks(hook)
         try:
             yield

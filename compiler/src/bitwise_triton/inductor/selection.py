@@ -1,7 +1,8 @@
 """Which configurations of an Inductor kernel may be chosen: those proved equal to the first one, launch by launch.
 
 All configurations are timed first, and compared with the reference from the fastest one on, until one is equal: what is
-slower needs no proof.
+slower needs no proof.  The proofs of one kernel for one launch have a limit of time.  What is not proved by then is not
+chosen, so that the limit decides the speed of a model and never its bits.
 """
 
 from __future__ import annotations
@@ -50,15 +51,26 @@ class KernelReport:
     slower: tuple[str, ...] = ()
 
 
+PROOF_SECONDS = 30.0
+"""How long the configurations of one kernel are compared for one launch."""
+
+_SHORTEST_READING = 0.5
+"""With less time left, in seconds, no reading is begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a proof may assume and must cover, who receives the reports, and which tensors a proof may depend on."""
+    """What a proof may assume and must cover, who receives the reports, and which tensors a proof may depend on.
+
+    The proofs of one kernel for one launch end after about `seconds`.
+    """
 
     assume: tuple[str, ...] = ()
     every_launch: bool = False
     report: Callable[[KernelReport], None] | None = None
     tensors: Tensors = True
     tensor_bytes: int = MAXIMUM_BYTES
+    seconds: float = PROOF_SECONDS
 
 
 @dataclass
@@ -66,7 +78,8 @@ class LaunchSelection:
     """The verdicts on the configurations of one kernel for one launch, each against the reference.
 
     `reference` is a compile result of the autotuner, as are the configurations that are judged.  `digests` are those of
-    the tensors of the launch by buffer if a verdict Equal holds for their contents only, else None.
+    the tensors of the launch by buffer if a verdict Equal holds for their contents only, else None.  `spent` are the
+    seconds of all proofs.
     """
 
     autotuner: Any
@@ -75,6 +88,7 @@ class LaunchSelection:
     rules: Rules
     judged: list[tuple[Any, CandidateVerdict]] = field(default_factory=list)
     digests: tuple[tuple[str, str], ...] | None = None
+    spent: float = 0.0
     _recorded: Mapping[str, TensorContents] | None = None
     _reference_verdict: CandidateVerdict | None = None
 
@@ -114,13 +128,21 @@ class LaunchSelection:
         One whose proof fails because the reference is Unknown is not compared again, nor is any other one.
         """
         verdict = self._verdict(result) or self._reference_verdict
-        if verdict is None:
+        if verdict is None and self._left < _SHORTEST_READING:
+            verdict = CandidateVerdict("unknown", f"The limit of {self.rules.seconds:g} s for the proofs is reached.")
+        elif verdict is None:
+            start = time.perf_counter()
             (verdict,) = self._compared([result])
+            self.spent += time.perf_counter() - start
             if verdict.of_reference:
                 self._reference_verdict = verdict
         if self._verdict(result) is None:
             self.judged.append((result, verdict))
         return verdict.outcome == "equal"
+
+    @property
+    def _left(self) -> float:
+        return self.rules.seconds - self.spent
 
     def _verdict(self, result: Any) -> CandidateVerdict | None:
         return next((verdict for each, verdict in self.judged if each is result), None)
@@ -132,7 +154,7 @@ class LaunchSelection:
 
     def _compared(self, others: Sequence[Any]) -> list[CandidateVerdict]:
         first, *kernels = map(self._kernel, (self.reference, *others))
-        found = compared(first, kernels, self.rules)
+        found = compared(first, kernels, self.rules, self._left)
         if (
             isinstance(first, CaptureError)
             or self.rules.every_launch
@@ -158,7 +180,7 @@ class LaunchSelection:
         if not self._recorded:
             return found
         given = [each if isinstance(each, CaptureError) else give_tensors(each, self._recorded) for each in kernels]
-        again = compared(give_tensors(first, self._recorded), given, self.rules)
+        again = compared(give_tensors(first, self._recorded), given, self.rules, self._left)
         answers = [new if old.outcome == "unknown" else old for old, new in zip(found, again, strict=True)]
         if any(old.outcome == "unknown" and new.outcome == "equal" for old, new in zip(found, again, strict=True)):
             self.digests = digests_of(self._recorded)
@@ -171,15 +193,21 @@ def digests_of(recorded: Mapping[str, TensorContents]) -> tuple[tuple[str, str],
 
 
 def compared(
-    reference: CompiledKernel | CaptureError, kernels: Sequence[CompiledKernel | CaptureError], rules: Rules
+    reference: CompiledKernel | CaptureError,
+    kernels: Sequence[CompiledKernel | CaptureError],
+    rules: Rules,
+    time_limit: float | None = None,
 ) -> list[CandidateVerdict]:
-    """Return a verdict for each kernel; an error in its place, or in that of the reference, is Unknown."""
+    """Return a verdict for each kernel; an error in its place, or in that of the reference, is Unknown.
+
+    A kernel that is read for more than `time_limit` seconds (None: the checker's default) is Unknown.
+    """
     if isinstance(reference, CaptureError):
         return [CandidateVerdict("unknown", f"The reference cannot be read. {reference}", True) for _ in kernels]
     known = [each for each in kernels if isinstance(each, CompiledKernel)]
     try:
         found = compare_with_reference(
-            reference, known, every_launch=rules.every_launch, assume=rules.assume, workers=1
+            reference, known, every_launch=rules.every_launch, assume=rules.assume, workers=1, time_limit=time_limit
         )
     except CaptureError as error:
         found = [CandidateVerdict("unknown", str(error)) for _ in known]

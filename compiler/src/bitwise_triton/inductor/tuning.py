@@ -191,6 +191,25 @@ def hooked_autotuner(
             setattr(owner, name, function)
 
 
+@contextmanager
+def untimed_fields(tuner: type[Any]) -> Iterator[None]:
+    """Let Inductor's search for the fastest number, such as the rows of a part of a reduction, return its first one.
+
+    Kernels that differ in such a number are different texts.  They are timed while code is generated, so that none of
+    them can be compared.
+    """
+    name = "autotune_single_field"
+    before = vars(tuner).get(name)
+    if before is None:  # a version that has no such search
+        yield
+        return
+    setattr(tuner, name, staticmethod(lambda function, first, *limits, **named_limits: first))
+    try:
+        yield
+    finally:
+        setattr(tuner, name, before)
+
+
 def _is_searched(autotuner: Any) -> bool:
     """Return whether Inductor looks for configurations besides the listed ones."""
     return any(autotuner.inductor_meta.get(name) for name in ("coordinate_descent_tuning", "combo_tuning_groups"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -55,15 +57,26 @@ def is_enabled() -> bool:
     return _mode is not None
 
 
-FUNCTIONS = {
+@contextmanager
+def held(enabled: bool = True) -> Iterator[None]:
+    """Enable the mode, or disable it, for a block."""
+    before = is_enabled()
+    (enable if enabled else disable)()
+    try:
+        yield
+    finally:
+        (enable if before else disable)()
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "enable_batch_invariant_mode": enable, "disable_batch_invariant_mode": disable,
-    "is_batch_invariant_mode_enabled": is_enabled,
+    "is_batch_invariant_mode_enabled": is_enabled, "set_batch_invariant_mode": held,
 }  # fmt: skip
 """The functions of this module by the names that engines have for them."""
 
 
 def replace_functions(engine: str, modules: Sequence[str]) -> None:
-    """Replace the functions of FUNCTIONS that modules of an engine have.
+    """Replace the functions of FUNCTIONS that modules of an engine have, and wherever the engine has imported them.
 
     Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
     """
@@ -79,4 +92,11 @@ def replace_functions(engine: str, modules: Sequence[str]) -> None:
             )
         for function, own in FUNCTIONS.items():
             if hasattr(module, function):
-                setattr(module, function, own)
+                replace_function(name.split(".")[0], function, getattr(module, function), own)
+
+
+def replace_function(package: str, name: str, original: Any, own: Callable[..., Any]) -> None:
+    """Replace a function in all loaded modules of a package that have it under its name."""
+    for each, module in list(sys.modules.items()):
+        if each.split(".")[0] == package and getattr(module, "__dict__", {}).get(name) is original:
+            setattr(module, name, own)

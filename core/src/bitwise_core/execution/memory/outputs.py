@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from bitwise_core.assembly.module import Kernel, kernel_digest
+from bitwise_core.assembly.module import Kernel, Module, program_digest
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.epochs import epochs_at
@@ -285,7 +285,7 @@ def outputs(memory: GlobalMemory, *, release: bool = False) -> dict[int, Output]
         kept = _last_stores(memory, buffer, stored)
         kept &= ~_as_given(memory, buffer, stored)
         if kept.any():
-            result[buffer] = _with_unspecified_nans(_of_format(stored.rows(kept), form), memory.kernel)
+            result[buffer] = _with_unspecified_nans(_of_format(stored.rows(kept), form), memory.program)
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
@@ -373,7 +373,7 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
             last_rows = _last_stores(memory, buffer, stored)
         except Unsupported:
             return None
-        part = _with_unspecified_nans(_of_format(stored.rows(last_rows), form), memory.kernel)
+        part = _with_unspecified_nans(_of_format(stored.rows(last_rows), form), memory.program)
         size = part.address.size
         for each in fields(Output):
             column: Array = getattr(part, each.name)
@@ -431,8 +431,8 @@ def _within(event: Access, start: int, end: int) -> Access:
     return replace(event, address=event.address[chosen], thread=thread, epoch=epoch, value=value)
 
 
-def _with_unspecified_nans(output: Output, kernel: Kernel | None) -> Output:
-    """Return stored elements, with a hash of the kernel where they depend on bits of a NaN that no document specifies.
+def _with_unspecified_nans(output: Output, program: tuple[Module, Kernel] | None) -> Output:
+    """Return stored elements, with a hash of the program where they depend on bits of a NaN that no document specifies.
 
     Such an element is equal to that of the same store of the same instructions only, which an assembler translates in
     the same way.
@@ -440,7 +440,7 @@ def _with_unspecified_nans(output: Output, kernel: Kernel | None) -> Output:
     chosen = unspecified_nans(output.flags, output.size * np.uint64(8))
     if not chosen.any():
         return output
-    text = "" if kernel is None else kernel_digest(kernel)
+    text = "" if program is None else program_digest(*program)
     return replace(output, words=with_unspecified_nans(output.words, chosen, text, output.line))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES, ROW_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
@@ -310,7 +310,9 @@ def _warpgroups(
     jobs = -(-m // down) * -(-n // across) * number
     clusters = min(jobs, max(1, chosen.programs // tiles.blocks)) if chosen.programs else jobs
     given |= {"C": target, "slices": number}
-    if tiles.maps_scales and scaling is not None:
+    if tiles.maps_row_scales and scaling is not None:
+        given[ROW_SCALES] = scaling.map_of_rows(chosen.block_m, chosen.transposed)
+    if tiles.maps_column_scales and scaling is not None:
         given[COLUMN_SCALES] = scaling.map_of_columns(chosen.block_n, chosen.transposed)
     if tiles.mapped_operand is not None:
         name, *operand_strides = (each.format(tiles.mapped_operand) for each in OPERAND_PARAMETERS)

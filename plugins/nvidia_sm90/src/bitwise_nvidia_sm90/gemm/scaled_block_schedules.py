@@ -25,8 +25,6 @@ _OWN_COLUMNS = tuple(range(16, 161, 16))
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
 _MOST_STAGES, _ENOUGH_STAGES = 10, 6
 """The second: the stages above which a second buffer for the output is worth more."""
-_LINE = 32
-"""The scales of a line of 128 bytes."""
 _FEWEST_JOBS = 6
 """A schedule whose tiles occupy less than this part of the multiprocessors is no candidate."""
 
@@ -75,7 +73,7 @@ def _candidates(
         if down <= rows * (cluster[0] - 1) or across <= wide * (cluster[1] - 1):
             continue
         jobs = -(-down // rows) * -(-across // wide) * slices
-        stages = _stages(rows, wide, consumers, mapped=scales.maps_columns(wide))
+        stages = _stages(rows, wide, consumers, sum(scales.line(rows, wide)))
         if jobs * _FEWEST_JOBS < multiprocessors or stages < 2:
             continue
         # A group of multiprocessors holds whole clusters: on an H100 120 of 132 in clusters of four.
@@ -86,10 +84,10 @@ def _candidates(
         )  # fmt: skip
 
 
-def _stages(rows: int, columns: int, consumers: int, *, mapped: bool) -> int:
-    """Return the stages that fit in shared memory beside buffers of the output, with mapped scales of columns."""
+def _stages(rows: int, columns: int, consumers: int, scales: int) -> int:
+    """Return the stages with so many bytes of scales that fit in shared memory beside buffers of the output."""
     room = shared_bytes_of_block(1) - RESERVED_BYTES
-    stage = (rows + columns) * BLOCK + (-(-columns // _LINE) * BLOCK if mapped else 0)
+    stage = (rows + columns) * BLOCK + scales
     found = (room - consumers * STORE_BUFFERS * STORE_BYTES) // stage
     if found < _ENOUGH_STAGES:
         found = (room - consumers * STORE_BYTES) // stage
@@ -107,7 +105,7 @@ def _expected_seconds(tiles: WarpgroupTiles, chosen: Schedule, down: int, across
     elements = tiles.block_m * tiles.block_n
     # A sum is multiplied by both scales in turn, or by their product, which few sums share.
     steps = 2 if own_columns and (scales.order != "product" or not scales.shared_rows(tiles.block_m)) else 1
-    loads = tiles.block_n // 8 * (1 if tiles.maps_scales else 4) if own_columns else 0
+    loads = tiles.block_n // 8 * (1 if tiles.maps_column_scales else 4) if own_columns else 0
     consumers = 1 if tiles.ping_pong else tiles.consumers
     stage = elements * steps * _OPERATION + consumers * (_CONSUMER + loads * _LOAD)
     stage += (tiles.block_m // tiles.cluster[1] + tiles.block_n // tiles.cluster[0]) * BLOCK * _COPIED
