@@ -261,7 +261,7 @@ def table_of(
         f"| {' | '.join([title, 'configurations', *_TITLES, *more])} |",
         f"| --- | {' | '.join(['---:'] * (1 + len(_TITLES)) + ['---'] * decides)} |",
     ]
-    rows = [(name, entries, [_decides(entries)] * decides) for name, entries in groups.items()]
+    rows = [(name, entries, [_decides(entries)] if decides else []) for name, entries in groups.items()]
     if total:
         rows.append(("all", [each for entries in groups.values() for each in entries], []))
     for name, entries, last in rows:
