@@ -427,7 +427,8 @@ def _within(event: Access, start: int, end: int) -> Access:
         return event
     assert event.value is not None
     value = L.chosen_lanes(event.value, chosen[None])
-    return replace(event, address=event.address[chosen], thread=event.thread[chosen], value=value)
+    thread, epoch = event.thread[chosen], epochs_at(event.epoch, chosen)
+    return replace(event, address=event.address[chosen], thread=thread, epoch=epoch, value=value)
 
 
 def _with_unspecified_nans(output: Output, program: tuple[Module, Kernel] | None) -> Output:
