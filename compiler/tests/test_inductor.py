@@ -335,6 +335,30 @@ def test_a_search_from_a_start_that_is_timed_slower_again_chooses_nothing_unprov
     assert [len(each.kept) + len(each.dropped) for each in found] == [0]
 
 
+def test_behind_the_fastest_several_are_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[tuple[int, int | None]] = []
+    read = selection.compare_with_reference
+
+    def recorded(reference: Any, candidates: Sequence[Any], **settings: Any) -> Any:
+        together.append((len(candidates), settings["workers"]))
+        return read(reference, candidates, **settings)
+
+    monkeypatch.setattr(selection, "compare_with_reference", recorded)
+    monkeypatch.setattr(selection, "_processors", lambda: 2)
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append)):
+        tuner = Autotuner({8: 5.0, 1: 1.0, 2: 2.0, 4: 3.0})
+        # The same configuration as the reference, with other stages.
+        tuner.compile_results.append(Result(triton.Config({"BLOCK": 256}, num_warps=8, num_stages=2)))
+        tuner.compile_results[-1].config.num_warps = 16
+        tuner.times[16] = 4.0
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert together == [(1, 1), (2, 2), (1, 1)]
+    assert launched == [16]
+    assert [each.outcome for each in found[0].dropped] == ["unproved"] * 3
+
+
 def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     read, clock = selection.compare_with_reference, iter(range(0, 1000, 4))
@@ -347,13 +371,13 @@ def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch:
     monkeypatch.setattr(selection, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     launched.clear()
     found: list[KernelReport] = []
-    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, seconds=8.25)):
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, seconds=4.25)):
         tuner = Autotuner({8: 5.0, 1: 1.0, 2: 2.0, 4: 3.0})
         tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
-        # Each proof takes 4 s of this clock: two are made.
-        assert limits == [8.25, 4.25]
-        assert [each.outcome for each in found[0].dropped] == ["unproved", "unproved", "unknown"]
-        assert found[0].dropped[2].reason == "The limit of 8.25 s for the proofs is reached."
+        # A proof takes 4 s of this clock: one is made.
+        assert limits == [4.25]
+        assert [each.outcome for each in found[0].dropped] == ["unproved", "unknown", "unknown"]
+        assert found[0].dropped[2].reason == "The limit of 4.25 s for the proofs is reached."
         # Another launch has its own time.
         tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
     assert launched == [8, 1]
