@@ -16,8 +16,9 @@ import nox
 nox.needs_version = ">=2025.5"
 nox.options.reuse_venv = "yes"
 nox.options.sessions = ["tests"]
-# Debian ships ensurepip in a separate package.  virtualenv, a dependency of nox, contains an installer.
-nox.options.default_venv_backend = "venv" if importlib.util.find_spec("ensurepip") else "virtualenv"
+# uv builds the distributions of this repository side by side.  Debian ships ensurepip in a separate package;
+# virtualenv, a dependency of nox, contains an installer.  NOX_DEFAULT_VENV_BACKEND=venv installs with pip's settings.
+nox.options.default_venv_backend = "uv|venv" if importlib.util.find_spec("ensurepip") else "uv|virtualenv"
 
 ROOT = Path(__file__).parent
 GROUPS = nox.project.load_toml("pyproject.toml")
@@ -95,8 +96,8 @@ def tests(session: nox.Session) -> None:
     install_workspace(session, *group("test"))
     install_triton(session)
     install_cuda_bindings(session)
-    # The tests start some hundred processes, which would compile every module again.
-    environment = {"PYTHONDONTWRITEBYTECODE": ""}
+    # The tests start some hundred processes, which would compile every module again, and two run at a time.
+    environment = {"PYTHONDONTWRITEBYTECODE": "", "OPENBLAS_NUM_THREADS": "1"}
     session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *session.posargs, env=environment)
 
 
@@ -400,6 +401,18 @@ def gpu_model_locks(session: nox.Session) -> None:
     folder = Path(session.create_tmp())
     arguments = session.posargs or ["--out", str(folder / "locks.json"), "--folder", str(folder / "locks")]
     session.run("python", "-m", "bitwise_bench.model_locks", *arguments)
+
+
+@nox.session(name="bench-locks", venv_params=["--system-site-packages"])
+def bench_locks(session: nox.Session) -> None:
+    """Measure the times of models under a lock beside the library's, on a GPU, with torch.compile and CUDA graphs.
+
+    It uses torch and transformers of nox's interpreter.
+    """
+    need_gpu_packages(session, "cuda", "transformers")
+    install_workspace(session)
+    arguments = session.posargs or ["--out", "records/lock-costs-sm90-h200.json"]
+    session.run("python", "-m", "bitwise_bench.lock_costs", *arguments)
 
 
 @nox.session(name="gpu-train-equals-serve", venv_params=["--system-site-packages"])

@@ -307,6 +307,12 @@ def test_the_mode_ends_with_its_block_and_after_errors() -> None:
         mode.__enter__()
 
 
+def test_another_word_for_other_threads_is_an_error() -> None:
+    """A scope ignores threads only where a program says so."""
+    with pytest.raises(BatchVarianceError, match="other_threads is 'covers'; give one of 'error', 'cover', 'ignore'"):
+        batch_invariant(other_threads="covers")  # type: ignore[arg-type]
+
+
 def test_other_threads_are_refused_or_covered() -> None:
     x = tensor(3, K, device="cpu")
     weight = fixed(K, N, like=x)

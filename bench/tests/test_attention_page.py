@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bitwise_bench.attention.__main__ import main
+from bitwise_bench.attention.errors import paired
 from bitwise_bench.attention.page import _comparison_of_errors, page
 
 ROOT = Path(__file__).parents[2]
@@ -40,15 +42,29 @@ def test_cases_with_other_errors_on_another_gpu_are_counted() -> None:
     assert "None differs in any of 17 digits" in _comparison_of_errors([first, other])
     other["decode"] = {"results": [{"case": {"keys": 1}, "errors": {"bitwise": 0.1 + 2**-56}}]}
     assert "1 differs in any of 17 digits" in _comparison_of_errors([first, other])
-    other["decode"] = {"results": [{"case": {"keys": 2}, "errors": {"bitwise": 0.1}}]}
+    other["environment"] = {"gpu": "B", "descriptors": "others"}
     assert not _comparison_of_errors([first, other])
+    other = first | {"decode": {"results": [{"case": {"keys": 2}, "errors": {"bitwise": 0.1}}]}}
+    assert not _comparison_of_errors([first, other])
+
+
+def test_errors_of_seeds_are_compared_in_pairs() -> None:
+    ratio, deviation, above = paired([2.0, 8.0, 1.0], [1.0, 2.0, 1.0])
+    assert (f"{ratio:.9f}", f"{deviation:.9f}", above) == ("2.000000000", f"{2 * math.log(2) / math.sqrt(3):.9f}", 2)
+    case = {"batch": 2, "queries": 1, "keys": 9, "depth": 64}
+    errors = {"results": [{"case": case, "errors": {"bitwise": [2.0, 8.0, 1.0], "flash": [1.0, 2.0, 1.0]}}]}
+    text = page([records()[-1] | {"errors": errors}])
+    assert "| 2 x 1 x 9 | 64 | none | 0 | 3.67e+00 | 2.0000 ± 0.8004 | 2 of 3 |" in text
+    assert "2 of 3 have a ratio above 1" in text
 
 
 def test_a_record_of_other_kernels_says_so() -> None:
     record = records()[-1]
     other = record | {"environment": record["environment"] | {"kernels": "other"}}
     assert "Recorded with earlier kernels" not in page([record])
-    assert "Recorded with earlier kernels" in page([other, record])
+    assert "Recorded with earlier kernels than the first GPU" in page([other, record])
+    other["environment"]["descriptors"] = "other"
+    assert "Recorded with earlier kernels and descriptors than the first GPU" in page([other, record])
 
 
 def test_no_problem_of_a_record_has_other_bytes() -> None:

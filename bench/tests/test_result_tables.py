@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bitwise_bench.mode_costs import add_costs, no_costs
-from bitwise_bench.model_tables import mode_costs, replayed_locks
-from bitwise_bench.result_tables import COLLECTED, COMBINED, SOURCES, STATED, pages, rewritten
+from bitwise_bench.mode_costs import add_costs, no_costs, no_times
+from bitwise_bench.model_tables import lock_costs, mode_costs, replayed_locks
+from bitwise_bench.result_tables import COLLECTED, COMBINED, SOURCES, STATED, generations, pages, rewritten
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,8 +33,8 @@ def test_costs_without_a_record_name_the_command(tmp_path: Path) -> None:
 
 def test_costs_are_shown_beside_pytorch() -> None:
     content = {"environment": {"gpu": "G", "torch": "1"}, "batch_invariant_ops": "not installed", **no_costs()}
-    add_costs(content, "x", {"prefill of 8": {"PyTorch": 1.0, "mode": 1.5}})
-    add_costs(content, "rows", {"sum of 3 x 4, graph": {"PyTorch": 2.0, "mode": 1.0}})
+    add_costs(content, "x", {"prefill of 8": {"PyTorch": [1.0], "mode": [1.5]}})
+    add_costs(content, "rows", {"sum of 3 x 4, graph": {"PyTorch": [2.0], "mode": [1.0]}})
     found = mode_costs(content)
     for line in (
         "| prefill | 1.500 |",
@@ -42,6 +43,32 @@ def test_costs_are_shown_beside_pytorch() -> None:
         "not installed. G, torch 1.",
     ):
         assert line in found
+
+
+def test_held_out_models_have_their_own_means() -> None:
+    content = {"environment": {"gpu": "G", "torch": "1"}, "batch_invariant_ops": "measured", **no_costs()}
+    content["held out"] = ["y"]
+    add_costs(content, "x", {"prefill of 8": {"PyTorch": [1.0], "mode": [1.0]}})
+    add_costs(content, "y", {"prefill of 8": {"PyTorch": [1.0], "mode": [4.0]}})
+    found = mode_costs(content)
+    assert "| time beside PyTorch's | mode | mode, held-out models |" in found
+    assert "| prefill | 2.000 | 4.000 |" in found
+
+
+def test_costs_of_locks_have_their_spread() -> None:
+    content: dict[str, Any] = {
+        "environment": {"gpu": "G", "torch": "1"}, "held out": ["y compiled"], "turns": 3, **no_times(),
+    }  # fmt: skip
+    add_costs(content, "y compiled", {
+        "compiled prefill, graph": {"PyTorch": [2.0, 1.0, 4.0], "lock": [1.0, 1.0, 1.0]},
+    })  # fmt: skip
+    found = lock_costs(content)
+    line = (
+        "| y compiled (held out) | compiled prefill, graph | 2.000 (1.500 to 3.000) | 1.000 (1.000 to 1.000) | 0.500 |"
+    )
+    assert line in found
+    assert "| prefill, torch.compile and CUDA graph | 0.500 |" in found
+    assert "the median of 3 turns" in found
 
 
 def test_replays_name_what_differs() -> None:
@@ -69,3 +96,10 @@ def test_a_table_is_replaced_between_its_markers() -> None:
 def test_a_table_without_a_generator_is_an_error() -> None:
     with pytest.raises(KeyError):
         rewritten("<!-- table: nothing -->\n<!-- end table -->", ROOT / "records")
+
+
+def test_kernels_that_keep_their_bits_are_counted_for_each_pair_of_architectures() -> None:
+    results = ("equal", "equal", "alike", "unknown")
+    record = {"targets": ["sm_90", "sm_100"], "configurations": [{"result": each} for each in results]}
+    *_, row = generations([record]).splitlines()
+    assert row == "| sm_90 and sm_100 | 4 | 2 | 0 | 1 | 0 | 0 | 1 |"

@@ -320,3 +320,40 @@ def test_a_compiled_matrix_product_with_another_bound_differs() -> None:
     mutated = text.replace("gemm_param_5]", "gemm_param_4]")
     assert mutated != text
     assert signature(mutated) != whole
+
+
+def of_warps(meeting: str) -> str:
+    """target[i] = source[i ^ 1] through shared memory, for warps of which the second has ended before they meet."""
+    return kernel(
+        "\n".join(
+            [
+                "\t.shared .align 16 .b8 room[512];",
+                "\tmul.wide.u32 %rd5, %r4, 4;",
+                "\tadd.s64 %rd6, %rd1, %rd5;",
+                "\tadd.s64 %rd7, %rd2, %rd5;",
+                "\tmov.u32 %r8, room;",
+                "\tmov.b32 %r7, 0;",
+                "\tmov.b32 %r12, 0;",
+                "\tsetp.ge.u32 %p1, %r4, 32;",
+                "\t@%p1 bra $done;",
+                "\tld.global.b32 %r7, [%rd6];",
+                "\tshl.b32 %r9, %r4, 2;",
+                "\tadd.u32 %r10, %r8, %r9;",
+                "\txor.b32 %r11, %r10, 4;",
+                "\tst.shared.b32 [%r10], %r7;",
+                f"\t{meeting}",
+                "\tld.shared.b32 %r12, [%r11];",
+                "\tst.global.b32 [%rd7], %r12;",
+                "$done:",
+            ]
+        )
+        + "\n",
+        64,
+    )
+
+
+@pytest.mark.parametrize("meeting", ["bar.sync 1, 32;", "bar.sync 0, 32;", "bar.warp.sync -1;"])
+def test_warps_that_meet_alone(meeting: str) -> None:
+    assert signature(of_warps(meeting)) == signature(of_warps("bar.sync 2, 32;"))
+    with pytest.raises(Unsupported, match="no barrier between"):
+        signature(of_warps("add.u32 %r13, %r12, 1;"))

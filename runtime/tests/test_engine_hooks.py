@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -107,7 +108,118 @@ def test_sglang_enables_and_disables_the_mode(monkeypatch: pytest.MonkeyPatch) -
     assert not has_the_mode()
 
 
+def test_functions_that_an_engine_has_imported_already_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = mode_functions()
+    for name in sglang.MODULES:
+        module(monkeypatch, name, **functions)
+    layer = module(monkeypatch, "sglang.srt.layers.layernorm", **functions)
+    own = {**functions, "other": functions["enable_batch_invariant_mode"]}
+    elsewhere = module(monkeypatch, "elsewhere.of_sglang", **own)
+    sglang.register()
+    layer.enable_batch_invariant_mode()
+    assert layer.is_batch_invariant_mode_enabled()
+    assert {name: vars(elsewhere)[name] for name in own} == own
+
+
+def test_a_block_of_the_mode_leaves_the_mode_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    package, _ = (module(monkeypatch, name, **mode_functions()) for name in sglang.MODULES)
+    sglang.register()
+    with package.set_batch_invariant_mode():
+        assert has_the_mode()
+        with package.set_batch_invariant_mode(False):
+            assert not has_the_mode()
+        assert has_the_mode()
+    assert not has_the_mode()
+    with pytest.raises(KeyError), package.set_batch_invariant_mode():
+        raise KeyError
+    assert not has_the_mode()
+    package.enable_batch_invariant_mode()
+    with package.set_batch_invariant_mode(True):
+        pass
+    assert has_the_mode()
+
+
+def test_the_operators_of_an_engines_mode_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def own(*arguments: Any, residual: Any = None, **options: Any) -> str:
+        return "the engine's"
+
+    operators = dict.fromkeys(process_mode.OPERATORS, own)
+    engine = module(monkeypatch, vllm.MODULES[0], **mode_functions(), **operators)
+    layers = module(monkeypatch, "vllm.model_executor.layers.linear", linear_batch_invariant=own)
+    monkeypatch.setenv(VARIABLE, "1")
+    for _ in range(2):
+        vllm.register()
+    x, weight, bias = rows(5), rows(9), torch.ones(9).bfloat16()
+    assert layers.linear_batch_invariant(x, weight, None) == engine.rms_norm_batch_invariant(x, weight[0]) == own()
+    engine.enable_batch_invariant_mode()
+    with batch_invariant():
+        expected = torch.nn.functional.linear(x, weight), torch.nn.functional.linear(x, weight, bias)
+        norms = torch.nn.functional.rms_norm(x, (24,), weight[0], 1e-5)
+    assert torch.equal(layers.linear_batch_invariant(x, weight, None), expected[0])
+    assert torch.equal(layers.linear_batch_invariant(x[1:2], weight, bias=bias), expected[1][1:2])
+    for name in ("matmul_batch_invariant", "mm_batch_invariant", "matmul_persistent"):
+        assert torch.equal(vars(engine)[name](x, weight.t()), expected[0])
+    assert torch.equal(engine.matmul_persistent(x, weight.t(), bias=bias), expected[1])
+    assert torch.equal(engine.bmm_batch_invariant(x[None], weight.t()[None], out=None)[0], expected[0])
+    assert torch.equal(engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=None), norms)
+    assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=x) == own()
+    process_mode.disable()
+    assert layers.linear_batch_invariant(x, weight) == own()
+
+
+def set_batch_invariance(enable: bool) -> None:
+    """Stand for TorchTitan's function of this name."""
+    from batch_invariant_ops import enable_batch_invariant_mode
+
+    if enable:
+        enable_batch_invariant_mode()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_torchtitan_takes_its_operators_from_the_mode(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
+    module(monkeypatch, torchtitan.OWN_MODE, set_batch_invariance=set_batch_invariance)
+    module(monkeypatch, torchtitan.OPERATORS, **mode_functions())
+    if not installed:
+        monkeypatch.delitem(sys.modules, torchtitan.OPERATORS)
+        monkeypatch.setattr(torchtitan, "import_module", without(torchtitan.OPERATORS))
+    torchtitan.register()
+    set_batch_invariance(False)
+    assert not has_the_mode()
+    set_batch_invariance(True)
+    assert has_the_mode()
+
+
+def without(missing: str) -> Any:
+    """Return a function that imports modules other than the one that is missing."""
+
+    def imported(name: str) -> ModuleType:
+        if name == missing:
+            raise ModuleNotFoundError(name)
+        return import_module(name)
+
+    return imported
+
+
+def test_the_installed_torchtitan_takes_its_operators_from_the_mode() -> None:
+    utils = pytest.importorskip(torchtitan.OWN_MODE, reason="TorchTitan is not installed")
+    torchtitan.register()
+    utils.set_batch_invariance(True)
+    assert has_the_mode()
+
+
+@pytest.mark.parametrize("hook", [megatron, sglang, vllm])
+def test_the_installed_engine_enables_and_disables_the_mode(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = pytest.importorskip(hook.MODULES[0], reason="the engine is not installed")
+    monkeypatch.setenv(VARIABLE, "1")
+    hook.register()
+    engine.enable_batch_invariant_mode()
+    assert has_the_mode()
+    process_mode.disable()
+    assert not has_the_mode()
+
+
 def test_torchtitan_converts_a_model_by_enabling_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, torchtitan.OWN_MODE, None)  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     module(monkeypatch, torchtitan.MODULE, register_model_converter=lambda kind, name: found.update({name: kind}))
     torchtitan.register()
@@ -137,12 +249,45 @@ class Engine:
             self.calls += 1
             return None, None, None, None
 
-        module(monkeypatch, megatron.GEMM, general_gemm=general_gemm)
+        def other(*arguments: Any, **options: Any) -> str:
+            return "computed"
+
+        class RMSNorm(torch.nn.Module):
+            eps = 1e-5
+
+            def __init__(self, weight: Any, zero_centered_gamma: bool) -> None:
+                super().__init__()
+                self.weight, self.zero_centered_gamma = weight, zero_centered_gamma
+
+            def forward(self, x: Any) -> Any:
+                return "computed"
+
+        module(monkeypatch, megatron.GEMM, general_gemm=general_gemm, general_grouped_gemm=other)
+        module(monkeypatch, megatron.NOTED["apply_normalization"], apply_normalization=other)
+        monkeypatch.setattr(sys.modules[megatron.NORM], "RMSNorm", RMSNorm, raising=False)
+        self.norm = RMSNorm
+        self.fused = module(
+            monkeypatch, "transformer_engine.pytorch.module.layernorm_linear", apply_normalization=other
+        )
+        self.grouped = module(monkeypatch, "megatron.core.extensions.transformer_engine", general_grouped_gemm=other)
+        monkeypatch.setattr(megatron, "find_spec", lambda name: object())
         self.linear = module(monkeypatch, "transformer_engine.pytorch.module.linear", general_gemm=general_gemm)
         megatron.register()
 
     def gemm(self, *arguments: Any, **options: Any) -> Any:
         return self.linear.general_gemm(*arguments, **options)
+
+
+def test_megatron_needs_no_transformer_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode = module(monkeypatch, megatron.MODULES[0], **mode_functions())
+    monkeypatch.setattr(megatron, "find_spec", lambda name: None)
+    megatron.register()
+    mode.enable_batch_invariant_mode()
+    assert has_the_mode()
+    monkeypatch.setattr(megatron, "find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, megatron.GEMM, None)  # type: ignore[arg-type]
+    with pytest.raises(EngineHookError, match="general_gemm cannot be imported"):
+        megatron.register()
 
 
 def test_megatron_multiplies_in_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,3 +327,31 @@ def test_what_transformer_engine_computes_is_warned_of_or_refused(monkeypatch: p
     monkeypatch.setenv(VARIABLE, "strict")
     with pytest.raises(BatchVarianceError, match="alpha or beta"):
         engine.gemm(weight, x, alpha=0.5)
+
+
+def test_functions_of_transformer_engine_without_an_operator_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(monkeypatch)
+    assert engine.fused.apply_normalization() == engine.grouped.general_grouped_gemm() == "computed"
+    engine.mode.enable_batch_invariant_mode()
+    with pytest.warns(BatchVarianceWarning, match="general_grouped_gemm may depend on the batch"):
+        assert engine.grouped.general_grouped_gemm() == "computed"
+    engine.grouped.general_grouped_gemm()  # no second warning, which would be an error
+    monkeypatch.setenv(VARIABLE, "strict")
+    with pytest.raises(BatchVarianceError, match="apply_normalization may depend on the batch"):
+        engine.fused.apply_normalization()
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_norms_of_transformer_engine_have_the_rows_of_the_mode(monkeypatch: pytest.MonkeyPatch, centred: bool) -> None:
+    engine = Engine(monkeypatch)
+    weight, x = rows(1)[0], rows(5)
+    norm = engine.norm(weight, centred)
+    assert norm(x) == "computed"
+    engine.mode.enable_batch_invariant_mode()
+    wide = weight.float() + centred
+    with batch_invariant():
+        expected = torch.nn.functional.rms_norm(x.float(), wide.shape, wide, 1e-5).bfloat16()
+    assert torch.equal(norm(x), expected)
+    assert torch.equal(norm(x[2:3]), expected[2:3])
+    megatron.register()
+    assert torch.equal(norm(x), expected)

@@ -20,7 +20,7 @@ from bitwise_torch import (
     batch_invariant,
     locked_products,
     operator_samples,
-    program_products,
+    product_replay,
     recorded_products,
 )
 from bitwise_torch.lock_command import app
@@ -33,8 +33,10 @@ from bitwise_torch.locks import (
     lock_of,
     read_lock,
 )
+from bitwise_torch.locks.library_operators import UndeterminedWarning
 from bitwise_torch.operator_samples import checked_operators
-from bitwise_torch.program_products import Recording, Replay, UndeterminedWarning
+from bitwise_torch.product_recording import Recording
+from bitwise_torch.product_replay import Replay
 from bitwise_torch.receipts import Receipt, receipt_differences, receipt_of, verified
 from bitwise_torch.receipts.receipt_file import Environment
 
@@ -281,11 +283,11 @@ def test_operators_whose_own_runs_may_differ_are_named(monkeypatch: pytest.Monke
     on_cpu = LEFT.model_copy(update={"arguments": CALL.replace("cuda", "cpu")})
     assert forward.undetermined is on_cpu.undetermined is None
     assert "cuDNN" in str(LEFT.undetermined)
-    for module in (operator_samples, program_products):
+    for module in (operator_samples, product_replay):
         monkeypatch.setattr(module, "machine_of", lambda text: "a GPU")
     monkeypatch.setattr(operator_samples, "sample_digest", lambda operator, text: "0" * 64)
     assert [each.verdict for each in checked_operators([LEFT, forward])] == ["not determined", "agrees"]
-    monkeypatch.setattr(program_products, "call_text", lambda arguments, options: CALL)
+    monkeypatch.setattr(product_replay, "call_text", lambda arguments, options: CALL)
     replay = Replay(lock_of([], {}, [LEFT]), "error")
 
     class Operation:

@@ -14,11 +14,12 @@ from bitwise_core.plugins import registry
 from bitwise_torch import batch_invariant, calls_in_c, dispatch_cache, locked_products, many_products, recorded_products
 from bitwise_torch.batch_invariance import row_functions
 from bitwise_torch.grouped_products import as_product
+from bitwise_torch.intercepted_products import InterceptedProduct
 from bitwise_torch.locks import Entry, Lock, lock_of
 from bitwise_torch.operator_samples import library_operator
 from bitwise_torch.product_forms import with_bias_first
+from bitwise_torch.product_replay import launch_of_batch
 from bitwise_torch.products import product_into
-from bitwise_torch.program_products import InterceptedProduct, launch_of_batch
 from bitwise_torch.ready_launches import Count, ReadyLaunches
 from bitwise_torch.tensor_problems import problem_of
 
@@ -217,16 +218,24 @@ def test_the_launch_of_a_bias_takes_it_first() -> None:
 
 @pytest.fixture
 def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tables in C keep calls of the CPU."""
+    """Let tables in C keep calls of the CPU, whose results get memory of one alignment, as a GPU's do."""
     made = calls_in_c.configured(lambda: -1)
-    empty = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    if made is None or not hasattr(empty, "_empty_strided_cpu"):
+    if made is None:
         pytest.skip("there is no C compiler, or PyTorch has no such function")
     monkeypatch.setattr(calls_in_c, "module", lambda: made)
-    monkeypatch.setattr(
-        "bitwise_torch.ready_launches.gpu_memory_of",
-        lambda out: (empty._empty_strided_cpu, tuple(out.shape), out.stride(), out.dtype),
-    )
+
+    def memory_of(out: Any) -> tuple[Any, ...]:
+        alignment = out.data_ptr() & -out.data_ptr() & 255
+
+        def empty(shape: Any, strides: Any, dtype: Any) -> Any:
+            size = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+            memory = torch.empty(size + 512 // dtype.itemsize, dtype=dtype)
+            start = ((alignment or 256) - memory.data_ptr()) % 512 // dtype.itemsize
+            return memory.as_strided(shape, strides, start)
+
+        return empty, tuple(out.shape), out.stride(), out.dtype
+
+    monkeypatch.setattr("bitwise_torch.ready_launches.gpu_memory_of", memory_of)
 
 
 @pytest.mark.parametrize("scope", ["mode", "lock"])

@@ -4,8 +4,9 @@
 
 Each model has two layers of the widths of a model of 1 to 8 billion parameters, and random weights of bf16.  Prefill,
 decoding and a training step run in turns under PyTorch, under the mode, and under the package batch_invariant_ops where
-it is installed.  A ratio is the time under the mode, divided by that of PyTorch.  Prefill and decoding also run as CUDA
-graphs, whose time has no part of the host's.  Every measured run repeats one of the same shapes.
+it is installed, and afterwards under PyTorch in a process whose library has no workspaces.  A ratio is such a time,
+divided by that of PyTorch.  Prefill and decoding also run as CUDA graphs, whose time has no part of the host's.  Every
+measured run repeats one of the same shapes.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -84,13 +87,19 @@ WIDTHS |= HELD_OUT
 MEASURED = [*WIDTHS, "rows"]
 """What is measured: models, and the operators of rows."""
 
-_Scope = Callable[[], AbstractContextManager[Any]]
-_Work = Callable[[], Any]
+STARVED = "starved workspaces"
+"""The scope of PyTorch in a process whose library has no workspaces, and the end of the name of a model there."""
+
+NO_WORKSPACES = {"CUBLAS_WORKSPACE_CONFIG": ":0:0", "CUBLASLT_WORKSPACE_SIZE": "0"}
+"""The variables of such a process: the setting of which the fewest exceptions from batch invariance are known."""
+
+Scope = Callable[[], AbstractContextManager[Any]]
+Work = Callable[[], Any]
 
 
-def scopes() -> dict[str, _Scope]:
+def scopes() -> dict[str, Scope]:
     """Return the measured scopes by name; "PyTorch" is the base of the ratios."""
-    found: dict[str, _Scope] = {"PyTorch": nullcontext, "mode": batch_invariant}
+    found: dict[str, Scope] = {"PyTorch": nullcontext, "mode": batch_invariant}
     if importlib.util.find_spec("batch_invariant_ops") is not None:
         found["batch_invariant_ops"] = import_module("batch_invariant_ops").set_batch_invariant_mode
     return found
@@ -145,14 +154,14 @@ class _Replay:
     """A CUDA graph of a run, and the run, which keeps the graph's inputs alive."""
 
     graph: Any
-    run: _Work
+    run: Work
 
     def __call__(self) -> None:
         """Replay the graph."""
         self.graph.replay()
 
 
-def captured(run: _Work, scope: _Scope) -> _Work:
+def captured(run: Work, scope: Scope) -> Work:
     """Return the replay of a CUDA graph of a run in a scope."""
     import torch
 
@@ -179,40 +188,57 @@ def timed(found: list[float], parts: int) -> Iterator[None]:
     found.append((time.perf_counter() - begun) * 1e3 / parts)
 
 
-def eager_times(run: _Work, parts: int, rounds: int) -> dict[str, float]:
-    """Return the median milliseconds of a part of a run in each scope; the scopes take turns."""
-    times: dict[str, list[float]] = {name: [] for name in scopes()}
-    for _ in range(rounds):
-        for name, scope in scopes().items():
-            with scope():
+Times = dict[str, list[float]]
+"""The milliseconds of each turn, by scope."""
+
+
+def eager_times(run: Work, parts: int, scopes: Mapping[str, Scope], rounds: int) -> Times:
+    """Return the milliseconds of a part of a run in each scope; the scopes take turns, in both orders."""
+    times: Times = {name: [] for name in scopes}
+    for turn in range(rounds):
+        for name in in_turn(scopes, turn):
+            with scopes[name]():
                 run()  # look-ups of the first call after an entry
                 with timed(times[name], parts):
                     run()
-    return medians(times)
+    return times
 
 
-def graph_times(replays: Mapping[str, _Work], rounds: int) -> dict[str, float]:
-    """Return the median milliseconds of a replay of each scope's CUDA graph; the scopes take turns."""
-    times: dict[str, list[float]] = {name: [] for name in replays}
-    for _ in range(rounds):
-        for name, replay in replays.items():
-            replay()
+def graph_times(replays: Mapping[str, Work], rounds: int) -> Times:
+    """Return the milliseconds of a replay of each scope's CUDA graph; the scopes take turns, in both orders."""
+    times: Times = {name: [] for name in replays}
+    for turn in range(rounds):
+        for name in in_turn(replays, turn):
+            replays[name]()
             with timed(times[name], REPLAYS):
                 for _ in range(REPLAYS):
-                    replay()
-    return medians(times)
+                    replays[name]()
+    return times
 
 
-def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def in_turn(names: Iterable[str], turn: int) -> list[str]:
+    """Return names, backwards in each second turn."""
+    return list(names)[:: -1 if turn % 2 else 1]
+
+
+def medians(times: Times) -> dict[str, float]:
     """Return the median of each list, to four digits behind the point."""
     return {name: round(statistics.median(values), 4) for name, values in times.items() if values}
+
+
+def quartiles(times: Times) -> dict[str, list[float]]:
+    """Return the first and the third quartile of each list of two numbers or more, to four digits behind the point."""
+    return {
+        name: [round(each, 4) for each in statistics.quantiles(values, n=4, method="inclusive")[::2]]
+        for name, values in times.items() if len(values) > 1
+    }  # fmt: skip
 
 
 ROWS = ((4096, 4096), (2048, 5120), (65536, 128), (64, 4096), (512, 32000), (64, 128256), (333, 3001))
 """Numbers of rows, and of columns."""
 
 
-def row_operators(rows: int, columns: int) -> dict[str, _Work]:
+def row_operators(rows: int, columns: int) -> dict[str, Work]:
     """Return the operators of rows on bf16 numbers of a shape, by name."""
     import torch
     from torch.nn import functional
@@ -239,27 +265,42 @@ def row_operators(rows: int, columns: int) -> dict[str, _Work]:
 
 @dataclass(frozen=True)
 class Measured:
-    """Work whose first runs are over: the parts of a run, and its CUDA graphs; either may be missing."""
+    """Work whose first runs are over: the parts of a run, its CUDA graphs, and its scopes; one of the first may be
+    missing.
+    """
 
-    run: _Work | None
+    run: Work | None
     parts: int
-    replays: Mapping[str, _Work] | None
+    replays: Mapping[str, Work] | None
+    scopes: Mapping[str, Scope] = field(default_factory=scopes)
+
+
+def ready_work(run: Work, parts: int, scopes: Mapping[str, Scope], graph: Work | None = None) -> Measured:
+    """Run a work of so many parts in each scope, and capture the CUDA graphs of `graph`."""
+    for scope in scopes.values():
+        with scope():
+            run()
+    replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes.items()}
+    return Measured(run, parts, replays, scopes)
 
 
 def prepared(name: str) -> dict[str, Measured]:
-    """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope."""
+    """Return the works of a model, whose kernels are compiled and whose graphs are captured in each scope.
+
+    With the name of a model and STARVED behind it, this process gets no workspaces for its library.
+    """
     import torch
 
+    measured: Mapping[str, Scope] = scopes()
+    if name.endswith(STARVED):
+        name, measured = name.removesuffix(f" {STARVED}"), {STARVED: nullcontext}
+        os.environ |= NO_WORKSPACES
     model = built_model(*WIDTHS[name]).eval()
     found: dict[str, Measured] = {}
 
-    def add(what: str, run: _Work, parts: int = 1, graph: _Work | None = None) -> None:
-        for scope in scopes().values():
-            with scope():
-                run()
+    def add(what: str, run: Work, parts: int = 1, graph: Work | None = None) -> None:
+        found[what] = ready_work(run, parts, measured, graph)
         print(f"{name}: {what} is ready", flush=True)
-        replays = None if graph is None else {each: captured(graph, scope) for each, scope in scopes().items()}
-        found[what] = Measured(run, parts, replays)
 
     for length in PREFILL:
         run = partial(prefill, model, tokens_of(model, 1, length))
@@ -291,12 +332,12 @@ def prepared_rows() -> dict[str, Measured]:
     }
 
 
-def costs(works: Mapping[str, Measured], rounds: int) -> dict[str, dict[str, float]]:
+def costs(works: Mapping[str, Measured], rounds: int) -> dict[str, Times]:
     """Return the milliseconds of each work in each scope."""
     found = {}
     for what, each in works.items():
         if each.run is not None:
-            found[what] = eager_times(each.run, each.parts, rounds)
+            found[what] = eager_times(each.run, each.parts, each.scopes, rounds)
         if each.replays is not None:
             found[f"{what}, graph"] = graph_times(each.replays, rounds)
     return found
@@ -311,8 +352,13 @@ def prepared_by_name(name: str) -> dict[str, Measured]:
 
 
 def _prepare_and_measure(prepare: _Prepare, name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
-    """Prepare a model, wait until all are prepared, and measure it alone."""
-    works = prepare(name)
+    """Prepare a model, wait until all are prepared, and measure it alone; one that cannot be prepared has no costs."""
+    works: Mapping[str, Measured] = {}
+    try:
+        works = prepare(name)
+    except Exception:  # the other models are still measured
+        traceback.print_exc()
+        print(f"{name} could not be prepared", flush=True)
     ready.wait()
     with alone:
         results.put((name, costs(works, rounds)))
@@ -336,7 +382,7 @@ class Costs:
         for each in self._processes:
             each.start()
 
-    def measured(self) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
+    def measured(self) -> Iterator[tuple[str, dict[str, Times]]]:
         """Let the models be measured, and yield each with its times.  Raises RuntimeError where a process failed."""
         while self._ready.n_waiting < len(self._processes):
             self._check()
@@ -364,9 +410,9 @@ def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str,
     kinds: dict[str, dict[str, list[float]]] = {}
     for works in models.values():
         for what, times in works.items():
-            kind = what.rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
+            kind = what.removesuffix(", graph").rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
             for scope, value in times.items():
-                if scope != "PyTorch":
+                if scope != "PyTorch" and "PyTorch" in times:
                     kinds.setdefault(kind, {}).setdefault(scope, []).append(value / times["PyTorch"])
     return {
         kind: {scope: round(math.exp(statistics.fmean(map(math.log, each))), 4) for scope, each in found.items()}
@@ -381,19 +427,32 @@ def no_costs() -> dict[str, Any]:
             "prefill": PREFILL, "decode": DECODE, "context of decoding": CONTEXT, "training": TRAINING,
             "layers": _FIELDS["num_hidden_layers"], "vocabulary": _FIELDS["vocab_size"],
         },
-        "held out": list(HELD_OUT), "milliseconds": {}, "ratios": {},
+        "held out": list(HELD_OUT), **no_times(),
     }  # fmt: skip
 
 
-def add_costs(content: dict[str, Any], name: str, times: dict[str, dict[str, float]]) -> None:
-    """Add the times of a model to a record's part of the costs, and compute the ratios anew.
+def no_times() -> dict[str, Any]:
+    """Return a record's part of the times, without any; "quartiles" are the first and the third one."""
+    return {"milliseconds": {}, "quartiles": {}, "ratios": {}}
+
+
+def add_costs(content: dict[str, Any], name: str, measured: Mapping[str, Times]) -> None:
+    """Add the times of a model to a record's part of the times, and compute the ratios anew.
 
     A time of rows is that of a CUDA graph.
     """
     if name == "rows":
-        times = {what.removesuffix(", graph"): each for what, each in times.items()}
-    content["milliseconds"][name] = times
+        measured = {what.removesuffix(", graph"): each for what, each in measured.items()}
+    name = name.removesuffix(f" {STARVED}")
+    for kind, summary in (("milliseconds", medians), ("quartiles", quartiles)):
+        of_model = content[kind].setdefault(name, {})
+        for what, each in measured.items():
+            of_model[what] = {**of_model.get(what, {}), **summary(each)}
+    times = content["milliseconds"][name]
     models = {each: found for each, found in content["milliseconds"].items() if each != "rows"}
+    content["ratios of held-out models"] = ratios(
+        {each: models[each] for each in content["held out"] if each in models}
+    )
     content["ratios"] = (
         ratios(models)
         | ({"rows": ratios({name: times})} if name == "rows" else {})
@@ -402,22 +461,26 @@ def add_costs(content: dict[str, Any], name: str, times: dict[str, dict[str, flo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write a record."""
+    """Measure, and write a record.  The exit status is 1 where a model could not be measured."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.mode_costs", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each scope")
+    parser.add_argument(
+        "--no-starved", action="store_true", help="do not measure PyTorch in processes without workspaces; shorter"
+    )
     given = parser.parse_args(arguments)
     content = {
         "environment": environment(),
         "batch_invariant_ops": installed_alternative(),
         **no_costs(),
     }
-    for name, times in Costs(given.models, given.rounds).measured():
+    starved = [f"{name} {STARVED}" for name in given.models if name in WIDTHS and not given.no_starved]
+    for name, times in Costs([*given.models, *starved], given.rounds).measured():
         add_costs(content, name, times)
-        print(name, json.dumps(times, indent=1), flush=True)
+        print(name, json.dumps({what: medians(each) for what, each in times.items()}, indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return 0 if all(content["milliseconds"].values()) else 1
 
 
 if __name__ == "__main__":

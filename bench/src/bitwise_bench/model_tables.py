@@ -7,7 +7,9 @@ from typing import Any
 
 _KINDS = {
     "prefill": "prefill", "prefill, graph": "prefill, CUDA graph", "decode": "decoding", "decode, graph": "decoding, "
-    "CUDA graph", "training step": "training step",
+    "CUDA graph", "training step": "training step", "compiled prefill": "prefill, torch.compile",
+    "compiled prefill, graph": "prefill, torch.compile and CUDA graph",
+    "compiled training step": "training step, torch.compile",
 }  # fmt: skip
 """Kinds of work as a table names them."""
 
@@ -61,6 +63,18 @@ def _pair(times: Mapping[str, float]) -> str:
     return f"{times['PyTorch']} / {times['mode']}"
 
 
+def _ratios(record: Mapping[str, Any], scopes: Sequence[str]) -> str:
+    """Return the geometric means over all models, and those over the held-out ones where there are some."""
+    held_out = record.get("ratios of held-out models") or {}
+    columns = [(record["ratios"], scope) for scope in scopes] + [(held_out, scope) for scope in scopes if held_out]
+    rows = [
+        [name, *(f"{found[kind][scope]:.3f}" if scope in found.get(kind, {}) else "-" for found, scope in columns)]
+        for kind, name in _KINDS.items() if kind in record["ratios"]
+    ]  # fmt: skip
+    head = [f"{scope}, held-out models" if found is held_out else scope for found, scope in columns]
+    return _markdown(("time beside PyTorch's", *head), rows)
+
+
 def pictured_mode_costs(record: Mapping[str, Any]) -> str:
     """Return `mode_costs` under their picture."""
     return f"![Times in the mode beside PyTorch's](pictures/mode-costs.svg)\n\n{mode_costs(record)}"
@@ -70,12 +84,7 @@ def mode_costs(record: Mapping[str, Any]) -> str:
     """Return the times in the mode beside PyTorch's: geometric means over models and sizes, and each model's."""
     models = {name: works for name, works in record["milliseconds"].items() if name != "rows"}
     scopes = sorted({scope for works in models.values() for times in works.values() for scope in times} - {"PyTorch"})
-    rows = [
-        [_KINDS[kind], *(f"{found[scope]:.3f}" if scope in found else "-" for scope in scopes)]
-        for kind, found in record["ratios"].items()
-        if kind in _KINDS
-    ]
-    parts = [_markdown(("time beside PyTorch's", *scopes), rows)]
+    parts = [_ratios(record, scopes)]
     sizes = list(dict.fromkeys(what for works in models.values() for what in works))
     times = [[what, *(_pair(works[what]) if what in works else "-" for works in models.values())] for what in sizes]
     named = [f"{name} (held out)" if name in record["held out"] else name for name in models]
@@ -117,25 +126,30 @@ def replayed_locks(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + f"\n\nReplayed on: {_origin(record['environment'])}.{recorded}"
 
 
-_TIMES = [(work, scope) for work in ("training step", "token") for scope in ("library", "lock")]
+def lock_costs(record: Mapping[str, Any]) -> str:
+    """Return the times under a lock beside the library's: geometric means, and each model's with its quartiles."""
+    rows = []
+    for name, measured in record["milliseconds"].items():
+        for what, times in measured.items():
+            spread = record["quartiles"][name][what]
+            rows.append([
+                f"{name}{' (held out)' if name in record['held out'] else ''}", what,
+                *(f"{times[scope]:.3f} ({spread[scope][0]:.3f} to {spread[scope][1]:.3f})" for scope in times),
+                f"{times['lock'] / times['PyTorch']:.3f}",
+            ])  # fmt: skip
+    return "\n\n".join([
+        _ratios(record, ("lock",)),
+        _markdown(("model", "work", "library", "lock", "ratio"), rows),
+        f"Milliseconds: the median of {record['turns']} turns, and the first and the third quartile; geometric means "
+        f"over models. {_origin(record['environment'])}.",
+    ])  # fmt: skip
 
 
 def model_locks(record: Mapping[str, Any]) -> str:
-    """Return the milliseconds of a training step and of a generated token, of the library and from a lock."""
+    """Return how many products ran from a lock on the GPU that recorded it, and how many digests differ."""
     rows = [
-        [
-            name,
-            *(found["milliseconds"][work][scope] for work, scope in _TIMES),
-            len(found["lock: other bytes"]),
-        ]
+        [name, found["replayed"], len(found["lock: other bytes"]), len(found["library: other bytes"])]
         for name, found in record["models"].items()
     ]  # fmt: skip
-    head = (
-        "model",
-        "step, library",
-        "step, lock",
-        "token, library",
-        "token, lock",
-        "digests that differ under the lock",
-    )
-    return _markdown(head, rows) + f"\n\nMilliseconds. {_origin(record['environment'])}."
+    head = ("model", "products from the lock", "digests that differ", "without the lock")
+    return f"{_markdown(head, rows)}\n\n{_origin(record['environment'])}."

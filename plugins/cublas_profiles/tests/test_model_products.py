@@ -64,6 +64,21 @@ def test_a_fused_and_divided_model() -> None:
         shapes(LLAMA, parts=16)
 
 
+RECORDED = json.loads(Path(__file__).with_name("layers_of_models.json").read_text(encoding="utf-8"))["models"]
+
+
+@pytest.mark.parametrize("model", RECORDED, ids=lambda model: str(model["name"]))
+def test_layers_are_those_that_transformers_builds(model: dict[str, Any]) -> None:
+    """Recorded by `python -m bitwise_bench.cublas.layers_of_models`."""
+    found = {(each.n, each.k, each.bias) for each in model_layers(model["config"], "config.json")}
+    assert found == {tuple(each) for each in model["layers"]}
+
+
+def test_every_architecture_has_a_recorded_model() -> None:
+    known = {each["config"]["model_type"] for each in RECORDED}
+    assert set(ARCHITECTURES) - known == {"kimi_k2"}  # not a class of transformers
+
+
 def test_latent_attention_and_experts() -> None:
     found = shapes(DEEPSEEK)
     assert found == {
@@ -113,8 +128,8 @@ def test_missing_fields_are_named_in_one_sentence(kind: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"model_type": "mamba"}, "the fields of model_type 'mamba' are not known; known are deepseek_v2, "),
-        ({"model_type": None}, "the fields model_type is missing; known are deepseek_v2, "),
+        ({"model_type": "mamba"}, "the fields of model_type 'mamba' are not known; known are apertus, "),
+        ({"model_type": None}, "the fields model_type is missing; known are apertus, "),
         ({"hidden_size": "4096"}, "hidden_size is '4096'; it is a whole number from 1 to 16777215"),
         ({"hidden_size": True}, "hidden_size is True; it is a whole number"),
         ({"vocab_size": 0}, "vocab_size is 0; it is a whole number from 1"),

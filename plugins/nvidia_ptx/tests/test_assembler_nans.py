@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import pytest
 
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.domains.domain import Unsupported
-from ptx_programs import hashes, run, store
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_nvidia_sm90.architecture import SM90
+from ptx_programs import hashes, run, store, text
 
 LOAD = "mul.wide.u32 %d2, %r0, 8; add.s64 %d2, %d1, %d2; ld.global.b32 %r1, [%d2]; ld.global.b32 %r2, [%d2+4]; "
 ALL = {None, "u32", "fp32", "bf16", "fp16"}
@@ -126,3 +131,39 @@ def test_a_shift_of_64_bits_by_the_result_of_a_float_instruction_is_unknown(writ
 )  # fmt: skip
 def test_a_sign_change_keeps_what_the_assembler_decides(left: str, right: str, types: set[str | None]) -> None:
     assert types_of_equality(left, right) == types
+
+
+def verdict(left: str, right: str, dtype: str) -> Outcome:
+    """Return the outcome of the comparison of two bodies, with the audit of contraction."""
+    arguments = (Argument(kind="buffer", buffer="out", dtype=dtype), Argument(kind="buffer", buffer="in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=arguments)
+    sources = [Source(name, text(LOAD + body + store("%r3", 32)), launch) for name, body in (("l", left), ("r", right))]
+    return compare(*sources, SM90, Options()).verdict.outcome
+
+
+@pytest.mark.parametrize(
+    ("product", "one"), [("mul{}.f32", ONE), ("mul{}.bf16x2", BF16_ONES), ("mul{}.f16x2", "0x3c003c00")]
+)
+def test_a_product_with_one_that_states_no_rounding_is_not_one_that_does(product: str, one: str) -> None:
+    """ptxas returns x for `mul.f32 r, x, 1.0`, and the canonical NaN of `mul.rn.f32` for a NaN."""
+    body = f"mov.b32 %r5, {one}; {product} %r3, %r1, %r5;"
+    for rounding in ("", ".rn"):
+        assert verdict(body.format(rounding), body.format(rounding), "u32") is Outcome.EQUAL
+    assert verdict(body.format(""), body.format(".rn"), "u32") is Outcome.UNPROVED
+
+
+def test_a_product_with_one_rounds_for_a_buffer_of_its_type() -> None:
+    body = f"mov.b32 %r5, {ONE}; mul{{}}.f32 %r3, %r1, %r5;"
+    assert verdict(body.format(""), body.format(".rn"), "fp32") is Outcome.EQUAL
+
+
+@pytest.mark.parametrize("rounding", ["", ".rn"])
+def test_what_the_assembler_knows_depends_on_the_labels(rounding: str) -> None:
+    """The branch is not taken, and only the second text leaves no doubt that the factor is 1."""
+    body = (
+        f"mov.u32 %r6, %ctaid.x; setp.gt.u32 %p1, %r6, 5; mov.b32 %r5, %r2; @%p1 bra L; {{}} mov.b32 %r5, {ONE}; {{}}"
+        f"mul{rounding}.f32 %r3, %r1, %r5;"
+    )
+    assert verdict(body.format("", "L:"), body.format("", "L:"), "u32") is Outcome.EQUAL
+    assert verdict(body.format("", "L:"), body.format("L:", ""), "fp32") is Outcome.EQUAL
+    assert verdict(body.format("", "L:"), body.format("L:", ""), "u32") is Outcome.UNPROVED

@@ -324,6 +324,7 @@ def test_audit(ptxas: Ptxas, lines: tuple[str, ...], method: str, pairs: tuple[t
         assert not any(statement.contractible for statement in program(found.rewriting.text).statements)
         assert ptxas.digest(found.rewriting.text, fuse=False) == ptxas.digest(text)
     assert text_parses_to_module(found.rewriting)
+    assert text_parses_to_module(found.rewriting.only_fusions)
 
 
 def test_one_more_use_changes_what_is_fused(ptxas: Ptxas) -> None:
@@ -393,6 +394,7 @@ def test_a_layer_norm(ptxas: Ptxas, elements: int, scale: str) -> None:
         assert ptxas.digest(other.text, fuse=False) != ptxas.digest(text)
         assert list(ptxas.equal_dataflow(text, [(other.text, False)])) == [False]
     assert text_parses_to_module(found.rewriting)
+    assert text_parses_to_module(found.rewriting.only_fusions)
 
 
 EXPONENTIAL = "sub.f32 %r5, 0f00000000, %r0;", "mul.f32 %r5, %r5, 0f3FB8AA3B;", "ex2.approx.f32 %r4, %r5;"
@@ -454,6 +456,7 @@ def test_a_quotient_of_literals_is_not_fused(
             other = rewrite(module, text, chosen, division=Division())
             assert list(ptxas.equal_dataflow(text, [(other.text, False)])) == [False]
     assert text_parses_to_module(found.rewriting)
+    assert text_parses_to_module(found.rewriting.only_fusions)
 
 
 def _random_body(seed: int) -> list[str]:
@@ -484,6 +487,7 @@ def test_resolved_texts_have_the_original_machine_code(ptxas: Ptxas, seed: int) 
         assert "fma" not in found.rewriting.text
         assert unfused == ptxas.digest(text)
     assert text_parses_to_module(found.rewriting)
+    assert text_parses_to_module(found.rewriting.only_fusions)
 
 
 def test_random_kernels_are_resolved_and_line_information_shows_what_is_fused(ptxas: Ptxas) -> None:

@@ -165,6 +165,25 @@ def test_an_mbarrier_used_out_of_order_raises(body: str, reason: str) -> None:
         hashes(PLACES + body, threads=64, shared=ROOM)
 
 
+@pytest.mark.parametrize(
+    "repeated", ["add.u32 %r2, %r2, 1;", "st.global.b32 [%d7+1024], %r0;", "ld.shared.b32 %r2, [%d9];"]
+)
+def test_a_wait_that_repeats_other_instructions_raises(repeated: str) -> None:
+    """How often a wait is repeated is not determined."""
+    wait = WAIT.format("A", 0).replace("A:", f"A: {repeated}")
+    assert repeated in wait
+    body = INIT.format(64) + "mov.u32 %r2, 0; bar.sync 0;" + ARRIVE + wait + "st.global.b32 [%d7], %r2;"
+    with pytest.raises(Unsupported, match="is not repeated by a branch to itself"):
+        hashes(PLACES + body, threads=64, shared=ROOM)
+
+
+def test_which_lanes_are_active_after_a_wait_is_not_determined() -> None:
+    """Each lane goes on when its own wait succeeds."""
+    body = INIT.format(64) + "bar.sync 0;" + ROUND + "activemask.b32 %r2; st.global.b32 [%d7], %r2;"
+    with pytest.raises(Unsupported, match="is not determined"):
+        hashes(PLACES + body, threads=64, shared=ROOM)
+
+
 def test_an_mbarrier_used_in_order() -> None:
     body = INIT.format(64) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END
     assert stored(PLACES + body, threads=64, shared=ROOM) == list(range(64))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.execution.assumptions import MATRIX_ARITHMETIC
 from bitwise_core.execution.domains.domain import Unsupported
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, registers, smem_descriptor
 
@@ -594,3 +595,47 @@ def test_sm_103_has_no_integers_and_other_steps() -> None:
 
 def test_a_verdict_says_that_nothing_was_measured() -> None:
     assert any("nothing of them was measured here" in note for note in reading(base()).notes)
+
+
+def of_mma_sync(form: str, start: int) -> str:
+    """Return a kernel that computes what `kernel` does for 64 by 8, with mma.sync of four warps.
+
+    The tiles have no swizzle, and that of B begins at `start`.
+    """
+    text = Text(512).add(
+        "and.b32 %r40, %r1, 31;", "shr.u32 %r41, %r40, 2;", "and.b32 %r42, %r40, 3;",
+        "mad.lo.u32 %r43, %r4, 16, %r41;", "shl.b32 %r44, %r43, 4;", "mad.lo.u32 %r44, %r42, 4, %r44;",
+        "cvt.u64.u32 %rd40, %r44;", "add.s64 %rd41, %rd1, %rd40;",
+        "shl.b32 %r45, %r41, 4;", "mad.lo.u32 %r45, %r42, 4, %r45;", "cvt.u64.u32 %rd42, %r45;",
+        "add.s64 %rd43, %rd1, %rd42;", *(f"mov.b32 %r{each}, 0;" for each in range(50, 54)),
+    )  # fmt: skip
+    panel = 64 * 16  # the bytes of 64 rows by 8 elements of A; 8 rows of B take an eighth
+    for step in range(4):
+        a = [2 * step * panel + row * 16 + half * panel for half in (0, 1) for row in (0, 8)]
+        b = [start + (2 * step + half) * panel // 8 for half in (0, 1)]
+        text.add(*(f"ld.global.b32 %r{60 + index}, [%rd41+{at}];" for index, at in enumerate(a)))
+        text.add(*(f"ld.global.b32 %r{70 + index}, [%rd43+{at}];" for index, at in enumerate(b)))
+        of_d, of_a, of_b = registers(50, 4), registers(60, 4), registers(70, 2)
+        text.add(f"mma.sync.aligned.m16n8k16.row.col.f32.{form}.{form}.f32 {of_d}, {of_a}, {of_b}, {of_d};")
+    text.add(
+        "mad.lo.u32 %r46, %r4, 32, %r41;", "shl.b32 %r46, %r46, 5;", "mad.lo.u32 %r46, %r42, 8, %r46;",
+        "cvt.u64.u32 %rd44, %r46;", "add.s64 %rd45, %rd2, %rd44;",
+        "st.global.v2.b32 [%rd45], {%r50, %r51};", "st.global.v2.b32 [%rd45+256], {%r52, %r53};",
+    )  # fmt: skip
+    return text.whole()
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_103"])
+@pytest.mark.parametrize(("form", "one"), [("f16", True), ("bf16", False)])
+def test_products_of_fp16_are_equal_in_both_units(form: str, one: bool, target: str) -> None:
+    case = Case(left=form, right=form, m=64, n=8, swizzle=0)
+    tensor, content, *_ = kernel(case)
+    texts = [each.replace("sm_100a", f"{target}a") for each in (tensor, of_mma_sync(form, 64 * 128))]
+    found = [reading(each, target) for each in texts]
+    assumed = [reading(each, target, assume=frozenset({MATRIX_ARITHMETIC})) for each in texts]
+    assert None not in {each.signature for each in (*found, *assumed)}, [each.unknown for each in found]
+    assert (found[0].signature == found[1].signature) is one
+    assert assumed[0].signature == assumed[1].signature
+    assert any("mma.sync of fp16 are taken for one operation" in note for note in found[0].notes)
+    written = [executed(each, content, 128 * 32, target) for each in texts]
+    assert written[0].tolist() == written[1].tolist()

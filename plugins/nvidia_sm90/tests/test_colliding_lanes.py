@@ -103,6 +103,9 @@ UNDETERMINED = {
     "a strong store": "st.volatile.shared.f32 [%r5], %f1;" + OF_WARP,
     "two instructions": "@%p6 st.shared.f32 [%r5], %f1; @!%p6 st.shared.f32 [%r5], %f3;" + OF_WARP,
     "lanes that a branch parted": "@%p6 bra S; mov.f32 %f1, %f3; S: st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "lanes that have waited, each until it succeeded": "setp.eq.u32 %p7, %r1, 0; @%p7 mbarrier.init.shared.b64 [room+512], 64; bar.sync 0;"
+    "mbarrier.arrive.shared.b64 _, [room+512]; W: mbarrier.try_wait.parity.shared.b64 %p8, [room+512], 0; @!%p8 bra W; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
     "lanes inside a branch": "@%p6 bra S; st.shared.f32 [%r5], %f1; S:" + OF_WARP,
     "a condition on data": "setp.gt.f32 %p7, %f1, %f3; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,
     "a read before the barrier": "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
@@ -180,3 +183,15 @@ def test_executions_on_bit_patterns_keep_the_lowest_lane(case: str) -> None:
     assert simulate(collides, contents).after["b"].tobytes() == expected
     assert simulate_in_one_order(collides, contents).after["b"].tobytes() == expected
     assert simulate(other, contents).after["b"].tobytes() != expected
+
+
+def test_nothing_is_promised_for_every_launch() -> None:
+    text = (HEAD + CASES["all lanes"][0] + "\nret;\n}\n").replace(".param .u64 ", ".param .u64 .ptr .global .align 16 ")
+    every = Options(every_launch=True, audit_contraction=False)
+    found = [
+        compare(Source("k", text), Source("k", text), SM90, each).verdict
+        for each in (every, Options(every_launch=True, assume=frozenset({LOWEST_LANE}), audit_contraction=False))
+    ]
+    assert [each.outcome for each in found] == [Outcome.UNKNOWN] * 2
+    assert "different values to one address" in found[0].reason
+    assert "--assume lowest-lane" not in found[0].reason + found[1].reason

@@ -332,7 +332,7 @@ def test_only_times_near_the_least_are_corrected() -> None:
     every = schedules_to_try(made, 96, 5120, most=1 << 20)[:-1]
     given = quantities(made, every, 96, 5120, (True, True), True)
     modelled = modelled_seconds(given, costs_of().costs)
-    found = corrected_seconds(given, modelled, costs_of().correction)
+    found = corrected_seconds(given, costs_of().costs, costs_of().correction)
     far = modelled > 1.5 * modelled.min()
     assert far.any()
     assert (found[far] == modelled[far]).all()

@@ -100,3 +100,39 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
     assert (ran, current) == ([0, 1], [0])
     launcher.GEMMLauncher().prepare(desc, a, a, a)("again")  # type: ignore[call-arg, arg-type]
     assert (ran, current) == ([0, 1, 1, "again"], [0])
+
+
+@pytest.mark.parametrize(
+    ("variable", "capturing", "tuned", "most"),
+    [(None, False, False, []), ("1", False, False, []), ("3", False, False, [4]), ("3", True, False, []),
+     ("3", False, True, [])],
+)  # fmt: skip
+def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, tuned: bool, most: list[int]
+) -> None:
+    from bitwise_nvidia_sm90.gemm import tuning
+
+    if variable is None:
+        monkeypatch.delenv(tuning.FIRST_CALL_VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(tuning.FIRST_CALL_VARIABLE, variable)
+    cuda = SimpleNamespace(is_current_stream_capturing=lambda: capturing)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(tuning, "is_tuned", lambda *_: tuned)
+    asked: list[int] = []
+
+    def tune(*_: object, most: int) -> None:
+        asked.append(most)
+        raise PermissionError
+
+    monkeypatch.setattr(tuning, "tune", tune)
+    tuning.tune_at_first_call(*[None] * 4)  # type: ignore[arg-type]
+    assert asked == most
+
+
+def test_a_number_of_timed_schedules_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bitwise_nvidia_sm90.gemm import tuning
+
+    monkeypatch.setenv(tuning.FIRST_CALL_VARIABLE, "yes")
+    with pytest.raises(ValueError, match="BITWISE_TIMED_SCHEDULES is 'yes': give a number of schedules, such as 3"):
+        tuning.timed_at_first_call()

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from bitwise_torch.epilogues import FusionWarning
     from bitwise_torch.product_arguments import NotCovered, ProductError
     from bitwise_torch.product_calls import addmm, addmm_activation, addmv, baddbmm, grouped_mm, scaled_mm
+    from bitwise_torch.product_recording import recorded_products
+    from bitwise_torch.product_replay import locked_products
     from bitwise_torch.product_runs import DroppedWarning
     from bitwise_torch.products import describe, matmul
-    from bitwise_torch.program_products import locked_products, recorded_products
     from bitwise_torch.transformers_attention import register_attention
     from bitwise_torch.tuning import tune
 
@@ -66,9 +67,10 @@ if not TYPE_CHECKING:  # the names are loaded when they are first used
             "epilogues": ("FusionWarning",),
             "product_arguments": ("NotCovered", "ProductError"),
             "product_calls": ("addmm", "addmm_activation", "addmv", "baddbmm", "grouped_mm", "scaled_mm"),
+            "product_recording": ("recorded_products",),
+            "product_replay": ("locked_products",),
             "product_runs": ("DroppedWarning",),
             "products": ("describe", "matmul"),
-            "program_products": ("locked_products", "recorded_products"),
             "transformers_attention": ("register_attention",),
             "tuning": ("tune",),
         },

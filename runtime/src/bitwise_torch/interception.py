@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
+from bitwise_core.errors import BitwiseError
 from bitwise_torch import calls_in_c
 from bitwise_torch.kernel_replacement import (
     InterceptionError,
@@ -39,6 +40,7 @@ __all__ = [
     "Scope",
     "WithoutGradients",
     "active",
+    "check_other_threads",
     "is_intercepted",
     "without_interception",
 ]  # fmt: skip
@@ -72,6 +74,12 @@ OtherThreads = Literal["error", "cover", "ignore"]
 
 "error" raises InterceptionError, "cover" passes it to that scope, "ignore" runs it as usual.
 """
+
+
+def check_other_threads(other_threads: str, error: type[BitwiseError]) -> None:
+    """Raise an error of a type for a value that is none of OtherThreads."""
+    if other_threads not in get_args(OtherThreads):
+        raise error(f"other_threads is {other_threads!r}; give one of {', '.join(map(repr, get_args(OtherThreads)))}")
 
 
 class Intercepted(Protocol):

@@ -116,7 +116,7 @@ def write(
     descriptor or cannot be locked.
     """
     from bitwise_torch.locks.shape_file import read_problems
-    from bitwise_torch.program_products import recorded_products
+    from bitwise_torch.product_recording import recorded_products
 
     with lock_errors_as_sentences():
         of_tables = ":" in library
@@ -294,7 +294,7 @@ def apply(
     Exit status: that of the script; 2 where a product is not locked or a file is wrong.
     """
     from bitwise_torch.locks import read_lock
-    from bitwise_torch.program_products import locked_products
+    from bitwise_torch.product_replay import locked_products
 
     with lock_errors_as_sentences():
         content = read_lock(file)

@@ -22,6 +22,8 @@ IMMEDIATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "#length": ("0", "1", "8", "15", "16", "31", "32"),
         "#divisor": ("1", "2", "3", "7", "16", "255"),
         "#lane": ("0", "1", "2", "16"),
+        "#byte": ("0", "1", "2", "3"),
+        "#place": ("0", "1", "2", "3", "7", "8", "15", "16", "31"),
     }
 )  # fmt: skip
 """The immediates of each kind."""
@@ -277,6 +279,80 @@ def _moves() -> Iterator[Spec]:
             )  # fmt: skip
 
 
+def _narrow() -> Iterator[Spec]:
+    """Bytes, halves and bits of words, as compilers pack, spill, extend and compare them."""
+
+    def spec(key: str, operands: tuple[str, ...], result: str, text: str, family: str) -> Spec:
+        return Spec(key, operands, result, text, False, family)
+
+    word = "i32"
+    yield spec("prmt by", (word, word, word), word, "prmt.b32 @, $0, $1, $2;", "bytes")
+    for letter in "su":
+        yield spec(f"bfe byte {letter}", (word, "#place"), word, f"bfe.{letter}32 @, $0, $1, 8;", "bytes")
+        yield spec(f"mad.hi.{letter}", (word,) * 3, word, f"mad.hi.{letter}32 @, $0, $1, $2;", "i32 arithmetic")
+        yield spec(
+            f"mad.wide.{letter}16", ("i16", "i16", word), word, f"mad.wide.{letter}16 @, $0, $1, $2;", "i32 arithmetic"
+        )
+        yield spec(
+            f"mad.wide.{letter}32", (word, word, "i64"), "i64", f"mad.wide.{letter}32 @, $0, $1, $2;", "i64 arithmetic"
+        )
+        for bits, offset in ((8, 3), (16, 2)):
+            text = f"bar.sync 0; st.shared.b32 [~own], $0; bar.sync 0; ld.shared.{letter}{bits} @, [~own+{offset}];"
+            yield spec(f"shared extended {letter}{bits}", (word,), word, text, "shared")
+    yield spec("insert byte", (word, word, "#place"), word, "bfi.b32 @, $1, $0, $2, 8;", "bytes")
+    yield spec("insert half", (word, word, "#place"), word, "bfi.b32 @, $1, $0, $2, 16;", "bytes")
+    yield spec("or of bytes", (word, word), word, "and.b32 ~r0, $0, 255; shl.b32 @, $1, 8; or.b32 @, @, ~r0;", "bytes")
+    yield spec(
+        "bytes of i16", ("i16", "i16"), "i16", "and.b16 ~h0, $0, 255; shl.b16 @, $1, 8; or.b16 @, @, ~h0;", "bytes"
+    )
+    yield spec("four halves", ("i16",) * 4, "i64", "mov.b64 @, {$0, $1, $2, $3};", "halves")
+    yield spec("third half", ("i64",), "i16", "mov.b64 {~h0, ~h1, @, ~h0}, $0;", "halves")
+    yield spec("bytes through memory", (word, word), word,
+               "bar.sync 0; st.shared.b8 [~own], $0; st.shared.b8 [~own+1], $1; st.shared.b8 [~own+2], $0;"
+               "st.shared.b8 [~own+3], 0; bar.sync 0; ld.shared.b32 @, [~own];", "shared")  # fmt: skip
+    yield spec("byte over word", (word, word), word,
+               "bar.sync 0; st.shared.b32 [~own], $0; st.shared.b8 [~own+1], $1; bar.sync 0; ld.shared.b32 @, [~own];",
+               "shared")  # fmt: skip
+    for size, offset in ((32, 0), (16, 2), (8, 1)):
+        text = (f"bar.sync 0; st.shared.b32 [~own], $0; @$2 st.shared.b{size} [~own+{offset}], $1; bar.sync 0;"
+                "ld.shared.b32 @, [~{}];")  # fmt: skip
+        source = "i16" if size == 16 else word
+        for place in ("own", "other"):
+            yield spec(f"store of {size} bits under a condition, {place}", (word, source, "p"), word,
+                       text.format(place), "predicated stores")  # fmt: skip
+    yield spec("stores under two conditions", (word, word, "p", "p"), word,
+               "bar.sync 0; st.shared.b32 [~own], 0; @$2 st.shared.b32 [~own], $0; @!$3 st.shared.b32 [~own], $1;"
+               "bar.sync 0; ld.shared.b32 @, [~own];", "predicated stores")  # fmt: skip
+    yield spec("load under a condition", (word, word, "p"), word,
+               "bar.sync 0; st.shared.b32 [~own], $0; bar.sync 0; mov.b32 @, $1; @$2 ld.shared.b32 @, [~own];",
+               "predicated stores")  # fmt: skip
+    text = "add.cc.u32 ~r0, $0, $1; addc.u32 @, $2, $3;"
+    yield spec("high word of add.cc", (word,) * 4, word, text, "i32 linear")
+    text = "mad.lo.cc.u32 ~r0, $0, $1, $2; madc.hi.u32 @, $0, $1, 0;"
+    yield spec("high word of mad.cc", (word,) * 3, word, text, "i32 arithmetic")
+    yield spec("bit of p", ("p", "#place"), word, "selp.b32 ~r0, 1, 0, $0; shl.b32 @, ~r0, $1;", "predicate words")
+    yield spec("bit and word", (word, "p", "#place"), word,
+               "selp.b32 ~r0, 1, 0, $1; shl.b32 ~r0, ~r0, $2; or.b32 @, $0, ~r0;", "predicate words")  # fmt: skip
+    yield spec("two bits", ("p", "p"), word, "selp.b32 ~r0, 1, 0, $0; selp.b32 @, 2, 0, $1; add.u32 @, @, ~r0;",
+               "predicate words")  # fmt: skip
+    yield spec("other bits", ("p", "p"), word, "selp.b32 ~r0, -1, 3, $0; selp.b32 @, 5, 2, $1; xor.b32 @, @, ~r0;",
+               "predicate words")  # fmt: skip
+    yield spec("half of p", ("p",), "i16", "selp.u16 @, 1, 0, $0;", "predicate words")
+    yield spec("bit of word", (word, "#place"), "p",
+               "shr.u32 ~r0, $0, $1; and.b32 ~r0, ~r0, 1; setp.ne.u32 @, ~r0, 0;", "predicate words")  # fmt: skip
+    for test, number in (("eq", 1), ("ne", 2), ("gt", 1), ("lt", 2), ("eq", 3)):
+        for letter in "su":
+            yield spec(f"setp.{test}.{letter}32 {number}", (word,), "p", f"setp.{test}.{letter}32 @, $0, {number};",
+                       "predicate words")  # fmt: skip
+    for verb in ("and", "or", "xor"):
+        text = f"setp.le.{verb}.f32 @, $0, $1, !$2;"
+        yield spec(f"setp.le.{verb} of not", ("f32", "f32", "p"), "p", text, "predicates")
+        text = f"setp.gt.{verb}.s32 ~p0|@, $0, $1, $2;"
+        yield spec(f"other result of setp.gt.{verb}", (word, word, "p"), "p", text, "predicates")
+    for verb, number in (("mul.lo.u32", 3), ("max.s32", 1), ("min.u32", 1), ("sub.u32", 1), ("shr.s32", 1)):
+        yield spec(f"{verb} by {number}", (word,), word, f"{verb} @, $0, {number};", "predicate words")
+
+
 LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"f32": ("fp32", 4), "f16": ("fp16", 4), "bf16": ("bf16", 4), "f64": ("fp64", 4), "i32": ("u32", 4),
      "i64": ("u64", 4), "i16": ("u16", 4), "h2": ("fp16", 4), "b2": ("bf16", 4)}
@@ -285,9 +361,9 @@ LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
 
 
 def _every() -> Iterator[Spec]:
-    for make in (_floats, _integers, _conversions, _choices, _moves):
+    for make in (_floats, _integers, _conversions, _choices, _moves, _narrow):
         for each in make():
-            yield replace(each, crosses=each.family in ("shared", "shuffle"))
+            yield replace(each, crosses=each.family in ("shared", "shuffle", "predicated stores"))
 
 
 PTX = vocabulary(_every(), IMMEDIATES, LEAVES)

@@ -25,7 +25,7 @@ from multiprocessing.pool import AsyncResult, Pool
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.attention import digests, timing
+from bitwise_bench.attention import digests, errors, timing
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
 from bitwise_bench.attention.random_problems import PROBLEMS, compare_configuration, evaluate_configuration
@@ -33,7 +33,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
 from bitwise_core.output_files import write_text
 
-STEPS = ("correctness", "digests", *timing.STEPS)
+STEPS = ("correctness", "digests", "errors", *timing.STEPS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     record["environment"] = {
         **environment(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-        "driver": timing.driver_version(), "kernels": _kernels(),
+        "driver": timing.driver_version(), "kernels": _kernels(), "descriptors": _descriptors(),
     }  # fmt: skip
 
     def keep(step: str, found: object) -> None:
@@ -101,6 +101,9 @@ def _with_processes(given: Namespace, steps: Sequence[str], keep: Callable[[str,
         if "digests" in steps:
             for known in _digests(pool, given.seconds):
                 keep("digests", known)
+        if "errors" in steps:
+            for measured in _errors(pool, given.seconds):
+                keep("errors", measured)
         end = time.monotonic() + given.seconds
         for each in compiled:
             each.wait(max(0.0, end - time.monotonic()))
@@ -115,6 +118,16 @@ def _kernels() -> str:
     for file in sorted(Path(attention.__path__[0]).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _descriptors() -> str:
+    """Return a digest of the descriptors of all widths, which tells apart what decides bits."""
+    from bitwise_core.plugins.attention_calls import AttentionForm
+    from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor
+
+    forms = [AttentionForm("bf16", depth, width, 1.0, causal=True) for depth, width in WIDTHS]
+    found = [each(form) for form in forms for each in (attention_descriptor, attention_gradient_descriptor)]
+    return hashlib.sha256("\n".join(each.to_text() for each in found).encode()).hexdigest()[:12]
 
 
 def _good(found: dict[str, Any]) -> bool:
@@ -139,6 +152,7 @@ def _correctness(
             continue
         found["configurations"] += 1
         found["problems"] += each.problems
+        print(f"{each.configuration}: {each.problems} problems, {len(each.different)} different", flush=True)
         if each.different:
             found["different"].append({"configuration": each.configuration, "problems": list(each.different)})
         yield {**found, "invariance": _patterns(counted)}
@@ -167,6 +181,19 @@ def _digests(pool: Pool, seconds: float) -> Iterator[dict[str, str]]:
         else:
             found[each[0]] = each[1]
         yield dict(sorted(found.items()))
+
+
+def _errors(pool: Pool, seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield the errors of several seeds of the cases so far."""
+    found: dict[str, Any] = {"results": [], "failed": []}
+    for each in _before(time.monotonic() + seconds, pool.imap(errors.errors, errors.CASES)):
+        if isinstance(each, Exception):
+            found["failed"].append(f"{type(each).__name__}: {each}")
+        else:
+            found["results"].append(each)
+            ratio, deviation, above = errors.paired(each["errors"]["bitwise"], each["errors"]["flash"])
+            print(f"{each['case']}: error over flash's {ratio:.4f} +- {deviation:.4f}, {above} seeds above", flush=True)
+        yield found
 
 
 def _before(end: float, results: Any) -> Iterator[Any]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
+
+from bitwise_bench.attention.errors import paired
 
 _NAMES = ("bitwise", "cudnn", "flash", "flex")
 _BACKENDS = ("cudnn", "flash")
@@ -23,6 +26,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "## Bytes\n",
         *(_bytes(each) for each in records if "correctness" in each),
         _comparison(records),
+        *(_seeds(each) for each in records if "errors" in each),
         "## Speed\n",
         "Ratios are the time of the faster of cuDNN and flash divided by ours: above 1, ours is faster. Shapes in "
         "italics were not used while the kernels were tuned. Errors are root mean squares of the differences of one "
@@ -30,7 +34,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "![The ratios of all cases of the tables](pictures/attention.svg)\n",
     ]
     for each in records:
-        parts += _speed(each, each["environment"].get("kernels") == records[0]["environment"].get("kernels"))
+        parts += _speed(each, records[0]["environment"])
     return "\n".join(each for each in parts if each)
 
 
@@ -51,14 +55,43 @@ def _bytes(record: Mapping[str, Any]) -> str:
     )
 
 
-def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
-    """Return the tables of one GPU."""
+def _seeds(record: Mapping[str, Any]) -> str:
+    """Return the errors of several seeds of each case, beside those of flash."""
+    results = record["errors"]["results"]
+    lines = [
+        ["batch x queries x keys", "width", "mask", "mean of values", "error", "over that of flash", "seeds above 1"],
+        ["---", *["---:"] * 6],
+    ]
+    ratios_of_seeds: list[float] = []
+    for each in results:
+        case, ours, theirs = each["case"], each["errors"]["bitwise"], each["errors"]["flash"]
+        ratio, deviation, higher = paired(ours, theirs)
+        ratios_of_seeds += [one / other for one, other in zip(ours, theirs, strict=True)]
+        shape = f"{case['batch']} x {case['queries']} x {case['keys']}"
+        mask = "causal" if case["queries"] > 1 and case.get("causal", True) else "none"
+        mean = f"{case.get('mean', 0.0):g}"
+        found = f"{ratio:.4f} ± {deviation:.4f}", f"{higher} of {len(ours)}"
+        lines.append([shape, str(case["depth"]), mask, mean, f"{fmean(ours):.2e}", *found])
+    above = sum(each > 1 for each in ratios_of_seeds)
+    return (
+        f"## Errors\n\nOn an {record['environment']['gpu']}, the root mean square of the differences of all outputs "
+        "from double precision, over several seeds of each case, bf16: its mean, and its ratio to that of PyTorch's "
+        "flash backend on the same numbers, as the geometric mean over the seeds and its standard error. Of all seeds "
+        f"of all cases {above} of {len(ratios_of_seeds)} have a ratio above 1.\n\n"
+        + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        + "\n"
+    )
+
+
+def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """Return the tables of one GPU; `first` is the environment of the first record of the page."""
     environment = record["environment"]
+    earlier = [name for name in ("kernels", "descriptors") if environment.get(name) != first.get(name)]
     parts = [
         f"### {environment['gpu']}\n",
         f"One GPU with driver {environment['driver']}, CUDA {environment['cuda']}, torch {environment['torch']}, "
         f"Triton {environment['triton']} and cuDNN {environment['cudnn']}."
-        + ("" if current else " Recorded with earlier kernels than the first GPU of this page.")
+        + (f" Recorded with earlier {' and '.join(earlier)} than the first GPU of this page." if earlier else "")
         + "\n",
     ]
     teraflops, gigabytes = ("TFLOP/s", "operations", 1e12), ("GB/s", "bytes", 1e9)
@@ -173,7 +206,8 @@ def _comparison_of_digests(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _comparison_of_errors(records: Sequence[Mapping[str, Any]]) -> str:
     """Return whether our errors agree in the cases of the tables that all records have."""
-    if len(records) < 2:
+    trees = {each["environment"].get("descriptors") for each in records}
+    if len(records) < 2 or len(trees) > 1:
         return ""
     found = [_errors(each) for each in records]
     common = set(found[0]).intersection(*found[1:])

@@ -17,17 +17,28 @@ FORMS: tuple[dict[str, Any], ...] = (
     ),
     {"widths": (128, 128), "dtype": "bfloat16", "window": (1, 30, 200)},
     {"widths": (64, 64), "dtype": "float16", "window": (1, 64, 300)},
+    {"widths": (96, 96), "dtype": "bfloat16", "window": (2, 100, 550)},
+    {"widths": (192, 128), "dtype": "float16", "window": (5, 65, 128)},
+    {"widths": (256, 256), "dtype": "bfloat16", "window": (1, 130, 500)},
     {"widths": (128, 128), "dtype": "bfloat16", "soft_cap": 30.0},
+    {"widths": (64, 64), "dtype": "float16", "soft_cap": 50.0},
+    {"widths": (192, 128), "dtype": "bfloat16", "soft_cap": 5.0},
+    {"widths": (256, 256), "dtype": "float16", "soft_cap": 20.0},
     {"widths": (64, 64), "dtype": "bfloat16", "sinks": True},
+    {"widths": (128, 128), "dtype": "float16", "sinks": True},
+    {"widths": (192, 192), "dtype": "bfloat16", "sinks": True},
+    {"widths": (64, 64), "dtype": "bfloat16", "sinks": True, "window": (16, 128)},
+    {"widths": (128, 128), "dtype": "float16", "sinks": True, "window": (100, 513), "soft_cap": 10.0},
     {"widths": (128, 128), "dtype": "bfloat16", "stored": "float8_e4m3fn"},
     {"widths": (64, 64), "dtype": "float16", "stored": "float8_e5m2"},
+    {"widths": (96, 96), "dtype": "bfloat16", "stored": "float8_e4m3fn", "sinks": True},
 )  # fmt: skip
-"""Forms of attention: the widths of a head, the type, and at most one option."""
+"""Forms of attention: the widths of a head, the type, and options."""
 
 IN_TURN = {"chunks in turn": "dense", "lengths in turn": "varlen", "pages in turn": "paged"}
 """Layouts of programs that take chunks in turn, by the layout of their tensors."""
 LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", *IN_TURN
-PROBLEMS = 28
+PROBLEMS = 16
 """The problems of a configuration, for which kernels are compiled once."""
 
 
@@ -89,7 +100,7 @@ def configuration_of(number: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
     groups = draw.choice((1, 2))
     fixed: dict[str, Any] = {
         "groups": groups,
-        "heads": draw.choice((groups, 2 * groups, 4)),
+        "heads": draw.choice((groups, 2 * groups, 4, 6, 8)),
         "causal": "window" in form or draw.random() < 0.6,
         "scale": draw.choice((None, 0.3)),
         "page": draw.choice((16, 32, 64, 128, 256)),
@@ -116,7 +127,9 @@ def _results(
     depth, width = form["widths"]
     heads, groups = fixed["heads"], fixed["groups"]
     count = draw.choice((1, 1, 3))
-    lengths = [(draw.choice((1, 1, 3, 17, 70, 150)), draw.choice((1, 5, 64, 150, 300, 600))) for _ in range(count)]
+    lengths = [
+        (draw.choice((1, 1, 3, 17, 70, 150)), draw.choice((1, 5, 64, 150, 300, 600, 1100))) for _ in range(count)
+    ]
     in_turn = layout in IN_TURN
     if in_turn:
         lengths = [(draw.choice((1, 2, 17)), draw.choice((5, 150, 512, 600, 1300))) for _ in range(count)]
@@ -135,12 +148,16 @@ def _results(
 
     generator = torch.Generator().manual_seed(draw.getrandbits(32))
     special = draw.random() < 0.2 and not layout.startswith("gradients")
+    rare = draw.choice((0.0, 1e-5, 1e-4))  # a result of many infinities and NaNs says little
+    hidden = fixed["causal"] or layout == "mask"  # the values of hidden keys must be finite
 
-    def tensor(*shape: int) -> Any:
+    def tensor(*shape: int, finite: bool = False) -> Any:
         values = torch.randn(shape, generator=generator)
         if special:
             values = torch.where(torch.rand(shape, generator=generator) < 1e-3, -0.0, values)
             values *= 2.0 ** torch.randint(-12, 6, shape, generator=generator)
+            for number in (1e-40,) if finite else (1e-40, float("inf"), float("-inf"), float("nan")):
+                values = torch.where(torch.rand(shape, generator=generator) < rare, number, values)
         return values.to(getattr(torch, form["dtype"]))
 
     options: dict[str, Any] = {"scale": fixed["scale"], "is_causal": fixed["causal"], "logarithms": fixed["logarithms"]}
@@ -153,7 +170,9 @@ def _results(
     queries, keys = lengths[0]
     if layout in ("varlen", "gradients of lengths"):
         rows, places = (sum(one[part] for one in lengths) for part in (0, 1))
-        tensors = tensor(rows, heads, depth), tensor(places, groups, depth), tensor(places, groups, width)
+        tensors = (
+            tensor(rows, heads, depth), tensor(places, groups, depth), tensor(places, groups, width, finite=hidden)
+        )  # fmt: skip
         starts = [_starts([one[part] for one in lengths]) for part in (0, 1)]
         longest = [max(one[part] for one in lengths) for part in (0, 1)]
         arguments = (*tensors, *starts, *longest)
@@ -165,7 +184,9 @@ def _results(
         pages = max(-(-one[1] // size) for one in lengths)
         pool = pages * count + 2
         stored = getattr(torch, form.get("stored", form["dtype"]))
-        pools = [tensor(pool, size, groups, each).to(stored) for each in (depth, width)]
+        pools = [
+            tensor(pool, size, groups, depth).to(stored), tensor(pool, size, groups, width, finite=hidden).to(stored)
+        ]  # fmt: skip
         if "stored" in form:
             options |= {"key_scale": draw.choice((1.0, 0.37)), "value_scale": draw.choice((1.0, 1.7))}
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
@@ -173,8 +194,9 @@ def _results(
         arguments = tensor(count, queries, heads, depth), *pools, table, counts
         return _outputs(chosen(attention_paged), arguments, options, device)
     operands = [
-        tensor(count, *shape) for shape in ((heads, queries, depth), (groups, keys, depth), (groups, keys, width))
-    ]
+        tensor(count, heads, queries, depth), tensor(count, groups, keys, depth),
+        tensor(count, groups, keys, width, finite=hidden),
+    ]  # fmt: skip
     options["enable_gqa"] = True
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False

@@ -55,6 +55,26 @@ DECODE = (
     {"batch": 1, "keys": 1500, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 30, "keys": 5000, "heads": 16, "groups": 4, "depth": 64, "held_out": True},
     {"batch": 7, "keys": 2600, "heads": 32, "groups": 8, "depth": 96, "held_out": True},
+    {"batch": 1, "keys": 4096, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 1, "keys": 131072, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 4, "keys": 30000, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 12, "keys": 1200, "heads": 32, "groups": 4, "depth": 64, "held_out": True},
+    {"batch": 256, "keys": 512, "heads": 8, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 50, "keys": 6000, "heads": 64, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 2, "keys": 65536, "heads": 16, "groups": 2, "depth": 64, "held_out": True},
+    {"batch": 1, "keys": 10000, "heads": 28, "groups": 4, "depth": 64, "held_out": True},
+    {"batch": 150, "keys": 900, "heads": 24, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 1, "keys": 6000, "heads": 32, "groups": 8, "depth": 96, "held_out": True},
+    {"batch": 2, "keys": 50000, "heads": 32, "groups": 32, "depth": 96, "held_out": True},
+    {"batch": 24, "keys": 3500, "heads": 32, "groups": 8, "depth": 96, "held_out": True},
+    {"batch": 1, "keys": 131072, "heads": 32, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 1, "keys": 2500, "heads": 64, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 2, "keys": 12000, "heads": 16, "groups": 16, "depth": 128, "held_out": True},
+    {"batch": 6, "keys": 4500, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
+    {"batch": 36, "keys": 1100, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 128, "keys": 4096, "heads": 32, "groups": 4, "depth": 128, "held_out": True},
+    {"batch": 10, "keys": 16384, "heads": 96, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 256, "keys": 2048, "heads": 8, "groups": 1, "depth": 128, "held_out": True},
 )
 GRADIENTS = (
     {"batch": 2, "queries": 4096, "heads": 16, "groups": 16, "depth": 128},
@@ -146,7 +166,8 @@ def _tensors(case: dict[str, Any], queries: int, keys: int) -> list[Any]:
     return [torch.randn(one, generator=generator, device="cuda").bfloat16().transpose(1, 2) for one in shapes]
 
 
-def _functions(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]:
+def implementations(tensors: list[Any], causal: bool) -> dict[str, Callable[[], Any]]:
+    """Return calls of attention on query, key and value, by implementation."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -233,7 +254,7 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of a prefill."""
     causal = case.get("causal", True)
     tensors = _tensors(case, case["queries"], case["queries"])
-    functions = _functions(tensors, causal)
+    functions = implementations(tensors, causal)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, causal)
     seconds = _measured(functions, lambda function: graph_seconds(function, 3))
@@ -249,7 +270,7 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
 def decode(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of one query for each sequence."""
     tensors = _tensors(case, 1, case["keys"])
-    functions = _functions(tensors, False)
+    functions = implementations(tensors, False)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, False)
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
@@ -279,7 +300,7 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
         pools.append(pool)
     lengths = torch.full((case["batch"],), case["keys"], dtype=torch.int32, device="cuda")
     rows = query.transpose(1, 2)
-    functions = _functions([query, key, value], False)
+    functions = implementations([query, key, value], False)
     del functions["bitwise"]
     keys, values = pools
     functions = {"bitwise": lambda: attention_paged(rows, keys, values, table, lengths), **functions}
@@ -336,7 +357,7 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
         shape = (*tensors[0].shape[:3], tensors[2].shape[3])
         slope = torch.randn(shape, generator=generator, device="cuda").bfloat16()
         functions: dict[str, Callable[[], Any]] = {}
-        for name, function in _functions(tensors, causal).items():
+        for name, function in implementations(tensors, causal).items():
             try:
                 out = function()
             except RuntimeError:  # a backend that does not serve these tensors
@@ -377,7 +398,7 @@ def host(case: dict[str, Any]) -> dict[str, Any]:
         return found
 
     tensors = _tensors(case, 1, case["keys"])
-    functions = _functions(tensors, False)
+    functions = implementations(tensors, False)
     functions["default"] = lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, enable_gqa=True)
     return {"case": case, "seconds": _measured(functions, measure)}
 
@@ -404,7 +425,7 @@ def compile_case(step: str, place: int, flex: bool = True) -> None:
     queries = case.get("queries", 1)
     tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
-    out = _functions(tensors, causal)["bitwise"]()
+    out = implementations(tensors, causal)["bitwise"]()
     if flex and case.get("flexible"):
         _flexible(tensors, causal)()
     if step == "gradients":

@@ -6,8 +6,8 @@ The files are those of `schedule_timing --times` on one device. The costs of the
 correction of the modelled times, to the order of the schedules of each problem. The errors of the model are similar on
 devices of one architecture: with `--beside`, the correction is also fitted to times of an H100, modelled with its
 costs, whose weight is `--weight`. The regret of a problem is the time of the schedule that is expected to be the
-fastest over that of the fastest one. It is reported for a fit to all problems, and for each model under a fit to the
-others.
+fastest over that of the fastest one. It is reported for a fit to all problems, and for each model under a fit that left
+out a group of models with it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from bitwise_nvidia_sm90.gemm.expected_times import (
     correction_inputs,
     modelled_seconds,
     modelled_seconds_gathered,
+    modelled_times,
     quantities,
 )
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
@@ -101,8 +102,7 @@ class Gathered:
 
 
 def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
-    seconds = modelled_seconds(known, given)
-    return seconds if corrected is None else corrected_seconds(known, seconds, corrected)
+    return modelled_seconds(known, given) if corrected is None else corrected_seconds(known, given, corrected)
 
 
 def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
@@ -245,8 +245,8 @@ def errors_of(problems: Sequence[Measured], given: Mapping[str, float]) -> Error
     The mean error of a problem's times is left out, since it decides no choice.
     """
     known, seconds, weights = _joined(problems)
-    modelled = modelled_seconds(known, given)
-    errors = np.log(seconds / modelled)
+    modelled = modelled_times(known, given)
+    errors = np.log(seconds / modelled["all"])
     problem = np.repeat(np.arange(len(problems)), [len(each.seconds) for each in problems])
     means = np.bincount(problem, errors * weights) / np.bincount(problem, weights)
     return Errors(correction_inputs(known, modelled), errors - means[problem], weights)
@@ -279,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("times", type=Path, nargs="+", help="files of schedule_timing --times")
     parser.add_argument("--beside", type=Path, help="a file of an H100, whose errors the correction is fitted to, too")
     parser.add_argument("--weight", type=float, default=1.0, help="the weight of those errors (default 1)")
+    parser.add_argument("--groups", type=int, default=5, help="groups of models that are left out in turn (default 5)")
     parser.add_argument("--only", nargs="+", default=(), help="costs that are fitted (default all); others stay")
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
@@ -300,20 +301,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unaligned and not chosen.only:
         found = fit_gathering(unaligned, found)
     corrected = fit_correction(problems, found, beside)
-    models = sorted({each.model for each in problems})
     count = sum(len(each.seconds) for each in problems)
     before, after = mean_regret(problems, start.costs, start.correction), mean_regret(problems, found, corrected)
     print(f"{len(problems)} problems, {count} times")
     print(f"regret before: {before:.4f}, fitted to all: {after:.4f}")
     left_out, logarithms = {}, 0.0
-    for model in models:
-        own = [each for each in problems if each.model == model]
-        others = [each for each in problems if each.model != model]
-        if others:
-            refitted = fit(others, found, 8, chosen.only)
-            regret = mean_regret(own, refitted, fit_correction(others, refitted, beside))
-            left_out[model], logarithms = round(regret, 4), logarithms + len(own) * math.log(regret)
-    print(json.dumps({"regret of each model under a fit to the others": left_out}, indent=1))
+    models = sorted({each.model for each in problems})
+    for left in (models[number :: chosen.groups] for number in range(min(chosen.groups, len(models)))):
+        others = [each for each in problems if each.model not in left]
+        if not others:
+            continue
+        refitted = fit(others, found, 8, chosen.only)
+        without = fit_correction(others, refitted, beside)
+        for model in left:
+            regret = mean_regret([each for each in problems if each.model == model], refitted, without)
+            left_out[model] = round(regret, 4)
+            logarithms += sum(each.model == model for each in problems) * math.log(regret)
+    print(json.dumps({"regret of each model under a fit without its group": left_out}, indent=1))
     unseen = math.exp(logarithms / len(problems))
     print(f"regret of models that a fit left out: {unseen:.4f}")
     if chosen.out is not None:

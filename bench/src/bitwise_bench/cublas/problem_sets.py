@@ -1,8 +1,8 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small`, `broad` and `slow`.  No model, square or odd size of `held-out`, `second-held-out` and
-`third-held-out` is in another set, and no product of `drawn-held-out` and `broad-held-out`.
+`drawn`, `small`, `broad`, `slow` and `varied`.  No model, square or odd size of `held-out`, `second-held-out`,
+`third-held-out` and `fourth-held-out` is in another set, and no product of `drawn-held-out` and `broad-held-out`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,18 @@ THIRD_HELD_OUT = (
     Decoder("InternLM2.5-20B", 6144, 6144, 8192, 16384),
     Decoder("StarCoder2-15B", 6144, 6144, 7168, 24576),
     Decoder("SmolLM3-3B", 2048, 2048, 3072, 11008),
+)
+FOURTH_HELD_OUT = (
+    Decoder("Qwen2.5-72B", 8192, 8192, 10240, 29568),
+    Decoder("Qwen3-14B", 5120, 5120, 7168, 17408),
+    Decoder("Qwen3-1.7B", 2048, 2048, 4096, 6144),
+    Decoder("Command-R-35B", 8192, 8192, 24576, 22528),
+    Decoder("Falcon-40B", 8192, 8192, 9216, 32768),
+    Decoder("DBRX", 6144, 6144, 8192, 10752),
+    Decoder("MPT-30B", 7168, 7168, 21504, 28672),
+    Decoder("Baichuan2-13B", 5120, 5120, 15360, 13696),
+    Decoder("GPT-NeoX-20B", 6144, 6144, 18432, 24576),
+    Decoder("Whisper-large", 1280, 1280, 3840, 5120),
 )
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
@@ -149,6 +161,32 @@ def third_held_out() -> list[Problem]:
             found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
     for _, n, k in dice.sample(layers, 8):
         found += _gradients(_drawn(dice, 256, 4096, 8), n, k)
+    return found
+
+
+def fourth_held_out() -> list[Problem]:
+    """Return layers and gradients of models that are in no other set, squares, and odd sizes: 100 products."""
+    dice = random.Random(_SEED + 30)
+    others = {
+        (each.n, each.k) for make in (*_FITTED_SETS, held_out, second_held_out, third_held_out) for each in make()
+    }
+    layers = [(group, n, k) for model in FOURTH_HELD_OUT for group, n, k in model.layers() if (n, k) not in others]
+    layers = list(dict.fromkeys(layers))
+    found = []
+    for first, last in _ROW_RANGES:
+        for group, n, k in dice.sample(layers, 9):
+            found.append(Problem(group, _drawn(dice, first, last, 1), n, k, "nt", "bfloat16"))
+        for _ in range(2):
+            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
+            found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+    for _, n, k in dice.sample(layers, 8):
+        found += _gradients(_drawn(dice, 256, 4096, 8), n, k)
+    for _ in range(7):
+        size = _drawn(dice, 500, 8192, 4)
+        found.append(
+            Problem("square", size, size, size, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16")))
+        )
+    dice.shuffle(found)
     return found
 
 
@@ -365,6 +403,41 @@ def slow_products(seed: int) -> list[Problem]:
     ]
 
 
+def varied_products(seed: int) -> list[Problem]:
+    """Return drawn products of the kinds of the held-out sets: layers and gradients, squares, odd sizes.
+
+    No pair of n and k is that of a held-out set.  Every sixteenth part of the set has all kinds.
+    """
+    dice = random.Random(seed)
+    found: list[tuple[int, int, int, str, str]] = []
+    for number in range(512):
+        kind, layout, dtype = number % 16, "nt", "bfloat16"
+        n, k = (_drawn(dice, 1280, 24576, 256 if number % 3 else 64) for _ in range(2))
+        while n * k > _LARGEST_WEIGHT:
+            n, k = (_drawn(dice, 1280, 24576, 256) for _ in range(2))
+        if kind < 10:
+            m = _drawn(dice, *(*_ROW_RANGES, (65, 256), (257, 1024), (1025, 4096))[kind], 1)
+        elif kind < 12:
+            m, layout = _drawn(dice, 256, 4096, 8), "nn"
+            if kind == 11:  # the gradient of a weight
+                (m, n, k), layout = (n, k, m), "tn"
+        elif kind == 12:
+            m = n = k = _drawn(dice, 400, 6000, 4)
+            layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        else:
+            first, last = _ROW_RANGES[number // 16 % 6]
+            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
+            layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        if m * n * k > _MOST_MULTIPLICATIONS:
+            m = max(8, int(_MOST_MULTIPLICATIONS / (n * k)) // 8 * 8)
+        found.append((m, n, k, layout, dtype))
+    makers = (held_out, second_held_out, third_held_out, fourth_held_out)
+    unseen = {(each.n, each.k) for make in makers for each in make()}
+    return [
+        Problem(f"varied-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
+    ]
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -395,7 +468,7 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     fitted, spread, spread_unaligned, between, tails, lambda: drawn_products(_SEED + 6),
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
-"""The sets that costs were fitted to, but for `slow`, which is drawn around the held-out ones."""
+"""The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
 SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "layers": lambda: _of_groups(chosen(9), "nn", "float16"),
     "published": lambda: [
@@ -408,6 +481,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "held-out": held_out,
     "second-held-out": second_held_out,
     "third-held-out": third_held_out,
+    "fourth-held-out": fourth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -417,6 +491,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "small": lambda: small_products(_SEED + 8),
     "broad": lambda: broad_products(_SEED + 9),
     "slow": lambda: slow_products(_SEED + 21),
+    "varied": lambda: varied_products(_SEED + 31),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -31,12 +31,14 @@ BETAS = (1.0, 1.0, 1.0, 0.3, -2.0, 0.0)
 FUSED = 8
 """One of so many calls is repeated."""
 KINDS = (
-    ("matrix", 26), ("vector", 10), ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12), ("relu", 7),
-    ("tensor", 9), ("row", 7), ("blocks", 6), ("grouped", 7),
+    ("matrix", 26), ("vector", 10), ("line", 6), ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12),
+    ("relu", 7), ("tensor", 9), ("row", 7), ("blocks", 6), ("grouped", 7),
 )  # fmt: skip
 """The calls and their shares: addends by shape, operations in place, addmv, a batch of matrices, scales for each
-operand, for each row and column, or for each block of 128 values of k."""
-_TYPES = {"matrix", "vector", "expanded", "in place", "column", "batch", "relu"}
+operand, for each row and column, or for each block of 128 values of k.  A line is an addend of shape (1, n)."""
+_TYPES = {"matrix", "vector", "line", "expanded", "in place", "column", "batch", "relu"}
+TYPES = (("bf16", 8), ("fp16", 8), ("fp32", 6), ("tf32", 2))
+"""The types of calls with addends and their shares."""
 _LARGEST = 1 << 22
 """Elements of a matrix."""
 _DEEPEST = 1 << 15
@@ -46,12 +48,12 @@ _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 
 
 class Comparison:
-    """State of one process: a generator of operands, and the reasons of declined calls."""
+    """State of one process: a generator of operands, and the shares of types of calls with addends."""
 
-    def __init__(self, seed: int, *, elements: bool = False) -> None:
+    def __init__(self, seed: int, *, elements: bool = False, types: Sequence[tuple[str, int]] = TYPES) -> None:
         import torch
 
-        self.torch, self.seed, self.elements = torch, seed, elements
+        self.torch, self.seed, self.elements, self.types = torch, seed, elements, types
         self.generator = torch.Generator(device="cuda")
 
     def matrix(self, rows: int, columns: int, dtype: str, transposed: bool, source: random.Random) -> Any:
@@ -69,19 +71,18 @@ class Comparison:
         source = random.Random(f"{self.seed}:{number}:forms")
         self.generator.manual_seed(number)
         kind = source.choices([name for name, _ in kinds], [share for _, share in kinds])[0]
-        tf32 = kind in _TYPES and source.random() < 0.1
-        shares = (("fp32", 1),) if tf32 else (("bf16", 4), ("fp16", 4), ("fp32", 3))
-        query = random_query(self.seed, number, shares=shares if kind in _TYPES else (("e4m3", 1),)).query
+        dtype = source.choices(*zip(*self.types, strict=True))[0] if kind in _TYPES else "e4m3"
+        query = random_query(self.seed, number, shares=(("fp32" if dtype == "tf32" else dtype, 1),)).query
         if (
             query.m * query.n * query.k > 1 << 31
             or max(query.m * query.k, query.k * query.n, query.m * query.n) > _LARGEST
             or (self.elements and query.k > _DEEPEST)
         ):
             return None
-        self.torch.backends.cuda.matmul.allow_tf32 = tf32
+        self.torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         calls = {"tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped}
         call = calls.get(kind, self.added)
-        return call(number, kind, query, "tf32" if tf32 else query.a, source)
+        return call(number, kind, query, dtype, source)
 
     def added(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
         """A call with an addend."""
@@ -110,6 +111,8 @@ class Comparison:
             if query.m == 1:
                 return None
             shape = source.choice([(query.m, 1), (1, 1), (1,), ()])
+        elif kind == "line":
+            shape = (1, query.n)
         addend = torch.randn(shape, device="cuda", generator=self.generator).to(a.dtype)
         if source.random() < 0.6 and beta:
             product = alpha / beta * (a.float() @ b.float())
@@ -248,7 +251,6 @@ class Comparison:
         """The row of a call of which elements are compared with its description, evaluated on the CPU."""
         from bitwise_torch import NotCovered
         from bitwise_torch.product_calls import described_call, product_of_form
-        from bitwise_torch.product_forms import Form
 
         torch = self.torch
         try:
@@ -259,7 +261,17 @@ class Comparison:
             form, desc = described_call(name, arguments, options, "cublas")
         except NotCovered as error:
             return [*head, "declined", about, str(error).split(" is not described: ")[-1][:200]]
-        wanted = wanted[:, None] if name == "addmv" else wanted
+        mine, there = self.sampled(number, form, wanted[:, None] if name == "addmv" else wanted)
+        found = product_of_form(desc, mine)
+        bits = torch.int32 if wanted.element_size() == 4 else torch.int16
+        equal = torch.equal(found.contiguous().view(bits), there.view(bits))
+        return [*head, "equal" if equal else "different", about, None]
+
+    def sampled(self, number: int, form: Any, wanted: Any) -> tuple[Any, Any]:
+        """Return sampled rows and columns of a form on the CPU, and those of its result."""
+        from bitwise_torch.product_forms import Form
+
+        torch = self.torch
         source = random.Random(f"{self.seed}:{number}:places")
         matrix, *places = (sorted({0, length - 1, source.randrange(length)}) for length in (1, *wanted.shape[-2:]))
         if wanted.dim() > 2:
@@ -280,12 +292,8 @@ class Comparison:
         if finish is not None and finish.blocks is not None:
             axes[:2] = [(rows // finish.blocks[0], None), (None, columns // finish.blocks[1])]
         operands = tuple(part(each, *of) for each, of in zip(form.operands, axes, strict=True))
-        found = product_of_form(
-            desc, Form(part(form.a, rows, None), part(form.b, None, columns), operands, form.problem)
-        )
-        bits = torch.int32 if wanted.element_size() == 4 else torch.int16
-        equal = torch.equal(found.contiguous().view(bits), part(wanted, rows, columns).contiguous().view(bits))
-        return [*head, "equal" if equal else "different", about, None]
+        mine = Form(part(form.a, rows, None), part(form.b, None, columns), operands, form.problem)
+        return mine, part(wanted, rows, columns).contiguous()
 
     def compared(self, number: int, kind: str, dtype: str, about: list[Any], theirs: Any, ours: Any) -> list[Any]:
         """The row of a call, with the library's result and ours compared."""
@@ -308,11 +316,12 @@ class Comparison:
 
 
 def work(
-    start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]], bool]
-) -> Iterable[list[Any]]:
+    start: int, step: int, deadline: float,
+    given: tuple[int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]]],
+) -> Iterable[list[Any]]:  # fmt: skip
     """The rows of one process."""
-    seed, kinds, elements = given
-    comparison, number = Comparison(seed, elements=elements), start
+    seed, kinds, elements, types = given
+    comparison, number = Comparison(seed, elements=elements, types=types), start
     while time.time() < deadline:
         number += step
         try:
@@ -342,6 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=8, help="processes for each GPU (default 8)")
     parser.add_argument("--elements", action="store_true", help="compare nine elements of each result on the CPU")
     parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
+    parser.add_argument("--types", nargs="*", choices=[name for name, _ in TYPES], help="their types (default all)")
     parser.add_argument(
         "--declined", type=float, default=0.0005, help="largest share of declined calls (default 0.0005)"
     )
@@ -349,7 +359,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
     if given.elements:
         kinds = [each for each in kinds if each[0] != "grouped"]
-    rows, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds, given.elements))
+    types = [each for each in TYPES if not given.types or each[0] in given.types]
+    rows, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds, given.elements, types))
     counts = summary(rows)
     unequal = [row for row in rows if row[3] in ("different", "failed")]
     reasons = Counter(row[5] for row in rows if row[3] in ("declined", "refused by PyTorch"))

@@ -4,7 +4,8 @@
     python -m bitwise_bench.cublas.schedule_timing --set fitted --most 12 --times --out times.json
 
 A problem runs under the launcher's default schedule and, with --most, under that many candidates, whose fastest one
-counts.  Each must return cuBLAS's bytes.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in
+counts.  With --first-call, `first call` is the fastest of so many, as BITWISE_TIMED_SCHEDULES chooses it.  Each must
+return cuBLAS's bytes.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in
 turn.  Memory that fits in the L2 cache stays there.  `plain` is a plain Triton GEMM with its fastest tile, which may
 return other bytes.
 """
@@ -15,6 +16,7 @@ import argparse
 import json
 import math
 import multiprocessing
+import os
 import random
 import sys
 import time
@@ -35,6 +37,7 @@ from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import compile_kernels
 from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.tuning import tune
 
 _ROUNDS = 5
 _QUICK_ROUNDS = 3
@@ -59,6 +62,7 @@ class Bench:
         properties = torch.cuda.get_device_properties(0)
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
         self.most, self.drawn, self.rounds, self.plain = given.most, given.drawn, given.rounds, given.plain
+        self.first_call = given.first_call
 
     def problem(self, given: Problem, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
         """Return A, B, an output, the descriptor of what cuBLAS runs, and the heuristic result.
@@ -109,9 +113,12 @@ class Bench:
             with suppress(UnsupportedGEMM, DriverError):
                 compile_kernels(plan, each, a, b, out)
                 found.append(each)
-        for each in candidates(desc, plan, a, b, out, 4):
+        compiled = 0
+        for each in candidates(desc, plan, a, b, out, 4 + self.first_call):
             with suppress(UnsupportedGEMM, DriverError):
                 compile_kernels(plan, each, a, b, out)
+                compiled += 1
+            if compiled > self.first_call:
                 break
         return found
 
@@ -170,9 +177,13 @@ class Bench:
         tiles = [(each, partial(gemm_baseline.run, each, a, b, out)) for each in gemm_baseline.CONFIGURATIONS]
         simple = self.best(tiles, lambda: True) if self.plain else Best(None, None, [], 0, [])
         launches = {
-            "cublas": partial(torch.mm, a, b, out=out), "default": partial(run, desc, a, b, out),
+            "cublas": partial(torch.mm, a, b, out=out), "default": partial(run, desc, a, b, out, chosen),
             "tuned": tuned.launch, "plain": simple.launch,
         }  # fmt: skip
+        if self.first_call:
+            timed, _ = tune(desc, a, b, out, most=self.first_call + 1, path=Path(os.devnull))
+            launches["first call"] = partial(run, desc, a, b, out, timed)
+            record["first call schedule"] = _fields(timed)
         found = in_turn({name: each for name, each in launches.items() if each is not None}, self.rounds)
         record |= {name: round(each, 2) for name, each in found.items()}
         record |= {"default schedule": _fields(chosen)}
@@ -230,8 +241,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             ],
         }  # fmt: skip
 
+    timed = ("default", "first call", "tuned", "plain")
     return {
-        **{name: means(name) for name in ("default", "tuned", "plain") if any(name in row for row in rows)},
+        **{name: means(name) for name in timed if any(name in row for row in rows)},
         "schedules that ran": sum(row.get("ran", 0) for row in rows),
         "schedules whose bytes differ": sum(len(row.get("wrong", ())) for row in rows),
         "declined": sum("declined" in row for row in rows), "failed": sum("failed" in row for row in rows),
@@ -273,6 +285,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
+    parser.add_argument(
+        "--first-call", type=int, default=0, help="time so many schedules as at a first call with tuning (default 0)"
+    )
     parser.add_argument("--plain", action="store_true", help="time a plain Triton GEMM, too")
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help=f"rounds of times in turn (default {_ROUNDS})")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")

@@ -346,8 +346,20 @@ def once_a_kernel(function: Callable[[Kernel, *Arguments], Result]) -> Callable[
     return cached
 
 
+def program_digest(module: Module, kernel: Kernel) -> str:
+    """Return a digest of all that an assembler reads of a kernel and of the functions of its module.
+
+    Lines and comments do not count.  An assembler translates kernels of one digest in the same way.
+    """
+    functions = [_kernel_digest(module.functions[name]) for name in sorted(module.functions)]
+    parts = [module.target, module.version, _kernel_digest(kernel), *functions]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 @once_a_kernel
-def kernel_digest(kernel: Kernel) -> str:
-    """Return a digest of the instructions of a kernel."""
-    text = "\n".join(f"{each.guard} {each.opcode} {each.operands}" for each in kernel.instructions)
-    return hashlib.sha256(text.encode()).hexdigest()
+def _kernel_digest(kernel: Kernel) -> str:
+    lines = [f"{each.guard} {each.opcode} {each.operands}" for each in kernel.instructions]
+    mappings = (sorted(each.items()) for each in (kernel.labels, kernel.registers, kernel.attributes))
+    arrays = (kernel.parameters, kernel.returns, kernel.shared, kernel.local)
+    rest = (kernel.threads, kernel.clusters, kernel.pragmas, *mappings, *arrays)
+    return hashlib.sha256("\n".join([*lines, *map(repr, rest)]).encode()).hexdigest()

@@ -97,7 +97,7 @@ def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
 
 
 def parse_and_audit(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
-    """Parse a text and audit its contraction: the module with every rounding stated, and the notes of the audit.
+    """Parse a text and audit its contraction: the module with every fusion stated, and the notes of the audit.
 
     Raises Unsupported where the audit fails, AssemblyError for a malformed text, ManifestError for a wrong target or
     entry.

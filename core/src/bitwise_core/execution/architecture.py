@@ -219,7 +219,7 @@ class BitSupport:
 
 @dataclass(frozen=True, slots=True)
 class ContractionAudit:
-    """A module in which every rounding is explicit, and how that was established, for the notes of a verdict."""
+    """A module in which every fusion is explicit, and how that was established, for the notes of a verdict."""
 
     module: Module
     method: str
@@ -238,9 +238,10 @@ class Arch:
     `granule` returns the size in bytes of the smallest unit in which a kernel accesses memory.  `special` fills the
     special registers.  `prepare` assigns addresses to arrays and values to parameters.
 
-    `audit_contraction` (module, text that it was parsed from, entry) returns the module in which every rounding of the
-    machine is explicit, or raises Unsupported.  It is None if the text already states every rounding.  `audit_tools`
-    returns texts that identify every tool and setting outside of the text on which this audit may depend.
+    `audit_contraction` (module, text that it was parsed from, entry) returns the module in which every fusion of the
+    machine is explicit, so that all other operations round, or raises Unsupported.  It is None if the text already
+    states every rounding.  `audit_tools` returns texts that identify every tool and setting outside of the text on
+    which this audit may depend.
 
     `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
     together have the same one.

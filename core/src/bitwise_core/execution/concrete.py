@@ -166,7 +166,8 @@ def run_blocks(
         nonlocal scratch
         memory = GlobalMemory(domain, GivenContents(prepared.launch, buffers))
         memory.undetermined, memory.polls, memory.sizes = undetermined, polls, sizes
-        memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
+        memory.watched, memory.formats = watched, formats
+        memory.program = prepared.module, prepared.kernel
         memory.of_bytes, memory.most_stored = of_bytes, most_stored
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory

@@ -91,7 +91,8 @@ class SynchronisedLaunch:
             nonlocal scratch
             memory = new_memory(domain, GivenContents(prepared.launch, buffers))
             memory.undetermined, memory.sizes, memory.polls = undetermined, sizes, polls
-            memory.watched, memory.formats, memory.kernel = watched, formats, prepared.kernel
+            memory.watched, memory.formats = watched, formats
+            memory.program = prepared.module, prepared.kernel
             memory.of_bytes = of_bytes
             budget = [MAXIMUM_STEPS]
 

@@ -17,8 +17,8 @@ from bitwise_core.assembly.module import (
     Kernel,
     Operand,
     Register,
-    kernel_digest,
     once_a_kernel,
+    program_digest,
     registers_of,
 )
 from bitwise_core.execution.architecture import Context, OpcodeTable, infos_of
@@ -101,9 +101,8 @@ def of_this_text(step: Step, instruction: Instruction, context: Context) -> Step
     """
     destination = instruction.operands[0]
     assert isinstance(destination, Register)
-    kernel = context.kernel
-    hints = f"{sorted(kernel.labels.items())} {sorted(kernel.attributes.items())} {kernel.pragmas}"
-    name = f"{instruction.opcode} at line {instruction.line} of {kernel_digest(kernel)} {hints}"
+    program = program_digest(context.module, context.kernel)
+    name = f"{instruction.opcode} at line {instruction.line} of {program}"
 
     def run(machine: Machine) -> None:
         if machine.domain.name not in ("terms", "addresses"):

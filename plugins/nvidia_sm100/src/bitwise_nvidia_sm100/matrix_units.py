@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 from bitwise_core.numerics.mma import BlockScaledSpec, FusedSum, MmaSpec
@@ -9,7 +10,16 @@ from bitwise_core.numerics.mma.spec import Status
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, MODELS, PUBLISHED, fp64, fused, integers
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 
-MMA_SYNC, TCGEN05 = "mma.sync", "tcgen05"
+MMA_SYNC, TCGEN05, SHARED = "mma.sync", "tcgen05", "fused"
+
+SAME_STEPS = frozenset({"f32 f16 k16", "f16 f16 k16"})
+"""The steps that mma.sync and tcgen05.mma both run: result type, operand type, and k.
+
+Published, not measured here: one function of MMA-Sim gives the results of both units of a B200 on random bit patterns
+(its test `test_nv_blackwell`), and those of public vectors of mma.sync.  Products of fp16 are at least
+2**-48.  Those of bf16 and tf32 are as small as 2**-266, and neither source says what the units do with terms below
+2**-133, so that the units' steps stay apart there.
+"""
 
 
 def _step(products: int) -> FusedSum:
@@ -44,12 +54,19 @@ def _tcgen05_rows(architecture: str) -> list[MmaSpec]:
     return rows
 
 
+def _shared_rows(architecture: str) -> list[MmaSpec]:
+    """Return the rows of the steps that both units run, under the family name that terms use."""
+    return [replace(row, family=SHARED) for row in _tcgen05_rows(architecture) if row.left == row.right == "fp16"]
+
+
 ROWS: tuple[MmaSpec, ...] = (
     *_mma_sync_rows("sm_100", CHECKED),
     *_tcgen05_rows("sm_100"),
+    *_shared_rows("sm_100"),
     *integers("sm_100", TCGEN05, (32,)),  # sm_103 has no kind::i8
     *_mma_sync_rows("sm_103", PUBLISHED),
     *_tcgen05_rows("sm_103"),
+    *_shared_rows("sm_103"),
 )
 
 

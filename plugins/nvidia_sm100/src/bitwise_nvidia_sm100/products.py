@@ -36,6 +36,7 @@ from bitwise_nvidia_ptx.opcodes.matrix_tiles import (
     tile_vectors,
 )
 from bitwise_nvidia_sm100.descriptors import Scales, Shape, check_unit, element_places, tile_layout
+from bitwise_nvidia_sm100.matrix_units import SAME_STEPS, SHARED, TCGEN05
 from bitwise_nvidia_sm100.scaled_kinds import SCALED_KINDS
 from bitwise_nvidia_sm100.tensor_memory import (
     LANES,
@@ -54,7 +55,6 @@ from bitwise_nvidia_sm100.tensor_memory import (
     tensor_memory,
 )
 
-FAMILY = "tcgen05"
 OPERAND_READ, COPY, SHIFT = 1, 2, 3
 """The kinds of work that read A or scales, copy, and shift rows; those of multiplications are `_accumulation`."""
 _BYTES = "bytes"
@@ -66,11 +66,13 @@ _SCALE_OF_ONE = 127
 def matrix_step(shape: Shape, exponent: int, k: int, context: Context) -> MmaStep:
     """Return the step of a multiplication, of which D is multiplied by 2**-`exponent` before it is added."""
     scales = shape.scales
-    options, family = " satfinite" if shape.saturates else "", FAMILY
+    options, family = " satfinite" if shape.saturates else "", TCGEN05
     if scales is not None:
-        options, family = f" {scales.form} block{scales.block}", f"{FAMILY}.{scales.kind}"
+        options, family = f" {scales.form} block{scales.block}", f"{TCGEN05}.{scales.kind}"
     elif shape.packed:
-        options, family = f" ue8m0 block{k}", f"{FAMILY}.f8f6f4"  # a scale of 1
+        options, family = f" ue8m0 block{k}", f"{TCGEN05}.f8f6f4"  # a scale of 1
+    elif not exponent and shape.left == shape.right and f"{shape.result} {shape.left} k{k}" in SAME_STEPS:
+        family = SHARED
     if exponent:
         options += f" input/{2**exponent}"
     types = shape.result, shape.left, shape.right, shape.result

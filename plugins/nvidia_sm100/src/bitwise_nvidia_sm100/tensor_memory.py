@@ -147,7 +147,9 @@ class TensorMemory:
         """Raise Unsupported for a column that one of these blocks has not allocated."""
         if columns.min() < 0 or columns.max() >= COLUMNS:
             raise Unsupported("an access lies outside tensor memory")
-        if not self.allocations[np.ix_(rows, np.unique(columns // UNIT))].all():
+        used = np.zeros(COLUMNS // UNIT, dtype=bool)
+        used[columns // UNIT] = True
+        if not self.allocations[np.ix_(rows, used)].all():
             raise Unsupported("an access to tensor memory lies outside of what the block has allocated")
 
     def put(self, number: int, value: Value, rows: Array) -> None:
@@ -219,18 +221,37 @@ def loaded(memory: TensorMemory, lanes: Array, columns: Array, active: Array, pa
     `lanes` and `columns` have the shape (threads, registers), `active` the shape (threads,).
     """
     found = []
+    index = np.where(active[:, None], lanes, 0)
+    numbers, in_place = _numbers(columns, active), _in_place(index)
     for register in range(lanes.shape[1]):
-        index = np.where(active, lanes[:, register], 0)
         value: Value | None = None
-        for number in np.unique(columns[active, register]).tolist():
+        for number in numbers[register]:
             content = memory.column(number)
             if packed:
                 content = concat([extract(content, 0, 16), extract(memory.column(number + 1), 0, 16)])
-            content = moved(content, index, LANES)
+            content = content if in_place[register] else take_threads(content, index[None, :, register])
             chosen = columns[:, register] == number
             value = content if value is None else blend_values(chosen[None], content, value)
         assert value is not None
         found.append(value)
+    return found
+
+
+def _numbers(columns: Array, active: Array) -> list[list[int]]:
+    """Return the numbers of the columns that active threads access, for each register, in ascending order."""
+    own = columns[active]
+    alike = (own == own[:1]).all(axis=0).tolist()
+    return [
+        [first] if one else np.unique(own[:, register]).tolist()
+        for register, (first, one) in enumerate(zip(own[0].tolist(), alike, strict=True))
+    ]
+
+
+def _in_place(lanes: Array) -> list[bool]:
+    """Return for each register whether thread t accesses lane t, for all lanes."""
+    if lanes.shape[0] != LANES:
+        return [False] * lanes.shape[1]
+    found: list[bool] = (lanes == _identity(LANES)[:, None]).all(axis=0).tolist()
     return found
 
 
@@ -246,12 +267,10 @@ def stored(
     """Store the registers of each active thread at these lanes and columns in these blocks; see `loaded`."""
     threads = lanes.shape[0]
     contents: dict[int, Value] = {}
+    numbers = _numbers(columns, active)
+    in_place = _in_place(lanes) if active.all() else [False] * len(values)
     for register, value in enumerate(values):
-        for number in np.unique(columns[active, register]).tolist():
-            chosen = np.flatnonzero(active & (columns[:, register] == number))
-            index, written = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=bool)
-            index[lanes[chosen, register]] = chosen
-            written[lanes[chosen, register]] = True
+        for number in numbers[register]:
             parts = (
                 {
                     number: concat([extract(value, 0, 16), poison(16)]),
@@ -260,6 +279,13 @@ def stored(
                 if packed
                 else {number: value}
             )
+            if in_place[register] and len(numbers[register]) == 1:
+                contents |= parts
+                continue
+            chosen = np.flatnonzero(active & (columns[:, register] == number))
+            index, written = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=bool)
+            index[lanes[chosen, register]] = chosen
+            written[lanes[chosen, register]] = True
             for place, part in parts.items():
                 content = moved(part, index, threads)
                 if not written.all():

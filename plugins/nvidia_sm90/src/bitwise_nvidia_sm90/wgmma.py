@@ -273,8 +273,8 @@ def _accumulator(
     words = np.empty((2, blocks, len(lanes), len(chosen)), dtype=np.uint64)
     flag_arrays = [each.flags for each in lanes]
     for index, each in enumerate(lanes):
-        full = np.broadcast_to(each.words, (2, blocks, machine.threads))
-        words[:, :, index] = full if whole else full[:, :, chosen]
+        uniform = each.words.shape[2] == 1
+        words[:, :, index] = each.words if whole or uniform else each.words[:, :, chosen]
     flags: L.Flags
     if all(isinstance(each, int) and each == flag_arrays[0] for each in flag_arrays):
         flags = flag_arrays[0]

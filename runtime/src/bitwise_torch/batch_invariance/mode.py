@@ -44,6 +44,7 @@ from bitwise_torch.interception import (
     Operators,
     OtherThreads,
     WithoutGradients,
+    check_other_threads,
 )
 from bitwise_torch.kernel_replacement import kernel_names
 from bitwise_torch.ready_launches import ReadyLaunches
@@ -110,6 +111,7 @@ class BatchInvariance:
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        check_other_threads(self.other_threads, BatchVarianceError)
         self._attention = AttendedCalls(self._ready, Masks(self.strict), self._note_mask)
         self.calls_in_c = self._ready.calls_in_c
 
@@ -244,7 +246,7 @@ def batch_invariant(*, strict: bool = False, other_threads: OtherThreads = "erro
     The mode holds for the thread that enters it and the backward passes that it runs.  `other_threads` says what the
     operators of other threads do: raise InterceptionError ("error"), join this mode where it is the only one ("cover"),
     or run as usual ("ignore").  Functions of torch.compile run eagerly in all threads until the mode ends.  Raises
-    InterceptionError where PyTorch is older than 2.10.
+    InterceptionError where PyTorch is older than 2.10, and BatchVarianceError for another word about threads.
     """
     return BatchInvariance(strict, other_threads)
 

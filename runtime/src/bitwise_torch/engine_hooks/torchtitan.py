@@ -1,16 +1,23 @@
-"""TorchTitan: the mode as a converter of models, `--model.converters bitwise`.
+"""TorchTitan: the mode behind `set_batch_invariance`, and in earlier releases as a converter of models.
 
 from bitwise_torch.engine_hooks import torchtitan
 
 torchtitan.register()  # before the trainer reads its configuration
+
+TorchTitan 0.3 has a setting `debug.batch_invariant`, which calls `set_batch_invariance` of OWN_MODE.  That function
+takes its operators from the package of OPERATORS.  Earlier releases have `--model.converters bitwise`.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from bitwise_torch.engine_hooks.process_mode import EngineHookError, enable
+from bitwise_torch.engine_hooks.process_mode import FUNCTIONS, EngineHookError, enable, replace_functions
+
+OWN_MODE, OPERATORS = "torchtitan.distributed.utils", "batch_invariant_ops"
 
 MODULE, NAME = "torchtitan.protocols.model_converter", "bitwise"
 
@@ -30,12 +37,38 @@ class BatchInvariantConverter:
 
 
 def register() -> None:
-    """Register the converter under the name "bitwise".  Raises EngineHookError."""
-    try:
-        register_model_converter = import_module(MODULE).register_model_converter
-    except (ImportError, AttributeError) as error:
+    """Put the mode in the place of the operators of `set_batch_invariance`, or register the converter "bitwise".
+
+    Raises EngineHookError where TorchTitan has neither.
+    """
+    if _attribute(OWN_MODE, "set_batch_invariance") is not None:
+        _replace_operators()
+        return
+    register_model_converter = _attribute(MODULE, "register_model_converter")
+    if register_model_converter is None:
         raise EngineHookError(
-            f"TorchTitan: {MODULE}.register_model_converter cannot be imported ({error}): install a release that has "
-            "it, or call bitwise_torch.batch_invariant().enable() in the program that starts the trainer"
-        ) from None
+            f"TorchTitan: neither {OWN_MODE}.set_batch_invariance nor {MODULE}.register_model_converter can be "
+            "imported: install a release that has one of them, or call bitwise_torch.batch_invariant().enable() in the "
+            "program that starts the trainer"
+        )
     register_model_converter(BatchInvariantConverter, NAME)
+
+
+def _attribute(module: str, name: str) -> Any:
+    """Return an attribute of a module, None where it cannot be imported."""
+    try:
+        return getattr(import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def _replace_operators() -> None:
+    """Replace the functions of the package of operators, or stand for it where it is not installed."""
+    try:
+        import_module(OPERATORS)
+    except ImportError:
+        stand_in = ModuleType(OPERATORS, "The batch-invariant mode of bitwise_torch.")
+        vars(stand_in).update(FUNCTIONS)
+        sys.modules[OPERATORS] = stand_in
+        return
+    replace_functions("TorchTitan", (OPERATORS,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -43,6 +44,19 @@ SOURCES: Mapping[str, str] = {
 """What PyTorch's source says of operators."""
 
 REMEDY = 'record with attention="pinned"'
+
+
+class UndeterminedWarning(UserWarning):
+    """A lock leaves an operator to PyTorch whose own runs may differ, so that it does not keep the recorded bytes."""
+
+
+def warn_of_undetermined(operator: str, reason: str) -> None:
+    """Warn of an operator whose own runs may differ, with the reason."""
+    warnings.warn(
+        f"{operator} is left to PyTorch, whose own runs may differ, so that a lock may not return the recorded bytes: "
+        f"{reason}; {REMEDY}", UndeterminedWarning, stacklevel=3,
+    )  # fmt: skip
+
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """The SHA-256 of the outputs of a sample, in hexadecimal digits."""

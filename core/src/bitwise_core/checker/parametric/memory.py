@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class ParametricMemory:
 
     undetermined = None
     """A race ends the analysis."""
+    orders_blocks: ClassVar[bool] = False
+    """See `GlobalMemory.orders_blocks`."""
 
     def __init__(
         self,

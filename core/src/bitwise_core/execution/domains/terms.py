@@ -35,7 +35,7 @@ from bitwise_core.execution.values.bounds import BOUNDED, maximum_of_either, max
 from bitwise_core.execution.values.constant_folding import fold_constants, without_unspecified_nans
 from bitwise_core.execution.values.first_extrema import FirstExtrema, chosen_place
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
-from bitwise_core.execution.values.linear_hash import linear_form
+from bitwise_core.execution.values.linear_hash import CONSTANT, constant_of_sum, linear_form, with_neutral_numbers
 from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.minmax import extremum
 from bitwise_core.execution.values.packing import (
@@ -78,6 +78,7 @@ from bitwise_core.execution.values.sign_bits import (
     widened,
     without_negated_plus_zero,
 )
+from bitwise_core.execution.values.stored_bounds import StoredBounds
 from bitwise_core.execution.values.stored_operations import StoredOperations
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
@@ -120,6 +121,7 @@ class TermDomain(StepsInOrder):
         )
         self.predicate_numbers = predicate_bits.PredicateNumbers()
         self.stored_operations = StoredOperations()
+        self.stored_bounds = StoredBounds()
 
     @property
     def _bit_builder(self) -> predicate_bits.Builder:
@@ -503,10 +505,15 @@ class TermDomain(StepsInOrder):
     ) -> SymbolicVector:
         """Return the result of an operation on integers, or of a comparison, that no rule replaces."""
         result = self._sign_bit_changed(info, operands, values)
-        if result is None:
+        is_linear = result is None
+        if is_linear:
             result = linear_form(info, [self._linear_operand(value) for value in values])
         if result is not None:
             self.context.note(info.name, result, values, commutes=info.commutative)
+            if is_linear:
+                result = with_neutral_numbers(info, values, result)
+                if any(result is value for value in values):
+                    return result
         elif info.name in AC_INDEX:
             combine = extremum if info.verb in ("min", "max") else union
             result = combine(info.name, values[0], values[1], info.bits, self.context)
@@ -522,6 +529,9 @@ class TermDomain(StepsInOrder):
         if self.context.finite and info.is_comparison:
             result = fold_infinity_comparison(info, values, result, self.context.formats)
         result = self._with_origin(info.name, result, values)
+        number = constant_of_sum(info, operands) if is_linear else None
+        if number is not None:
+            result.origins = (*result.origins, number)
         return result if info.is_comparison else nan_sources.with_source(result, values, reads_bits=True)
 
     def _linear_operand(self, value: SymbolicVector) -> SymbolicVector:
@@ -720,10 +730,12 @@ class TermDomain(StepsInOrder):
         """See `Domain.note_stored`."""
         self.predicate_numbers.note(value)
         self.stored_operations.note(value)
+        self.stored_bounds.note(value)
 
     def recalled(self, value: Value, mask: Array | None) -> Value:
         """See `Domain.recalled`."""
-        return self.stored_operations.recalled(self.predicate_numbers.recalled(value, mask, self._bit_builder))
+        found = self.stored_operations.recalled(self.predicate_numbers.recalled(value, mask, self._bit_builder))
+        return self.stored_bounds.recalled(found)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
@@ -796,6 +808,8 @@ def _to_depth(value: SymbolicVector, depth: int) -> SymbolicVector:
             Origin(each.name, tuple(_to_depth(operand, depth - 1) for operand in each.operands), each.lanes)
             for each in value.origins
         )
+    else:
+        result.origins = tuple(each for each in value.origins if each.name == CONSTANT)
     return result
 
 

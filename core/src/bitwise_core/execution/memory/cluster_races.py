@@ -69,7 +69,8 @@ class ClusterDetector(RaceDetector):
 
         `lasting`: these blocks must not end before the access.  Raises Unsupported for one that may not have started.
         """
-        for warp, rank in np.unique(np.stack([actor // self.warp, ranks]), axis=1).T.tolist():
+        for place in np.unique(actor // self.warp * self.size + ranks).tolist():
+            warp, rank = divmod(place, self.size)
             if warp // self.block_warps != rank:
                 self.check_started(warp, rank)
                 if lasting:
@@ -369,9 +370,8 @@ class ClusterRaceDetectors(RaceDetectors):
     def ranks_of(self, rows: Array) -> list[tuple[Array, BlockOfCluster]]:
         """Return the races of the blocks in a boolean array of shape (blocks,), each with its rows of the batch."""
         chosen = rows.reshape(self.clusters, self.size)
-        patterns = np.unique(chosen, axis=0)
-        for pattern in patterns:
-            if len(patterns) > 1:
+        if not (chosen == chosen[0]).all():
+            for pattern in np.unique(chosen, axis=0):
                 self._split_histories((chosen == pattern).all(axis=1))
         found = []
         for history in self._histories:

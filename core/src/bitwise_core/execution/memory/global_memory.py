@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import Kernel
+from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
@@ -233,7 +233,7 @@ class GlobalMemory:
         """The floating-point format of the elements of each buffer that has one."""
         self.of_bytes: frozenset[int] = frozenset()
         """The buffers whose elements have one byte."""
-        self.kernel: Kernel | None = None
+        self.program: tuple[Module, Kernel] | None = None
         self.undetermined: UndeterminedValues | None = None
         """The undetermined values of the launch; None: a race ends the run."""
         self.block_order: BlockOrder | None = None

@@ -21,6 +21,13 @@ _MOST_KEPT = 4
 """How many ended phases are kept: a wait for an earlier one acquires nothing."""
 
 
+def with_further_agent(clocks: Array) -> Array:
+    """Return clocks, whose last axis numbers the agents, with one more agent, of which nothing is known."""
+    found = np.zeros((*clocks.shape[:-1], clocks.shape[-1] + 1), dtype=clocks.dtype)
+    found[..., :-1] = clocks
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class EndedPhase:
     """An ended phase.
@@ -37,8 +44,8 @@ class EndedPhase:
 
     def resized(self) -> EndedPhase:
         """Return the phase where clocks have a further agent."""
-        arrivals = None if self.arrivals is None else np.pad(self.arrivals, (0, 1))
-        return EndedPhase(np.pad(self.published, (0, 1)), np.pad(self.causes, (0, 1)), arrivals, self.whole)
+        arrivals = None if self.arrivals is None else with_further_agent(self.arrivals)
+        return EndedPhase(with_further_agent(self.published), with_further_agent(self.causes), arrivals, self.whole)
 
     def state(self, seen: Array, counted: Array) -> list[bytes]:
         """See `Phases.state`."""

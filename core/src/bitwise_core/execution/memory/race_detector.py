@@ -22,7 +22,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
-from bitwise_core.execution.memory.memory_barriers import Phases
+from bitwise_core.execution.memory.memory_barriers import Phases, with_further_agent
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.undetermined import (
     AGENT_RACE,
@@ -89,8 +89,10 @@ class RaceDetector:
         self.read: Array = np.zeros(cells, dtype=np.int32)
         self.read_step: Array = np.zeros(cells, dtype=np.int32)
         self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
-        self.lane_by_warp: Array = np.full((self.warps, cells), -1, dtype=np.int32)
+        self.lane_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
+        """The last reader of each cell in each warp, or SEVERAL; it has a meaning where there is a step."""
         self.step_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
+        """One more than the step at which it read, 0 stands for no read: zeros take no memory."""
         self.generic: Array = np.zeros(cells, dtype=bool)
         self.fenced: Array = np.full(cells, -1, dtype=np.int64)
         """For each generic cell that threads other than its writer have fenced an index of `fences`, else -1."""
@@ -159,16 +161,18 @@ class RaceDetector:
 
     def _require(self, cells: Array) -> None:
         """Make room for these cells."""
-        if cells.size and int(cells.max()) >= self.writer.size:
-            self._resize(max(int(cells.max()) + 64, 2 * self.writer.size))
+        last = int(cells.max()) if cells.size else 0
+        if last >= self.writer.size:
+            # The first access is often to memory barriers at the end: what lies beyond them is little.
+            self._resize(max(last + last // 8 + 64, 2 * self.writer.size))
 
     def _resize(self, cells: int) -> None:
         for name in (
-            *("reads_by_warp", "step_by_warp", "generic", "generation", "settled", "updated", "has_deferred"),
-            *("written", "written_step", "read", "read_step"),
+            *("reads_by_warp", "lane_by_warp", "step_by_warp", "generic", "generation", "settled", "updated"),
+            *("has_deferred", "written", "written_step", "read", "read_step"),
         ):
             setattr(self, name, _grown(getattr(self, name), cells, 0))
-        for name in ("lane_by_warp", "other_writers", "fenced", "writer", "reader", "read_round", "write_round"):
+        for name in ("other_writers", "fenced", "writer", "reader", "read_round", "write_round"):
             setattr(self, name, _grown(getattr(self, name), cells, -1))
         self.reads_by_agent = {agent: _grown(times, cells, 0) for agent, times in self.reads_by_agent.items()}
         if self.updates is not None:
@@ -391,21 +395,20 @@ class RaceDetector:
         """Record which lane of each warp has read a cell since the last barrier of the warp."""
         lanes, steps = self.lane_by_warp.reshape(-1), self.step_by_warp.reshape(-1)
         before = lanes.take(place)
-        several = steps.take(place) == step
-        several &= (before != -1) & (before != actor)
+        several = steps.take(place) == step + 1
+        several &= before != actor
         lanes[place] = actor
         several |= lanes.take(place) != actor
         if some(several):
             lanes[place[several]] = SEVERAL
-        steps[place] = step
+        steps[place] = step + 1
 
     def _read_by_other_lane(self, cells: Array, actor: Array) -> Array:
         """Return whether another lane of the warp of `actor` has read a cell since the last barrier of the warp."""
         warp = self.warp_of.take(actor)
         place = warp * self.writer.size + cells
-        lane = self.lane_by_warp.take(place)
-        current = self.step_by_warp.take(place) == self.lockstep.take(warp)
-        found: Array = current & (lane != -1) & (lane != actor)
+        current = self.step_by_warp.take(place) == self.lockstep.take(warp) + 1
+        found: Array = current & (self.lane_by_warp.take(place) != actor)
         return found
 
     def _read_before(self, cells: Array, actor: Array) -> Array:
@@ -632,12 +635,12 @@ class RaceDetector:
         found = self.agents.get(key)
         if found is None:
             found = self.agents[key] = len(self.clock)
-            self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
+            self.clock = with_further_agent(np.append(self.clock, np.zeros_like(self.clock[:1]), axis=0))
             self.clock[found, found] = 1
-            self.lockstep = np.pad(self.lockstep, (0, 1))
-            self.causes = np.pad(self.causes, ((0, 0), (0, 1)))
+            self.lockstep = with_further_agent(self.lockstep)
+            self.causes = with_further_agent(self.causes)
             self.warp_of = np.append(self.warp_of, np.full(self.warp, found))
-            self.arrived_at = {barrier: np.pad(clock, (0, 1)) for barrier, clock in self.arrived_at.items()}
+            self.arrived_at = {barrier: with_further_agent(clock) for barrier, clock in self.arrived_at.items()}
             for phases in self.phases.values():
                 phases.resize()
         return found
@@ -761,7 +764,7 @@ class RaceDetector:
         recent = np.flatnonzero((self.read_round >= self.round) | (self.write_round >= self.round) | self.generic)
         late_reads = self.reads_by_warp[:, recent] > seen[: self.warps, None]
         lanes = self.lane_by_warp[:, recent]
-        unordered_lanes = (lanes != -1) & (self.step_by_warp[:, recent] >= self.lockstep[: self.warps, None])
+        unordered_lanes = self.step_by_warp[:, recent] > self.lockstep[: self.warps, None]
         matters = late_reads.any(axis=0) | unordered_lanes.any(axis=0) | self.generic[recent]
         accesses = [(self.writer, self.written, self.written_step), (self.reader, self.read, self.read_step)]
         for actor, time, step in ((who[recent], at[recent], place[recent]) for who, at, place in accesses):

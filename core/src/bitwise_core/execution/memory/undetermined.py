@@ -107,10 +107,11 @@ WRITE_RACE = "two threads write the same shared memory with no barrier between (
 AGENT_RACE = "asynchronous work accesses {memory} before conflicting work on it is known to be complete (a race)"
 UNTRACKED_COPIES = "a phase of a memory barrier may complete before it tracks the copies or bytes of a thread (a race)"
 SAME_STEP_RACE = "threads write different values to one address of shared memory at once (a race)"
-LANES_RACE = (
-    "lanes of a warp write different values to one address of shared memory at once (a race that --assume lowest-lane "
-    "settles)"
+_SETTLED = (
+    "(a race that --assume lowest-lane settles if no lane stores beside it or loads from it between the barriers "
+    "around it)"
 )
+LANES_RACE = f"lanes of a warp write different values to one address of shared memory at once {_SETTLED}"
 BESIDE_LANES_RACE = (
     "lanes of a warp write different values to one address at once, and one of them stores beside it or a lane loads "
     "from it before the next barrier (a race)"
@@ -118,9 +119,7 @@ BESIDE_LANES_RACE = (
 OTHER_BLOCK = "a block reads global memory that another block of the launch writes"
 OTHER_THREAD = "a thread reads global memory that another thread of the launch writes (a race)"
 STORE_RACE = "two threads store different values at one address (a race)"
-LANES_STORE_RACE = (
-    "lanes of a warp store different values at one address at once (a race that --assume lowest-lane settles)"
-)
+LANES_STORE_RACE = f"lanes of a warp store different values at one address at once {_SETTLED}"
 OLD_VALUE = "an atomic operation returns a value that depends on the order of threads"
 AFTER_ATOMIC = "global memory that the launch updates by atomic operations is read"
 AFTER_CONDITION = "global memory is accessed to which several threads store under conditions on data (a race)"

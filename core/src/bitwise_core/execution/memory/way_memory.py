@@ -280,7 +280,7 @@ class WayMemory(SynchronisedMemory):
     def _memory_of_way(self, before: _Recorded) -> GlobalMemory:
         """Return memory with the stores of this way only, whose bits count, also those of NaNs."""
         found = GlobalMemory(self.domain)
-        found.kernel = self.kernel
+        found.program = self.program
         found.stores = {
             buffer: events for buffer in self.stores if (events := before.fresh("stores", self.stores, buffer))
         }

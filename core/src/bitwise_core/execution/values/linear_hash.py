@@ -10,18 +10,28 @@ in `checker.block_symmetry.block_affine`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, member_hashes
-from bitwise_core.execution.values.symbolic_vector import SymbolicVector
+from bitwise_core.execution.values.symbolic_vector import Origin, SymbolicVector, Value
 from bitwise_core.numerics import Operation
 from bitwise_core.numerics.modular import signed
 from bitwise_core.numerics.word_arithmetic import multiply_high_low
 
 _ONE_HASH = hashing.constant("one in a linear form")
+
+_NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "shl": 0}
+"""The number that leaves the other operand as it is, as the second operand."""
+
+_COMMUTATIVE = ("add", "mul")
+
+CONSTANT = "number of a sum"
+"""The name of the origin of a sum that holds its number."""
 
 
 def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicVector | None:
@@ -56,6 +66,50 @@ def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicV
             bits, _scaled(words, _sign_extended(amount, bits)), flags | L.AC_TERMS | index << L.OPERATION_SHIFT
         )
     return None
+
+
+def with_neutral_numbers(
+    operation: Operation, values: Sequence[SymbolicVector], form: SymbolicVector
+) -> SymbolicVector:
+    """Return a linear form with its operand in the lanes where a neutral number leaves it, and 0 where it is 0.
+
+    `form` is the linear form of the operation on these values.  A form of one member is no member of itself.
+    """
+    if operation.verb not in _NEUTRAL:
+        return form
+    empty = ~form.words.any(axis=0) & (np.asarray(form.flags) & np.uint32(L.INHERITED) == 0)
+    for place in (1, 0) if operation.verb in _COMMUTATIVE else (1,):
+        form = L.blend(L.equals_constant(values[place], _NEUTRAL[operation.verb]), values[1 - place], form)
+    zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[operation.bits]))
+    return L.blend(L.nonempty(empty), zero, form)
+
+
+def constant_of_sum(operation: Operation, operands: Sequence[Value]) -> Origin | None:
+    """Return the number that a sum or a difference of 32 bits has as one operand in all lanes, None for another one."""
+    if operation.name not in ("add.b32", "sub.b32"):
+        return None
+    for operand, sign in zip(operands, (1, 1 if operation.verb == "add" else -1), strict=True):
+        if isinstance(operand, np.ndarray) and operand.size == 1:
+            number = np.uint32(sign * int(operand.reshape(())[()]) & 0xFFFFFFFF)
+            return Origin(CONSTANT, (L.constant_vector(np.full((1, 1), number, dtype=np.uint32)),))
+    return None
+
+
+def with_least_number(form: SymbolicVector, number: SymbolicVector, bits: int) -> SymbolicVector:
+    """Return a sum of 32 bits with another number, which is the same modulo 2**bits, of the least magnitude.
+
+    `number` is that of the sum, one for all lanes.
+    """
+    own = int(signed(number.words[0], 32).flat[0])
+    least = (own + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+    if least == own:
+        return form
+    change = np.full((1, 1), least - own, dtype=np.int64).view(np.uint64)
+    result = SymbolicVector(form.bits, _sum(form.words, _scaled(_ONE_HASH, change)), form.flags)
+    if form.recorder is not None:
+        result.recorder = form.recorder
+        form.recorder.add("add.b32", result, [form, L.constant_vector(change.astype(np.uint32))], commutes=True)
+    return result
 
 
 def _sum(left: hashing.Words, right: hashing.Words) -> hashing.Words:

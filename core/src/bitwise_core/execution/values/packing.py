@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values.linear_hash import CONSTANT, with_least_number
 from bitwise_core.execution.values.symbolic_vector import (
     ABSORBED,
     CANONICAL_BF16_NAN,
@@ -39,10 +40,12 @@ from bitwise_core.execution.values.symbolic_vector import (
     TermRecorder,
     Value,
     any_flag,
+    blend,
     blended_origins,
     both_words,
     clear_flags,
     constant_flags,
+    constant_mask,
     constant_vector,
     every,
     has_flag,
@@ -256,8 +259,34 @@ def extract(value: Value, low: int, bits: int) -> Value:
             and low + bits <= origin.operands[0].bits
         ):
             return extract(origin.operands[0], low, bits)  # the low bits of a sign-extended integer
+    masked = _masked(value, bits) if low == 0 else None
+    if masked is not None:
+        return extract(masked, 0, bits)
     own = value.part(low, bits)
     return extract_vector(value, low, bits) if own is None else own
+
+
+def _masked(value: SymbolicVector, bits: int) -> SymbolicVector | None:
+    """Return the operand of a bitwise and whose other one keeps the low `bits` bits, None for another value."""
+    for origin in value.origins:
+        if not origin.name.startswith("and.b"):
+            continue
+        lanes = exact_lanes(value, origin)
+        if lanes is False or not np.all(np.asarray(lanes) | constant_mask(value)):
+            continue
+        for kept, mask in (origin.operands, origin.operands[::-1]):
+            if constant_mask(mask) is True and every(~mask.words[0] & np.uint64((1 << bits) - 1) == 0):
+                return blend(lanes, kept, value)
+    return None
+
+
+def _for_low_bits(value: SymbolicVector, bits: int) -> SymbolicVector:
+    """Return a value with the same low bits: a sum whose number is the same modulo 2**bits, and the least."""
+    origin = next((each for each in value.origins if each.name == CONSTANT), None)
+    lanes = False if origin is None else exact_lanes(value, origin)
+    if origin is None or lanes is False or not np.all(np.asarray(lanes) | constant_mask(value)):
+        return value
+    return blend(lanes, with_least_number(value, origin.operands[0], bits), value)
 
 
 def _extract_packed(value: PackedVector, low: int, bits: int) -> Value:
@@ -282,8 +311,11 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
     """See `extract`: exact for constants and loads, a slice of a term; a slice of a slice is one of the whole."""
     outer = next((each for each in slices_of(value) if each.lanes is True), None)
     if outer is None:
-        return _extract_vector(value, low, bits)
-    result = _extract_vector(outer.whole, outer.low + low, bits)
+        return _extract_vector(value if low else _for_low_bits(value, bits), low, bits)
+    whole = outer.whole
+    if outer.low + low == 0:
+        whole = _for_low_bits(_masked(whole, bits) or whole, bits)
+    result = _extract_vector(whole, outer.low + low, bits)
     if any_flag(value.flags & INHERITED):
         result = with_flags(result, value.flags & INHERITED)
     result.origins = (*result.origins, Origin(f"slice.{low}.{bits}", (value,)))
@@ -323,6 +355,7 @@ def _extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVecto
     if value.origins and not slices_of(value):
         whole = SymbolicVector(value.bits, value.words, value.flags)
         whole.cached_hash, whole.recorder, whole.maximum = value.cached_hash, value.recorder, value.maximum
+        whole.origins = tuple(each for each in value.origins if each.name == CONSTANT or each.name.startswith("and.b"))
     result.origins = (Origin(f"slice.{low}.{bits}", (whole,)),)
     result.recorder = value.recorder
     if value.maximum is not None:

@@ -102,8 +102,15 @@ def _gated(found: _Fields, width: int, prefix: str = "", bias: bool = False) -> 
     yield Layer(f"{prefix}down_proj", hidden, width, bias, "rows")
 
 
+def _ungated(found: _Fields, up: str, down: str, bias: bool) -> Iterator[Layer]:
+    hidden, width = found.size("hidden_size"), found.size("intermediate_size")
+    yield Layer(up, width, hidden, bias, "columns")
+    yield Layer(down, hidden, width, bias, "rows")
+
+
 def _head(found: _Fields) -> Iterator[Layer]:
-    yield Layer("lm_head", found.size("vocab_size"), found.size("hidden_size"), split="columns")
+    bias = found.values["model_type"] == "phi"
+    yield Layer("lm_head", found.size("vocab_size"), found.size("hidden_size"), bias, "columns")
 
 
 def _llama(found: _Fields) -> Iterator[Layer]:
@@ -129,6 +136,68 @@ def _with_head_width(found: _Fields) -> Iterator[Layer]:
     yield from _gated(found, found.size("intermediate_size"))
 
 
+def _one_flag(found: _Fields) -> Iterator[Layer]:
+    """Biases everywhere or nowhere."""
+    bias = found.flag("use_bias", False)
+    yield from _attention(found, bias, bias)
+    yield from _gated(found, found.size("intermediate_size"), bias=bias)
+
+
+def _two_flags(found: _Fields) -> Iterator[Layer]:
+    """Attention whose output has a flag of its own, or no bias."""
+    output = found.flag("attention_out_bias", False)
+    yield from _attention(found, found.flag("attention_bias", False), output)
+    yield from _gated(found, found.size("intermediate_size"), bias=found.flag("mlp_bias", False))
+
+
+def _stablelm(found: _Fields) -> Iterator[Layer]:
+    yield from _attention(found, found.flag("use_qkv_bias", False), False)
+    yield from _gated(found, found.size("intermediate_size"))
+
+
+def _glm(found: _Fields) -> Iterator[Layer]:
+    found.size("head_dim")
+    yield from _attention(found, found.flag("attention_bias", False), False)
+    gate, _, down = _gated(found, found.size("intermediate_size"))
+    yield Layer("gate_up_proj", 2 * gate.n, gate.k, split="columns")
+    yield down
+
+
+def _up_and_down(found: _Fields) -> Iterator[Layer]:
+    bias = found.flag("attention_bias", False)
+    yield from _attention(found, bias, bias)
+    yield from _ungated(found, "up_proj", "down_proj", found.flag("mlp_bias", False))
+
+
+def _starcoder2(found: _Fields) -> Iterator[Layer]:
+    bias = found.flag("use_bias", True)
+    yield from _attention(found, bias, bias)
+    yield from _ungated(found, "c_fc", "c_proj", bias)
+
+
+def _phi(found: _Fields) -> Iterator[Layer]:
+    q, k, v, o = _attention(found, True, True)
+    yield from (q, k, v, replace(o, name="dense"))
+    yield from _ungated(found, "fc1", "fc2", True)
+
+
+def _falcon(found: _Fields) -> Iterator[Layer]:
+    hidden, heads, bias = found.size("hidden_size"), found.size("num_attention_heads"), found.flag("bias", False)
+    head = max(1, hidden // heads)
+    if found.flag("new_decoder_architecture", False):
+        groups = found.size("num_kv_heads") if found.has("num_kv_heads") else heads
+        columns, unit = (heads + 2 * groups) * head, (heads // groups + 2) * head
+    elif found.flag("multi_query", True):
+        columns, unit = hidden + 2 * head, hidden + 2 * head
+    else:
+        columns, unit = 3 * hidden, 3 * head
+    width = found.size("ffn_hidden_size") if found.has("ffn_hidden_size") else 4 * hidden
+    yield Layer("query_key_value", columns, hidden, bias, "columns", unit=unit)
+    yield Layer("dense", hidden, hidden, bias, "rows", unit=head)
+    yield Layer("dense_h_to_4h", width, hidden, bias, "columns")
+    yield Layer("dense_4h_to_h", hidden, width, bias, "rows")
+
+
 def _phi3(found: _Fields) -> Iterator[Layer]:
     q, k, v, o = _attention(found, False, False)
     groups = k.n // k.unit
@@ -151,7 +220,7 @@ def _gpt_neox(found: _Fields) -> Iterator[Layer]:
 
 def _mixtral(found: _Fields) -> Iterator[Layer]:
     yield from _attention(found, False, False)
-    yield Layer("router", found.size("num_local_experts"), found.size("hidden_size"))
+    yield Layer("router", found.size("num_local_experts", "num_experts"), found.size("hidden_size"))
     yield from _gated(found, found.size("intermediate_size"), "experts.")
 
 
@@ -161,7 +230,7 @@ def _qwen_moe(found: _Fields) -> Iterator[Layer]:
         found.size("head_dim")
     bias = found.flag("attention_bias", False) if newer else found.flag("qkv_bias", True)
     yield from _attention(found, bias, bias and newer)
-    yield Layer("router", found.size("num_experts"), found.size("hidden_size"))
+    yield Layer("router", found.size("num_experts", "num_local_experts"), found.size("hidden_size"))
     yield from _gated(found, found.size("moe_intermediate_size"), "experts.")
     if not newer:
         yield from _gated(found, found.size("shared_expert_intermediate_size"), "shared_expert.")
@@ -170,15 +239,38 @@ def _qwen_moe(found: _Fields) -> Iterator[Layer]:
         yield from _gated(found, found.size("intermediate_size"))
 
 
+def _olmoe(found: _Fields) -> Iterator[Layer]:
+    bias = found.flag("attention_bias", False)
+    yield from _attention(found, bias, bias)
+    yield Layer("router", found.size("num_experts", "num_local_experts"), found.size("hidden_size"))
+    yield from _gated(found, found.size("intermediate_size"), "experts.")
+
+
+def _granite_moe(found: _Fields) -> Iterator[Layer]:
+    bias = found.flag("attention_bias", False)
+    yield from _attention(found, bias, bias)
+    yield Layer("router", found.size("num_local_experts", "num_experts"), found.size("hidden_size"))
+    yield from _gated(found, found.size("intermediate_size"), "experts.")
+
+
+def _gpt_oss(found: _Fields) -> Iterator[Layer]:
+    found.size("head_dim")
+    bias = found.flag("attention_bias", True)
+    yield from _attention(found, bias, bias)
+    yield Layer("router", found.size("num_local_experts", "num_experts"), found.size("hidden_size"), True)
+    yield from _gated(found, found.size("intermediate_size"), "experts.", bias=True)
+
+
 def _routed(found: _Fields) -> Iterator[Layer]:
     """A mixture of experts with shared experts, behind dense layers, whose router multiplies in fp32."""
     hidden, width = found.size("hidden_size"), found.size("moe_intermediate_size")
     yield Layer("router", found.size("n_routed_experts"), hidden, fp32=True)
     yield from _gated(found, width, "experts.")
+    bias = found.values["model_type"] == "deepseek_v2" and found.flag("mlp_bias", False)
     if shared := found.count("n_shared_experts"):
-        yield from _gated(found, shared * width, "shared_experts.")
+        yield from _gated(found, shared * width, "shared_experts.", bias)
     if found.count("first_k_dense_replace"):
-        yield from _gated(found, found.size("intermediate_size"))
+        yield from _gated(found, found.size("intermediate_size"), bias=bias)
 
 
 def _deepseek(found: _Fields) -> Iterator[Layer]:
@@ -206,11 +298,23 @@ def _glm4_moe(found: _Fields) -> Iterator[Layer]:
     yield from _routed(found)
 
 
+def _dots1(found: _Fields) -> Iterator[Layer]:
+    bias = found.flag("attention_bias", False)
+    yield from _attention(found, bias, bias)
+    yield from _routed(found)
+
+
 ARCHITECTURES: Mapping[str, Callable[[_Fields], Iterator[Layer]]] = {
-    "llama": _llama, "mistral": _plain, "granite": _llama, "olmo2": _llama, "qwen2": _qwen2,
-    "qwen3": _with_head_width, "gemma": _with_head_width, "gemma2": _with_head_width, "gemma3_text": _with_head_width,
-    "phi3": _phi3, "gpt_neox": _gpt_neox, "mixtral": _mixtral, "qwen2_moe": _qwen_moe, "qwen3_moe": _qwen_moe,
-    "deepseek_v2": _deepseek, "deepseek_v3": _deepseek, "kimi_k2": _deepseek, "glm4_moe": _glm4_moe,
+    **dict.fromkeys(("cohere", "cohere2", "granite", "hunyuan_v1_dense", "llama", "olmo", "olmo2", "olmo3"), _llama),
+    **dict.fromkeys(("exaone4", "mistral"), _plain),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "qwen3"), _with_head_width),
+    **dict.fromkeys(("helium", "seed_oss"), _two_flags), **dict.fromkeys(("glm", "glm4"), _glm),
+    **dict.fromkeys(("apertus", "arcee", "nemotron"), _up_and_down),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), _deepseek),
+    **dict.fromkeys(("qwen2_moe", "qwen3_moe"), _qwen_moe),
+    "dots1": _dots1, "ernie4_5": _one_flag, "falcon": _falcon, "glm4_moe": _glm4_moe, "gpt_neox": _gpt_neox,
+    "gpt_oss": _gpt_oss, "granitemoe": _granite_moe, "mixtral": _mixtral, "olmoe": _olmoe, "phi": _phi, "phi3": _phi3,
+    "qwen2": _qwen2, "smollm3": _llama, "stablelm": _stablelm, "starcoder2": _starcoder2,
 }  # fmt: skip
 """The layers of each known `model_type`, as modules of transformers are built; the head is that of every model."""
 

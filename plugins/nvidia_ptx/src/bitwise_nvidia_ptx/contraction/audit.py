@@ -142,8 +142,8 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
     if not found.resolved:
         raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
-        return ContractionAudit(found.rewriting.module, "the assembler has no product to fuse into a sum")
-    return ContractionAudit(found.rewriting.module, f"{found.method} ({found.assembler})")
+        return ContractionAudit(module, "the assembler has no product to fuse into a sum")
+    return ContractionAudit(found.rewriting.only_fusions.module, f"{found.method} ({found.assembler})")
 
 
 def candidates(module: Module, opcodes: OpcodeTable) -> tuple[tuple[int, int], ...]:

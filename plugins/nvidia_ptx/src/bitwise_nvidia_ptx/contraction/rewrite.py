@@ -53,6 +53,21 @@ class Rewriting:
     original: str
     edits: Mapping[int, Edit]
 
+    @property
+    def only_fusions(self) -> Rewriting:
+        """The rewriting without the edits that only state the rounding of an instruction.
+
+        ptxas may translate an instruction that leaves it a choice otherwise than one that does not, also where both
+        have one result but for the bits of a NaN: it returns x for `mul.f32 r, x, 1.0`, and not for `mul.rn.f32`.
+        """
+        statements = self.program.statements
+        kept = {
+            index: edit
+            for index, edit in self.edits.items()
+            if edit.instructions != (_with_rounding(statements[index].instruction),)
+        }
+        return Rewriting(self.program, self.original, kept)
+
     @cached_property
     def module(self) -> Module:
         """The module with these edits; new instructions have the line of the one that they replace."""

@@ -137,10 +137,11 @@ def for_each_number(machine: Machine, numbers: Sequence[Array], act: Callable[[]
         return
     shape = np.broadcast_shapes(*(each.shape for each in places))
     chosen = active if shape[1] > 1 else np.any(active, axis=1, keepdims=True)
-    keys = np.unique(np.stack([np.broadcast_to(each, chosen.shape)[chosen] for each in places]), axis=1).T
-    if len(keys) == 1:
+    parts = [np.broadcast_to(each, chosen.shape)[chosen] for each in places]
+    if parts[0].size and all((each == each[0]).all() for each in parts):
         for_each_set_of_threads(machine, act)
         return
+    keys = np.unique(np.stack(parts), axis=1).T
     try:
         for key in keys:
             same = np.all(

@@ -218,7 +218,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
         if not _is_retried(instruction, context):
-            why = "is not repeated by a branch until it succeeds, which is not modelled"
+            why = "is not repeated by a branch to itself until it succeeds, which is not modelled"
             raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
         of_cluster = "cluster" in parts
@@ -234,6 +234,8 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             place = machine.known(address_of(machine, target))
             if place is None:
                 raise DataDependent("an mbarrier is at a computed address", line)
+            # Each lane repeats it until it succeeds there, so that lanes may go on one after another.
+            machine.splits_warps = True
             for_each_number(
                 machine,
                 (own_offset(machine, place), wanted & np.uint32(1)),
@@ -246,7 +248,10 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
 
 
 def _is_retried(instruction: Instruction, context: Context) -> bool:
-    """Return whether the next instruction branches back to this one, or before it, if the wait has not succeeded."""
+    """Return whether the next instruction branches back to this one if the wait has not succeeded.
+
+    A branch to an instruction before it would repeat that one too, and how often is not determined.
+    """
     instructions = context.kernel.instructions
     index_of_wait = next((index for index, each in enumerate(instructions) if each is instruction), None)
     if index_of_wait is None or index_of_wait + 1 >= len(instructions):
@@ -255,7 +260,7 @@ def _is_retried(instruction: Instruction, context: Context) -> bool:
     destination, target = instruction.operands[0], following.operands[0] if following.operands else None
     if not following.opcode.startswith("bra") or following.guard is None or not isinstance(target, Symbol):
         return False
-    retries = context.kernel.labels.get(target.name, index_of_wait + 1) <= index_of_wait
+    retries = context.kernel.labels.get(target.name) == index_of_wait
     return retries and following.guard.negated and Register(following.guard.register) == destination
 
 

@@ -14,6 +14,8 @@ _ROWS = 16
 """The rows of a program of `row_numbers`."""
 _BLOCK = 64
 """The queries or keys of a step of a program."""
+_LOW = 128
+"""The most components of a tile of the specialised kernels, which others follow."""
 _SUMMED = 8
 """The rows of a program of `sum_of_heads`."""
 
@@ -65,64 +67,8 @@ def gradient_calls(
     scales = desc.score_scale, desc.scale
     sums = [_sum_of_heads(desc, gradients, of_keys, of_values, share)] if share > 1 else []
     starts = operands.query_starts, operands.key_starts
-    if specialised and max(depth, width) > 128:
-        copied = query, key, value, gradients.slope
-        maps, of_steps = ([_wide_maps(each, dense, rows) for each in copied] for rows in (_BLOCK, _BLOCK // 2))
-        number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
-        forms |= {"STAGES": 3 if depth == 192 else 2, "WINDOW": desc.window is not None}
-        window, tiles = desc.window or 0, -(-operands.longest_queries // (2 * _BLOCK))
-        return [
-            first,
-            Call(
-                "wide_gradients", "key_gradients_wide",
-                (-(-operands.longest_keys // _BLOCK) * heads * sequences, 1, 1),
-                (
-                    *chain(*maps), number_map, of_keys, of_values, *starts, *_steps(of_keys), *_steps(of_values),
-                    *lengths, window, *scales, heads, sequences,
-                ),
-                forms, 4, 2,
-            ),
-            *sums,
-            Call(
-                "wide_gradients", "query_gradients_wide", (tiles * heads * sequences, 1, 1),
-                (
-                    *maps[0], *of_steps[1], *of_steps[2], *maps[3], numbers, gradients.query, *starts,
-                    *_steps(gradients.query), *lengths, window, *scales, padded, tiles, heads, sequences,
-                ),
-                forms, 4, 2,
-            ),
-        ]  # fmt: skip
     if specialised:
-        copied = query, key, value, gradients.slope
-        padded_width = power_above(depth)
-        maps = [tensor_map(each if dense else each[None], _BLOCK, padded_width) for each in copied]
-        number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
-        forms |= {"D": padded_width, "W": padded_width, "REAL": depth, "STAGES": 3}
-        narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
-        parts = 3 if narrow else 2
-        forms["WINDOW"] = desc.window is not None
-        key_tiles, tiles = -(-operands.longest_keys // (2 * _BLOCK)), -(-operands.longest_queries // (parts * _BLOCK))
-        window = desc.window or 0
-        return [
-            first,
-            Call(
-                "specialised_gradients", "key_gradients_specialised", (key_tiles * heads * sequences, 1, 1),
-                (
-                    *maps, number_map, of_keys, of_values, *starts, *_steps(of_keys), *_steps(of_values), *lengths,
-                    window, *scales, heads, sequences,
-                ),
-                {**forms, "KEPT": narrow}, 4, 3,
-            ),
-            *sums,
-            Call(
-                "specialised_gradients", "query_gradients_specialised", (tiles * heads * sequences, 1, 1),
-                (
-                    *maps, numbers, gradients.query, *starts, *_steps(gradients.query), *lengths, window, *scales,
-                    padded, tiles, heads, sequences,
-                ),
-                {**forms, "PARTS": parts}, 4, 3,
-            ),
-        ]  # fmt: skip
+        return [first, *_specialised_calls(desc, operands, gradients, numbers, (of_keys, of_values), forms, sums)]
     constants = {
         **forms, "DP": power_above(depth), "WP": power_above(width), "M": _BLOCK, "N": _BLOCK,
         "WINDOW": desc.window is not None,
@@ -147,10 +93,69 @@ def gradient_calls(
     ]  # fmt: skip
 
 
-def _wide_maps(tensor: Any, dense: bool, rows: int) -> tuple[Any, Any]:
+def _specialised_calls(
+    desc: AttentionGradientDesc, operands: AttentionOperands, gradients: AttentionGradientTensors, numbers: Any,
+    sums: tuple[Any, Any], forms: dict[str, Any], added: list[Call],
+) -> list[Call]:  # fmt: skip
+    """Return the specialised launches, with the launches `added` of the heads of a group after those of keys.
+
+    `numbers` are those of the rows, and `sums` are the gradients of keys and values of each head.
+    """
+    query, key, value, slope = operands.query, operands.key, operands.value, gradients.slope
+    heads, depth, width = int(query.shape[-2]), int(query.shape[-1]), int(value.shape[-1])
+    dense = operands.query_starts is None
+    sequences = int(query.shape[0]) if dense else int(operands.query_starts.shape[0]) - 1
+    wide = max(depth, width) > _LOW
+    narrow = depth == 64  # the registers have room for operands that stay, or for a third warpgroup
+    stages = 3 if depth <= 192 else 2
+    # Two steps of wide heads fit the memory with fewer keys.
+    rows = _BLOCK // 2 if wide else _BLOCK
+    of_blocks = [_maps(each, dense, _BLOCK) for each in (query, key, value, slope)]
+    of_steps = [_maps(each, dense, rows) for each in (key, value)]
+    number_map = matrix_map(numbers.flatten(1, 2), (1, 1, _BLOCK))
+    padded = depth if wide else power_above(depth)
+    forms = {
+        **forms, "D": padded, "W": width if wide else padded, "REAL": depth, "STAGES": stages,
+        "WINDOW": desc.window is not None,
+    }  # fmt: skip
+    parts, key_parts = 3 if narrow else 2, 1 if wide else 2
+    tiles, key_tiles = (
+        -(-longest // (count * _BLOCK))
+        for longest, count in ((operands.longest_queries, parts), (operands.longest_keys, key_parts))
+    )
+    starts = operands.query_starts, operands.key_starts
+    shared = (
+        operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.window or 0,
+        desc.score_scale, desc.scale,
+    )  # fmt: skip
+    warps, pipelined = 4, 2 if wide else 3
+    return [
+        Call(
+            "specialised_gradients", "key_gradients_specialised", (key_tiles * heads * sequences, 1, 1),
+            (
+                *chain(*of_blocks), number_map, *sums, *starts, *_steps(sums[0]), *_steps(sums[1]), *shared, heads,
+                sequences,
+            ),
+            {**forms, "PARTS": key_parts, "KEPT": narrow}, warps, pipelined,
+        ),
+        *added,
+        Call(
+            "specialised_gradients", "query_gradients_specialised", (tiles * heads * sequences, 1, 1),
+            (
+                *chain(of_blocks[0], *of_steps, of_blocks[3]), numbers, gradients.query, *starts,
+                *_steps(gradients.query), *shared, int(numbers.shape[-1]), tiles, heads, sequences,
+            ),
+            {**forms, "PARTS": parts}, warps, pipelined,
+        ),
+    ]  # fmt: skip
+
+
+def _maps(tensor: Any, dense: bool, rows: int) -> tuple[Any, Any]:
     """Return maps of a tensor by tiles of some rows, of its first 128 components and of the rest; None without."""
-    given, rest = tensor if dense else tensor[None], int(tensor.shape[-1]) - 128
-    return tensor_map(given, rows, 128), tensor_map(given, rows, rest) if rest else None
+    given, rest = tensor if dense else tensor[None], int(tensor.shape[-1]) - _LOW
+    return tensor_map(given, rows, min(power_above(int(tensor.shape[-1])), _LOW)), (
+        tensor_map(given, rows, rest) if rest > 0 else None
+    )
 
 
 def _steps(tensor: Any) -> tuple[int, ...]:

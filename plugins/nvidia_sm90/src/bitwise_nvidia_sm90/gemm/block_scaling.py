@@ -32,24 +32,33 @@ class BlockScaling:
 
     def scales(self, m: int, n: int, transposed: bool) -> BlockScales:
         """Return the scales as a kernel of warpgroups has them, of the transposed product if so."""
-        shared = tuple(
-            BLOCK if int(count) < length else 1
-            for count, length in ((self.scales_a.shape[0], m), (self.scales_b.shape[1], n))
-        )
-        across, (step, line), columns = self.scales_b, self.scales_b.stride()[::-1], n
+        given = [(self.scales_a, self.scales_a.stride(), m), (self.scales_b, self.scales_b.stride()[::-1], n)]
+        shared = [
+            BLOCK if int(each.shape[axis]) < length else 1 for axis, (each, _, length) in enumerate(given)
+        ]  # fmt: skip
+        mapped = [
+            own == 1 and step == 1 and line * _BYTES % ALIGNMENT == 0 and line >= length
+            and int(each.data_ptr()) % ALIGNMENT == 0
+            for own, (each, (step, line), length) in zip(shared, given, strict=True)
+        ]  # fmt: skip
         if transposed:
-            shared, across, (step, line), columns = shared[::-1], self.scales_a, self.scales_a.stride(), m
-        address = int(across.data_ptr())
-        mapped = step == 1 and line * _BYTES % ALIGNMENT == 0 and line >= columns and address % ALIGNMENT == 0
-        pairs = step == 1 and line % 2 == 0 and columns % 2 == 0 and address % _PAIR_BYTES == 0
+            given, shared, mapped = given[::-1], shared[::-1], mapped[::-1]
+        across, (step, line), columns = given[1]
+        pairs = step == 1 and line % 2 == 0 and columns % 2 == 0 and int(across.data_ptr()) % _PAIR_BYTES == 0
         order: Order = "product" if not self.left_first else "columns" if transposed else "rows"
-        own = shared[1] == 1
-        return BlockScales(shared[0], shared[1], order, pairs and own, mapped and own)
+        return BlockScales(shared[0], shared[1], order, pairs and shared[1] == 1, mapped[0], mapped[1])
+
+    def map_of_rows(self, block_m: int, transposed: bool) -> MatrixMap:
+        """Return the tensor map of the scales of rows, of the transposed product if so, for tiles of `block_m`."""
+        return self._map(block_m, of_a=not transposed)
 
     def map_of_columns(self, block_n: int, transposed: bool) -> MatrixMap:
         """Return the tensor map of the scales of columns, of the transposed product if so, for tiles of `block_n`."""
-        scales, strides = self.scales_b, self.scales_b.stride()
-        shape = tuple(int(each) for each in scales.shape)
-        if transposed:
-            scales, strides, shape = self.scales_a, self.scales_a.stride()[::-1], tuple(self.scales_a.shape)[::-1]
-        return MatrixMap(scales, (shape[0], shape[1]), (strides[0], strides[1]), (1, block_n))
+        return self._map(block_n, of_a=transposed)
+
+    def _map(self, side: int, *, of_a: bool) -> MatrixMap:
+        scales = self.scales_a if of_a else self.scales_b
+        shape, strides = tuple(int(each) for each in scales.shape), tuple(scales.stride())
+        if of_a:  # a line of the map has the scales of a block of k
+            shape, strides = shape[::-1], strides[::-1]
+        return MatrixMap(scales, (shape[0], shape[1]), (strides[0], strides[1]), (1, side))

@@ -72,13 +72,14 @@ def expected_seconds(
     given = quantities(
         plan, schedules, m, n, k_contiguous, out_mapped, device.multiprocessors, whole_lines, finishing
     )  # fmt: skip
-    return corrected_seconds(given, modelled_seconds(given, device.costs), device.correction)
+    return corrected_seconds(given, device.costs, device.correction)
 
 
-def corrected_seconds(given: Quantities, modelled: Numbers, by: Correction) -> Numbers:
-    """Return modelled seconds with a correction of those that are not far above the least."""
-    near = modelled <= _CORRECTED_WITHIN * modelled.min(initial=np.inf)
-    found = modelled.copy()
+def corrected_seconds(given: Quantities, cost: Mapping[str, float], by: Correction) -> Numbers:
+    """Return the seconds by the cost model, with a correction of those that are not far above the least."""
+    modelled = modelled_times(given, cost)
+    found = modelled["all"].copy()
+    near = found <= _CORRECTED_WITHIN * found.min(initial=np.inf)
     found[near] *= np.exp(by.of(correction_inputs(given, modelled)[near]))
     return found
 
@@ -252,7 +253,15 @@ def _fitting(given: Schedule, size: int, iterations: int) -> int:
 
 
 def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
-    """Return the seconds by the cost model alone.
+    """Return the seconds by the cost model alone; see `modelled_times`."""
+    return modelled_times(given, cost)["all"]
+
+
+def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
+    """Return the seconds by the cost model alone, "all", and those of activities that overlap.
+
+    These are the instructions ("multiply"), their reads of shared memory ("read") and the copies ("copies") of all
+    iterations of a multiprocessor, and the reads of the operands from the L2 cache ("cached") and memory ("memory").
 
     A multiprocessor computes rounds of tiles, one or several at once.  An iteration takes the longest of four times:
     that of the instructions, of their reads of shared memory, of the copies, and of the wait for a stage.  Operands
@@ -300,7 +309,11 @@ def modelled_seconds(given: Quantities, cost: Mapping[str, float]) -> Numbers:
     across = given["bytes across"] * (1 + given["split across"] * cost["split read"])
     cached = _cache_reads(down, given["reads down"], cost)
     cached = (cached + _cache_reads(across, given["reads across"], cost)) / cost["cache"]
-    return launch + merge + _overlapped(cost, seconds, cached, missing * given["bytes"] / cost["memory"])
+    memory, each = missing * given["bytes"] / cost["memory"], at_once * rounds * given["iterations"]
+    return {
+        "all": launch + merge + _overlapped(cost, seconds, cached, memory), "multiply": each * multiply,
+        "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
+    }  # fmt: skip
 
 
 def _computing(given: Quantities, cost: Mapping[str, float]) -> tuple[Numbers, Numbers]:
@@ -326,10 +339,13 @@ def _overlapped(cost: Mapping[str, float], *seconds: Numbers) -> Numbers:
     return longest + cost["hidden"] * (sum(seconds, np.zeros(())) - longest)
 
 
-def correction_inputs(given: Quantities, seconds: Numbers) -> Numbers:
-    """Return the values that the correction depends on, a row for each schedule."""
-    blocks = given["clusters"] * given["blocks"]
+def correction_inputs(given: Quantities, modelled: Quantities) -> Numbers:
+    """Return the values that the correction depends on, a row for each schedule; `modelled` is of `modelled_times`."""
+    blocks, seconds = given["clusters"] * given["blocks"], modelled["all"]
     rounds = blocks / given["grid"]
+    multiplied = given["m"] * given["n"] * given["k"]
+    computed = given["rows"] * given["columns"] * given["iterations"] * given["block k"]
+    brought = given["bytes down"] * given["reads down"] + given["bytes across"] * given["reads across"]
     columns = [given[each] for each in _CORRECTED]
     columns += [np.log(given[each]) for each in _CORRECTED_LOGARITHMS]
     columns += [
@@ -338,11 +354,16 @@ def correction_inputs(given: Quantities, seconds: Numbers) -> Numbers:
         given["real columns"] / given["columns"],
         ((given["overlaps"] == 0) | (2 * given["grid"] <= given["multiprocessors"] * given["fitting"])) * 1.0,
         given["stages"] * (given["real rows"] + given["real columns"]) * given["block k"] * given["size"],
-        np.log(seconds),
+        np.log(seconds), np.log(multiplied / (blocks * computed)),
+        np.log(multiplied / (np.ceil(rounds) * given["grid"] * computed)), np.log(brought / given["bytes"]),
+        np.log(brought / multiplied), np.log(multiplied / given["bytes"]), np.log(given["stages"] * given["block k"]),
     ]  # fmt: skip
+    columns += [np.log(modelled[each] / seconds + _LEAST_SHARE) for each in _SHARES]
     return np.stack(columns, axis=1)
 
 
+_SHARES, _LEAST_SHARE = ("multiply", "read", "copies", "cached", "memory"), 1e-6
+"""The activities whose parts of the modelled seconds a correction depends on; parts below the second are equal."""
 _CORRECTED = (
     "rows", "columns", "block k", "stages", "consumers", "ping-pong", "cluster m", "cluster n", "transposed",
     "resident", "overlaps", "consumes", "fitting", "persistent", "slices", "outside", "outside of last", "out mapped",

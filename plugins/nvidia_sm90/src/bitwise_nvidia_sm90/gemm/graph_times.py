@@ -50,7 +50,7 @@ def launch_graph(launch: Callable[[], Any], most: int = 20) -> LaunchGraph:
     torch.cuda.synchronize()
     count = max(_FEWEST, min(most, int(_MILLISECONDS / max(start.elapsed_time(end), 1e-3))))
     found = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(found):
+    with torch.cuda.graph(found, capture_error_mode="thread_local"):  # other threads may allocate meanwhile
         for _ in range(count):
             launch()
     return LaunchGraph(found, count)

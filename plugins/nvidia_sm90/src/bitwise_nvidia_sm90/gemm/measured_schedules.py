@@ -66,6 +66,12 @@ def candidates(
     yield from ranked(plan, a, b, out, most, loads)
 
 
+def is_tuned(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
+    """Return whether there is a tuned schedule for operands of these layouts."""
+    _load_file(schedule_file())
+    return schedule_key(desc, a, b, out) in _tuned
+
+
 def ranked(
     plan: Plan, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int, loads: int = 0
 ) -> list[Schedule]:

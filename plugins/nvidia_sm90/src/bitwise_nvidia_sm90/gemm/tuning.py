@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_sm90.gemm.graph_times import launch_graph
-from bitwise_nvidia_sm90.gemm.measured_schedules import ScheduleMismatch, ranked, schedule_file, schedule_key, store
+from bitwise_nvidia_sm90.gemm.measured_schedules import (
+    ScheduleMismatch,
+    is_tuned,
+    ranked,
+    schedule_file,
+    schedule_key,
+    store,
+)
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.run import clear_cache, planned, run
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
@@ -17,6 +26,8 @@ from bitwise_nvidia_sm90.gemm.schedule import Schedule
 if TYPE_CHECKING:
     import torch
 
+FIRST_CALL_VARIABLE = "BITWISE_TIMED_SCHEDULES"
+"""The environment variable with the number of schedules that are timed at the first call of a product; 0 by default."""
 _LAUNCHES, _REPLAYS = 10, 5
 """The most launches of a graph, and its replays."""
 
@@ -55,3 +66,24 @@ def tune(
     store(schedule_key(desc, a, b, out), best, path or schedule_file())
     clear_cache()
     return best, fastest
+
+
+def timed_at_first_call() -> int:
+    """Return the number of schedules to time at the first call of a product, from FIRST_CALL_VARIABLE.
+
+    Raises ValueError.
+    """
+    given = os.environ.get(FIRST_CALL_VARIABLE, "0")
+    if not given.isdecimal():
+        raise ValueError(f"{FIRST_CALL_VARIABLE} is {given!r}: give a number of schedules, such as 3, or 0 for none")
+    return int(given)
+
+
+def tune_at_first_call(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Tune a product that was not tuned, among `timed_at_first_call()` schedules; none while a graph is captured."""
+    import torch
+
+    most = timed_at_first_call()
+    if most > 1 and not torch.cuda.is_current_stream_capturing() and not is_tuned(desc, a, b, out):
+        with suppress(OSError):  # where the file cannot be written, the result is kept for this process
+            tune(desc, a, b, out, most=most + 1)  # the last one is the fallback

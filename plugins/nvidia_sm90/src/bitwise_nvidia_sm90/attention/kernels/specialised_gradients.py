@@ -1,8 +1,12 @@
 """The Gluon kernels of the gradients of attention: one warp copies, warpgroups compute.
 
-They compute the chains of `gradients`: each of the two warpgroups of a program has 64 keys, or each of two or three has
-64 queries, and visits the others in blocks of 64 in order.  Heads of REAL components have D in memory, of which the
-last are zeros.
+They compute the chains of `gradients`: each warpgroup has 64 keys or 64 queries, and visits the others in blocks in
+order.  Rows of up to 128 components have one tile; wider ones a tile of the first 128, the low one, and a high one of
+the rest, 64 or 128.  Values of 128 have no high one beside wider keys.  The gradients of 64 keys of a wide head and of
+their values do not fit the registers of one warpgroup: both warpgroups of a program compute the scores of the same
+keys, and one adds the low components, the other the high ones, or all of the values where they have no high ones.
+
+Heads of REAL components have D in memory, of which the last are zeros.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
@@ -21,7 +25,29 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import clear_rows, lengths_of
 
 BLOCK = gl.constexpr(64)
-"""The queries, or keys, of a step of a warpgroup."""
+"""The queries of a step of the gradients of keys."""
+LOW = gl.constexpr(128)
+"""The most components of a low tile."""
+
+
+@gluon.constexpr_function
+def bytes_of(low, high):
+    """Return the bytes of a low tile and a high one, which may be missing."""
+    return low.block_type.nbytes + (0 if high is None else high.block_type.nbytes)
+
+
+@gluon.constexpr_function
+def sums_layout(columns):
+    """Return the layout of sums of a number of columns."""
+    return gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, columns, 16])
+
+
+@gluon.jit
+def tiles_of(source, COUNT: gl.constexpr):
+    """Allocate a number of tiles of a map."""
+    return gl.allocate_shared_memory(
+        source.dtype, [COUNT, 1, 1, source.block_type.shape[2], source.block_type.shape[3]], source.layout
+    )
 
 
 @gluon.jit
@@ -37,6 +63,32 @@ def left_operand(x, KEPT: gl.constexpr, SCORES: gl.constexpr):
     if KEPT:
         found = found.load(gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2))
     return found
+
+
+@gluon.jit
+def copy_rows(low_map, high_map, batch, head, row, bar, low, high, index):
+    """Start the copies of all components of some rows to the tiles `index`."""
+    tma.async_copy_global_to_shared(low_map, [batch, head, row, 0], bar, low.index(index))
+    if high_map is not None:
+        tma.async_copy_global_to_shared(high_map, [batch, head, row, LOW], bar, high.index(index))
+
+
+@gluon.jit
+def products(left, left_high, part: gl.constexpr, right, right_high, stage, found):
+    """Start the products of rows, `left` and the tile `part` of high ones, and others; the sums begin at 0."""
+    found = warpgroup_mma(left, matrix(right.index(stage)).permute((1, 0)), found, use_acc=False, is_async=True)
+    if left_high is not None:
+        rows = matrix(right_high.index(stage)).permute((1, 0))
+        found = warpgroup_mma(matrix(left_high.index(part)), rows, found, is_async=True)
+    return found
+
+
+@gluon.jit
+def clear_tiles(low, high, index, count, ROWS: gl.constexpr):
+    """Replace the rows of a low and a high tile from `count` on by zeros."""
+    clear_rows(matrix(low.index(index)), count, ROWS, low.shape[4])
+    if high is not None:
+        clear_rows(matrix(high.index(index)), count, ROWS, high.shape[4])
 
 
 @gluon.jit
@@ -72,16 +124,6 @@ def first_number(query_row, sequence):
 
 
 @gluon.jit
-def clear_once(tile, count, cleared, D: gl.constexpr, part: gl.constexpr):
-    """Let the first warpgroup clear the rows of a tile from `count` on; the others wait for it."""
-    if part == 0:
-        clear_rows(tile, count, BLOCK, D)
-        mbarrier.arrive(cleared)
-    else:
-        mbarrier.wait(cleared, 0)
-
-
-@gluon.jit
 def probabilities(scores, shifts, scale):
     """Return the probabilities of scores, of which `shifts` broadcasts to the shape."""
     factor = gl.full(scores.shape, scale, gl.float32, scores.type.layout)
@@ -92,36 +134,38 @@ def probabilities(scores, shifts, scale):
 @gluon.jit
 def copy_queries(
     given,
-    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    PARTS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Copy the keys and values of a program, and the queries, gradients and numbers of rows that it visits."""
     (
-        query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
+        maps, number_map, tiles, numbers, kept, full, empty,
         query_starts, key_starts, queries, keys, first_position, window, heads, sequences,
     ) = given  # fmt: skip
+    q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map = maps
+    q, q_high, k, k_high, v, v_high, d, d_high = tiles
     unit = gl.program_id(0) % (heads * sequences)
-    low = gl.program_id(0) // (heads * sequences) * 128
+    low = gl.program_id(0) // (heads * sequences) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
     q_batch, q_row, n_row, k_batch, k_row, queries, keys, first_position = bounds(
         sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
     )
     first, last = visited_queries(low, queries, keys, first_position, window, CAUSAL, WINDOW)
-    mbarrier.expect(kept, 2 * (key_map.block_type.nbytes + value_map.block_type.nbytes))
-    for part in gl.static_range(2):
+    mbarrier.expect(kept, PARTS * (bytes_of(k_map, k_high_map) + bytes_of(v_map, v_high_map)))
+    for part in gl.static_range(PARTS):
         row = k_row + low + part * 64
-        tma.async_copy_global_to_shared(key_map, [k_batch, head // GROUP, row, 0], kept, k.index(part))
-        tma.async_copy_global_to_shared(value_map, [k_batch, head // GROUP, row, 0], kept, v.index(part))
+        copy_rows(k_map, k_high_map, k_batch, head // GROUP, row, kept, k, k_high, part)
+        copy_rows(v_map, v_high_map, k_batch, head // GROUP, row, kept, v, v_high, part)
     for start in range(first, last, BLOCK):
         count = (start - first) // BLOCK
         stage = count % STAGES
         mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
         bar = full.index(stage)
-        mbarrier.expect(
-            bar, query_map.block_type.nbytes + slope_map.block_type.nbytes + 2 * number_map.block_type.nbytes
-        )
+        size: gl.constexpr = bytes_of(q_map, q_high_map) + bytes_of(d_map, d_high_map)
+        mbarrier.expect(bar, size + 2 * number_map.block_type.nbytes)
         row = q_row + start
-        tma.async_copy_global_to_shared(query_map, [q_batch, head, row, 0], bar, q.index(stage))
-        tma.async_copy_global_to_shared(slope_map, [q_batch, head, row, 0], bar, d.index(stage))
+        copy_rows(q_map, q_high_map, q_batch, head, row, bar, q, q_high, stage)
+        copy_rows(d_map, d_high_map, q_batch, head, row, bar, d, d_high, stage)
         for part in gl.static_range(2):
             tma.async_copy_global_to_shared(
                 number_map, [part, q_batch * heads + head, n_row + start], bar, numbers.index(2 * stage + part)
@@ -130,28 +174,38 @@ def copy_queries(
 
 @gluon.jit
 def add_queries(
-    first, last, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places, queries,
-    first_position, window, score_scale, part: gl.constexpr,
-    D: gl.constexpr, W: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, RAGGED: gl.constexpr, SCORES: gl.constexpr, DK: gl.constexpr, DV: gl.constexpr,
+    first, last, count, tiles, k, v, numbers, full, empty, cleared, of_keys, of_values, places, queries,
+    first_position, window, score_scale, part: gl.constexpr, high: gl.constexpr,
+    STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, RAGGED: gl.constexpr,
+    SCORES: gl.constexpr, VALUES: gl.constexpr,
 ):  # fmt: skip
-    """Visit blocks of queries from `first` to `last`, and return both gradients."""
+    """Visit blocks of queries from `first` to `last`, and return both gradients, with `high` of the high components.
+
+    `k` and `v` are the low components of 64 keys and values.  Without VALUES, the other warpgroup has all of the
+    gradient of values.
+    """
+    q, q_high, _k, k_high, _v, v_high, d, d_high = tiles
+    rows_of = q_high if high else q
+    slopes_of = d_high if high and d_high is not None else d
+    OF_KEYS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=of_keys.type.layout, k_width=2)
+    OF_VALUES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=of_values.type.layout, k_width=2)
     for start in range(first, last, BLOCK):
         stage = count % STAGES
         mbarrier.wait(full.index(stage), count // STAGES & 1)
-        rows, slopes = matrix(q.index(stage)), matrix(d.index(stage))
+        rows, slopes = matrix(rows_of.index(stage)), matrix(slopes_of.index(stage))
         if RAGGED and MASK and start + BLOCK > queries:  # what is behind the last query belongs to others
             if part == 0:
-                clear_rows(rows, queries - start, BLOCK, D)
-            clear_once(slopes, queries - start, cleared, W, part)
-        s = gl.zeros([64, BLOCK], gl.float32, SCORES)
-        s = warpgroup_mma(k, rows.permute((1, 0)), s, use_acc=False, is_async=True)
-        p = gl.zeros([64, BLOCK], gl.float32, SCORES)
-        p = warpgroup_mma(v, slopes.permute((1, 0)), p, use_acc=False, is_async=True)
+                clear_tiles(q, q_high, stage, queries - start, BLOCK)
+                clear_tiles(d, d_high, stage, queries - start, BLOCK)
+                mbarrier.arrive(cleared)
+            else:
+                mbarrier.wait(cleared, 0)
+        s = products(k, k_high, 0, q, q_high, stage, gl.zeros([64, BLOCK], gl.float32, SCORES))
+        p = products(v, v_high, 0, d, d_high, stage, gl.zeros([64, BLOCK], gl.float32, SCORES))
         columns: gl.constexpr = gl.SliceLayout(0, SCORES)
         less = gl.expand_dims(numbers.index(2 * stage).reshape([BLOCK]).load(columns), 0)
         shift = gl.expand_dims(numbers.index(2 * stage + 1).reshape([BLOCK]).load(columns), 0)
-        s = warpgroup_mma_wait(1, deps=[s])
+        s = warpgroup_mma_wait(1 if v_high is None else 2, deps=[s])
         weights = probabilities(s, shift, score_scale)
         if MASK:
             row = gl.expand_dims(start + gl.arange(0, BLOCK, columns), 0)
@@ -162,15 +216,21 @@ def add_queries(
             if WINDOW:
                 seen = seen & (place > row + first_position - window)
             weights = gl.where(seen, weights, 0.0)
-        left = gl.convert_layout(weights.to(q.dtype), gl.DotOperandLayout(operand_index=0, parent=DV, k_width=2))
-        of_values = warpgroup_mma(left, slopes, of_values, is_async=True)
-        p = warpgroup_mma_wait(1, deps=[p])
+        if VALUES:
+            left = gl.convert_layout(weights.to(q.dtype), OF_VALUES)
+            of_values = warpgroup_mma(left, slopes, of_values, is_async=True)
+            p = warpgroup_mma_wait(1, deps=[p])
+        else:
+            p = warpgroup_mma_wait(0, deps=[p])
         changes = weights * (p - less)
         if MASK:
             changes = gl.where(seen, changes, 0.0)
-        right = gl.convert_layout(changes.to(q.dtype), gl.DotOperandLayout(operand_index=0, parent=DK, k_width=2))
+        right = gl.convert_layout(changes.to(q.dtype), OF_KEYS)
         of_keys = warpgroup_mma(right, rows, of_keys, is_async=True)
-        of_values, of_keys, _, _ = warpgroup_mma_wait(0, deps=[of_values, of_keys, left, right])
+        if VALUES:
+            of_values, of_keys, _, _ = warpgroup_mma_wait(0, deps=[of_values, of_keys, left, right])
+        else:
+            of_keys, _ = warpgroup_mma_wait(0, deps=[of_keys, right])
         mbarrier.arrive(empty.index(stage))
         count += 1
     return count, of_keys, of_values
@@ -178,25 +238,26 @@ def add_queries(
 
 @gluon.jit
 def store_rows(
-    target, found, low, rows, batch, head, target_batch, target_step, target_head,
-    WIDTH: gl.constexpr, REAL: gl.constexpr,
+    target, found, low, rows, column: gl.constexpr, batch, head, target_batch, target_step, target_head,
+    REAL: gl.constexpr, WIDE: gl.constexpr,
 ):  # fmt: skip
-    """Store 64 rows of a gradient from row `low` on, of which `rows` exist, and REAL of their WIDTH components.
+    """Store components from `column` on of 64 rows of a gradient from row `low` on.
 
-    Those in fp32 are stored from where they are.
+    There are `rows` rows of REAL components.  Those in fp32, and those of wide heads, are stored from where they are.
     """
+    WIDTH: gl.constexpr = found.shape[1]
     STORED: gl.constexpr = (
         found.type.layout
-        if target.dtype.element_ty == gl.float32
+        if WIDE or target.dtype.element_ty == gl.float32
         else gl.BlockedLayout([1, 8], [256 // WIDTH, WIDTH // 8], [4, 1], [1, 0])
     )
     rounded = gl.convert_layout(found.to(target.dtype.element_ty), STORED)
     at = low + gl.arange(0, 64, gl.SliceLayout(1, STORED))
     place = target + batch.to(gl.int64) * target_batch + head.to(gl.int64) * target_head
     place = gl.expand_dims(place + at.to(gl.int64) * target_step, 1)
-    lane = gl.expand_dims(gl.arange(0, WIDTH, gl.SliceLayout(0, STORED)), 0)
+    lane = gl.expand_dims(column + gl.arange(0, WIDTH, gl.SliceLayout(0, STORED)), 0)
     inside = gl.expand_dims(at < rows, 1)
-    if REAL < WIDTH:
+    if column + WIDTH > REAL:
         inside = inside & (lane < REAL)
     gl.store(place + lane, rounded, mask=inside)
 
@@ -204,25 +265,29 @@ def store_rows(
 @gluon.jit
 def compute_keys(
     part: gl.constexpr, given,
-    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, PARTS: gl.constexpr, GROUP: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of 64 keys and values."""
+    """Compute the gradients of 64 keys and values, or of a wide head some of their components."""
     (
-        q, k, v, d, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
+        tiles, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
         key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
         value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
     ) = given  # fmt: skip
-    SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
-    DK: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
-    DV: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, W, 16])
+    SCORES: gl.constexpr = sums_layout(64)
+    WIDE: gl.constexpr = D > LOW
+    high: gl.constexpr = part if WIDE else 0
+    VALUES: gl.constexpr = high or W > LOW or not WIDE
+    DK: gl.constexpr = D - LOW if high else min(D, LOW)
+    DV: gl.constexpr = W - LOW if high and W > LOW else min(W, LOW)
     unit = gl.program_id(0) % (heads * sequences)
-    tile = gl.program_id(0) // (heads * sequences) * 128
+    tile = gl.program_id(0) // (heads * sequences) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
     _, _, _, k_batch, k_row, queries, keys, first_position = bounds(
         sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
     )
-    low = tile + part * 64
+    own: gl.constexpr = 0 if WIDE else part
+    low = tile + own * 64
     places = low + gl.arange(0, 64, gl.SliceLayout(1, SCORES))
     RAGGED: gl.constexpr = query_starts is not None
     first, last = visited_queries(tile, queries, keys, first_position, window, CAUSAL, WINDOW)
@@ -233,28 +298,26 @@ def compute_keys(
         behind = gl.maximum(border, gl.minimum(last, queries // BLOCK * BLOCK))
     if WINDOW:
         border, behind = first, first
-    of_keys, of_values = gl.zeros([64, D], gl.float32, DK), gl.zeros([64, W], gl.float32, DV)
+    of_keys = gl.zeros([64, DK], gl.float32, sums_layout(DK))
+    of_values = gl.zeros([64, DV], gl.float32, sums_layout(DV))
     count = gl.to_tensor(0)
     mbarrier.wait(kept, 0)
-    k, v = left_operand(k.index(part), KEPT, SCORES), left_operand(v.index(part), KEPT, SCORES)
+    k, v = left_operand(tiles[2].index(own), KEPT, SCORES), left_operand(tiles[4].index(own), KEPT, SCORES)
     if CAUSAL:
         count, of_keys, of_values = add_queries(
-            first, border, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
-            queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
-            SCORES, DK, DV,
+            first, border, count, tiles, k, v, numbers, full, empty, cleared, of_keys, of_values, places, queries,
+            first_position, window, score_scale, part, high, STAGES, True, CAUSAL, WINDOW, RAGGED, SCORES, VALUES,
         )  # fmt: skip
     start = (border + BLOCK - 1) // BLOCK * BLOCK
     count, of_keys, of_values = add_queries(
-        start, behind, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
-        queries, first_position, window, score_scale, part, D, W, STAGES, False, CAUSAL, WINDOW, RAGGED,
-        SCORES, DK, DV,
+        start, behind, count, tiles, k, v, numbers, full, empty, cleared, of_keys, of_values, places, queries,
+        first_position, window, score_scale, part, high, STAGES, False, CAUSAL, WINDOW, RAGGED, SCORES, VALUES,
     )  # fmt: skip
     if RAGGED or WINDOW:
         start = gl.maximum(start, (behind + BLOCK - 1) // BLOCK * BLOCK)
         count, of_keys, of_values = add_queries(
-            start, last, count, q, k, v, d, numbers, full, empty, cleared, of_keys, of_values, places,
-            queries, first_position, window, score_scale, part, D, W, STAGES, True, CAUSAL, WINDOW, RAGGED,
-            SCORES, DK, DV,
+            start, last, count, tiles, k, v, numbers, full, empty, cleared, of_keys, of_values, places, queries,
+            first_position, window, score_scale, part, high, STAGES, True, CAUSAL, WINDOW, RAGGED, SCORES, VALUES,
         )  # fmt: skip
     if RAGGED:
         key_gradient += k_row.to(gl.int64) * key_gradient_step
@@ -262,45 +325,56 @@ def compute_keys(
     if GROUP == 1:
         of_keys, of_values = (of_keys + 0.0) * scale, of_values + 0.0
     store_rows(
-        key_gradient, of_keys, low, keys, k_batch, head, key_gradient_batch, key_gradient_step, key_gradient_head, D,
-        REAL,
+        key_gradient, of_keys, low, keys, high * LOW, k_batch, head, key_gradient_batch, key_gradient_step,
+        key_gradient_head, REAL, WIDE,
     )  # fmt: skip
-    store_rows(
-        value_gradient, of_values, low, keys, k_batch, head, value_gradient_batch, value_gradient_step,
-        value_gradient_head, W, REAL,
-    )  # fmt: skip
+    if VALUES:
+        store_rows(
+            value_gradient, of_values, low, keys, high * LOW if W > LOW else 0, k_batch, head, value_gradient_batch,
+            value_gradient_step, value_gradient_head, W if WIDE else REAL, WIDE,
+        )  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["queries", "keys", "first_position", "window", "heads", "sequences"])
 def key_gradients_specialised(
-    query_map, key_map, value_map, slope_map, number_map, key_gradient, value_gradient, query_starts, key_starts,
+    q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map, number_map, key_gradient,
+    value_gradient, query_starts, key_starts,
     key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
     value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
-    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, PARTS: gl.constexpr, GROUP: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, KEPT: gl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of 128 keys and values over the queries of a head; see `gradients.key_gradients`."""
-    kind: gl.constexpr = query_map.dtype
-    q = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], query_map.layout)
-    d = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], slope_map.layout)
+    """Compute the gradients of 64 PARTS keys and values over the queries of a head; see `gradients.key_gradients`.
+
+    The maps are of queries, keys, values and the gradients of the output, of low components and of high ones.
+    """
+    q, q_high, d_high, k_high, v_high = tiles_of(q_map, STAGES), None, None, None, None
+    if q_high_map is not None:
+        q_high = tiles_of(q_high_map, STAGES)
+    d, k = tiles_of(d_map, STAGES), tiles_of(k_map, PARTS)
+    if k_high_map is not None:
+        k_high = tiles_of(k_high_map, PARTS)
+    v = tiles_of(v_map, PARTS)
+    if v_high_map is not None:
+        d_high, v_high = tiles_of(d_high_map, STAGES), tiles_of(v_high_map, PARTS)
     numbers = gl.allocate_shared_memory(gl.float32, [2 * STAGES, 1, 1, BLOCK], number_map.layout)
-    k = gl.allocate_shared_memory(kind, [2, 1, 1, 64, D], key_map.layout)
-    v = gl.allocate_shared_memory(kind, [2, 1, 1, 64, W], value_map.layout)
     kept, full, empty, cleared = barriers(STAGES, 2)
+    tiles = q, q_high, k, k_high, v, v_high, d, d_high
+    maps = q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map
     given = (
-        q, k, v, d, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
+        tiles, numbers, kept, full, empty, cleared, key_gradient, value_gradient, query_starts, key_starts,
         key_gradient_batch, key_gradient_step, key_gradient_head, value_gradient_batch, value_gradient_step,
         value_gradient_head, queries, keys, first_position, window, score_scale, scale, heads, sequences,
     )  # fmt: skip
     copied = (
-        query_map, key_map, value_map, slope_map, number_map, q, k, v, d, numbers, kept, full, empty,
+        maps, number_map, tiles, numbers, kept, full, empty,
         query_starts, key_starts, queries, keys, first_position, window, heads, sequences,
     )  # fmt: skip
     gl.warp_specialize(
         [
-            (compute_keys, (0, given, D, W, REAL, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
-            (compute_keys, (1, given, D, W, REAL, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
-            (copy_queries, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
+            (compute_keys, (0, given, D, W, REAL, PARTS, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (compute_keys, (1, given, D, W, REAL, PARTS, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, KEPT)),
+            (copy_queries, (copied, PARTS, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
         ],
         [4, 1],
         [240, 24],
@@ -339,91 +413,108 @@ def visited_keys(
 @gluon.jit
 def copy_keys(
     given,
-    GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    PARTS: gl.constexpr,
+    PARTS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries and gradients of a program, and the keys and values that it visits."""
     (
-        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
-        query_starts, key_starts, queries, keys, first_position, window, tiles, heads, sequences,
+        maps, tiles, kept, full, empty, query_starts, key_starts, queries, keys, first_position, window, count_of_tiles,
+        heads, sequences,
     ) = given  # fmt: skip
+    q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map = maps
+    q, q_high, k, k_high, v, v_high, d, d_high = tiles
+    STEP: gl.constexpr = k_map.block_type.shape[2]
     unit = gl.program_id(0) % (heads * sequences)
-    low = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
+    low = (count_of_tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
     q_batch, q_row, _, k_batch, k_row, queries, keys, first_position = bounds(
         sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
     )
     first, end = visited_keys(low, queries, keys, first_position, window, CAUSAL, WINDOW, PARTS)
-    mbarrier.expect(kept, PARTS * (query_map.block_type.nbytes + slope_map.block_type.nbytes))
+    mbarrier.expect(kept, PARTS * (bytes_of(q_map, q_high_map) + bytes_of(d_map, d_high_map)))
     for part in gl.static_range(PARTS):
         row = q_row + low + part * 64
-        tma.async_copy_global_to_shared(query_map, [q_batch, head, row, 0], kept, q.index(part))
-        tma.async_copy_global_to_shared(slope_map, [q_batch, head, row, 0], kept, d.index(part))
-    for start in range(first, end, BLOCK):
-        count = (start - first) // BLOCK
+        copy_rows(q_map, q_high_map, q_batch, head, row, kept, q, q_high, part)
+        copy_rows(d_map, d_high_map, q_batch, head, row, kept, d, d_high, part)
+    for start in range(first, end, STEP):
+        count = (start - first) // STEP
         stage = count % STAGES
         mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
         bar = full.index(stage)
-        mbarrier.expect(bar, key_map.block_type.nbytes + value_map.block_type.nbytes)
+        mbarrier.expect(bar, bytes_of(k_map, k_high_map) + bytes_of(v_map, v_high_map))
         row = k_row + start
-        tma.async_copy_global_to_shared(key_map, [k_batch, head // GROUP, row, 0], bar, k.index(stage))
-        tma.async_copy_global_to_shared(value_map, [k_batch, head // GROUP, row, 0], bar, v.index(stage))
+        copy_rows(k_map, k_high_map, k_batch, head // GROUP, row, bar, k, k_high, stage)
+        copy_rows(v_map, v_high_map, k_batch, head // GROUP, row, bar, v, v_high, stage)
 
 
 @gluon.jit
 def add_keys(
-    first, last, count, q, k, v, d, full, empty, cleared, found, shift, less, positions, keys, window, score_scale,
-    part: gl.constexpr,
-    D: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
-    RAGGED: gl.constexpr, SCORES: gl.constexpr, DQ: gl.constexpr,
+    first, last, count, tiles, q, d, full, empty, cleared, found, found_high, shift, less, positions, keys, window,
+    score_scale, part: gl.constexpr,
+    STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, RAGGED: gl.constexpr,
+    SCORES: gl.constexpr,
 ):  # fmt: skip
-    """Visit blocks of keys from `first` to `last`, and return the gradient of queries."""
-    for start in range(first, last, BLOCK):
+    """Visit blocks of keys from `first` to `last`, and return the gradient of queries, low and high components.
+
+    `q` and `d` are the low components of 64 queries and gradients of the output.
+    """
+    _q, q_high, k, k_high, v, v_high, _d, d_high = tiles
+    STEP: gl.constexpr = k.shape[3]
+    LEFT: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=found.type.layout, k_width=2)
+    for start in range(first, last, STEP):
         stage = count % STAGES
         mbarrier.wait(full.index(stage), count // STAGES & 1)
-        keys_of, values_of = matrix(k.index(stage)), matrix(v.index(stage))
-        if RAGGED and MASK and start + BLOCK > keys:  # what is behind the last key belongs to others
-            clear_once(keys_of, keys - start, cleared, D, part)
-        s = gl.zeros([64, BLOCK], gl.float32, SCORES)
-        s = warpgroup_mma(q, keys_of.permute((1, 0)), s, use_acc=False, is_async=True)
-        p = gl.zeros([64, BLOCK], gl.float32, SCORES)
-        p = warpgroup_mma(d, values_of.permute((1, 0)), p, use_acc=False, is_async=True)
-        s = warpgroup_mma_wait(1, deps=[s])
+        if RAGGED and MASK and start + STEP > keys:  # what is behind the last key belongs to others
+            if part == 0:
+                clear_tiles(k, k_high, stage, keys - start, STEP)
+                mbarrier.arrive(cleared)
+            else:
+                mbarrier.wait(cleared, 0)
+        s = products(q, q_high, part, k, k_high, stage, gl.zeros([64, STEP], gl.float32, SCORES))
+        p = products(d, d_high, part, v, v_high, stage, gl.zeros([64, STEP], gl.float32, SCORES))
+        s = warpgroup_mma_wait(1 if v_high is None else 2, deps=[s])
         weights = probabilities(s, shift, score_scale)
         p = warpgroup_mma_wait(0, deps=[p])
         changes = weights * (p - less)
         if MASK:
-            place = gl.expand_dims(start + gl.arange(0, BLOCK, gl.SliceLayout(0, SCORES)), 0)
+            place = gl.expand_dims(start + gl.arange(0, STEP, gl.SliceLayout(0, SCORES)), 0)
             seen = place < keys
             if CAUSAL:
                 seen = seen & (place <= gl.expand_dims(positions, 1))
             if WINDOW:
                 seen = seen & (place > gl.expand_dims(positions, 1) - window)
             changes = gl.where(seen, changes, 0.0)
-        left = gl.convert_layout(changes.to(k.dtype), gl.DotOperandLayout(operand_index=0, parent=DQ, k_width=2))
-        found = warpgroup_mma(left, keys_of, found, is_async=True)
-        found, _ = warpgroup_mma_wait(0, deps=[found, left])
+        left = gl.convert_layout(changes.to(k.dtype), LEFT)
+        found = warpgroup_mma(left, matrix(k.index(stage)), found, is_async=True)
+        if k_high is None:
+            found, _ = warpgroup_mma_wait(0, deps=[found, left])
+        else:
+            LEFT_HIGH: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=found_high.type.layout, k_width=2)
+            left_high = gl.convert_layout(left, LEFT_HIGH, assert_trivial=True)
+            found_high = warpgroup_mma(left_high, matrix(k_high.index(stage)), found_high, is_async=True)
+            found, found_high, _, _ = warpgroup_mma_wait(0, deps=[found, found_high, left, left_high])
         mbarrier.arrive(empty.index(stage))
         count += 1
-    return count, found
+    return count, found, found_high
 
 
 @gluon.jit
 def compute_queries(
     part: gl.constexpr, given,
-    D: gl.constexpr, REAL: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
-    WINDOW: gl.constexpr, PARTS: gl.constexpr,
+    D: gl.constexpr, REAL: gl.constexpr, PARTS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries."""
     (
-        q, k, v, d, kept, full, empty, cleared, numbers, query_gradient, query_starts, key_starts,
+        tiles, kept, full, empty, cleared, numbers, query_gradient, query_starts, key_starts,
         query_gradient_batch, query_gradient_step, query_gradient_head,
-        queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
+        queries, keys, first_position, window, score_scale, scale, padded, count_of_tiles, heads, sequences,
     ) = given  # fmt: skip
-    SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
-    DQ: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, D, 16])
+    STEP: gl.constexpr = tiles[2].shape[3]
+    WIDE: gl.constexpr = D > LOW
+    SCORES: gl.constexpr = sums_layout(STEP)
     unit = gl.program_id(0) % (heads * sequences)
-    tile = (tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
+    tile = (count_of_tiles - 1 - gl.program_id(0) // (heads * sequences)) * (64 * PARTS)
     head, sequence = unit % heads, unit // heads
     q_batch, q_row, n_row, _, _, queries, keys, first_position = bounds(
         sequence, query_starts, key_starts, queries, keys, first_position, sequences, ALIGNED
@@ -439,59 +530,77 @@ def compute_queries(
     less = gl.expand_dims(gl.load(place, mask=row < queries, other=0.0), 1)
     shift = gl.expand_dims(gl.load(place + (batches * heads).to(gl.int64) * padded, mask=row < queries, other=0.0), 1)
     first, end = visited_keys(tile, queries, keys, first_position, window, CAUSAL, WINDOW, PARTS)
-    border = keys // BLOCK * BLOCK
+    border = keys // STEP * STEP
     if CAUSAL:
-        border = gl.minimum(border, gl.maximum(0, low + first_position + 1) // BLOCK * BLOCK)
+        border = gl.minimum(border, gl.maximum(0, low + first_position + 1) // STEP * STEP)
     if WINDOW:
         border = first
-    found = gl.zeros([64, D], gl.float32, DQ)
+    found = gl.zeros([64, min(D, LOW)], gl.float32, sums_layout(min(D, LOW)))
+    found_high = found  # nothing is added to it where there are no high components
+    if WIDE:
+        found_high = gl.zeros([64, D - LOW], gl.float32, sums_layout(D - LOW))
     mbarrier.wait(kept, 0)
-    q, d = matrix(q.index(part)), matrix(d.index(part))
-    count, found = add_keys(
-        first, gl.minimum(border, end), gl.to_tensor(0), q, k, v, d, full, empty, cleared, found, shift, less,
-        row + first_position, keys, window, score_scale, part, D, STAGES, False, CAUSAL, WINDOW, RAGGED, SCORES, DQ,
+    q, d = matrix(tiles[0].index(part)), matrix(tiles[6].index(part))
+    count, found, found_high = add_keys(
+        first, gl.minimum(border, end), gl.to_tensor(0), tiles, q, d, full, empty, cleared, found, found_high, shift,
+        less, row + first_position, keys, window, score_scale, part, STAGES, False, CAUSAL, WINDOW, RAGGED, SCORES,
     )  # fmt: skip
-    count, found = add_keys(
-        border, end, count, q, k, v, d, full, empty, cleared, found, shift, less,
-        row + first_position, keys, window, score_scale, part, D, STAGES, True, CAUSAL, WINDOW, RAGGED, SCORES, DQ,
+    count, found, found_high = add_keys(
+        border, end, count, tiles, q, d, full, empty, cleared, found, found_high, shift, less, row + first_position,
+        keys, window, score_scale, part, STAGES, True, CAUSAL, WINDOW, RAGGED, SCORES,
     )  # fmt: skip
     store_rows(
-        query_gradient, (found + 0.0) * scale, low, queries, q_batch, head, query_gradient_batch, query_gradient_step,
-        query_gradient_head, D, REAL,
+        query_gradient, (found + 0.0) * scale, low, queries, 0, q_batch, head, query_gradient_batch,
+        query_gradient_step, query_gradient_head, REAL, WIDE,
     )  # fmt: skip
+    if WIDE:
+        store_rows(
+            query_gradient, (found_high + 0.0) * scale, low, queries, LOW, q_batch, head, query_gradient_batch,
+            query_gradient_step, query_gradient_head, REAL, WIDE,
+        )  # fmt: skip
 
 
-@gluon.jit(do_not_specialize=["queries", "keys", "first_position", "window", "padded", "tiles", "heads", "sequences"])
+@gluon.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "padded", "count_of_tiles", "heads", "sequences",
+    ]
+)  # fmt: skip
 def query_gradients_specialised(
-    query_map, key_map, value_map, slope_map, numbers, query_gradient, query_starts, key_starts,
-    query_gradient_batch, query_gradient_step, query_gradient_head,
-    queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
-    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, PARTS: gl.constexpr,
+    q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map, numbers, query_gradient, query_starts,
+    key_starts, query_gradient_batch, query_gradient_step, query_gradient_head,
+    queries, keys, first_position, window, score_scale, scale, padded, count_of_tiles, heads, sequences,
+    D: gl.constexpr, W: gl.constexpr, REAL: gl.constexpr, PARTS: gl.constexpr, GROUP: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of 64 queries of one head for each of PARTS; see `gradients.query_gradients`."""
-    kind: gl.constexpr = query_map.dtype
-    q = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, D], query_map.layout)
-    d = gl.allocate_shared_memory(kind, [PARTS, 1, 1, 64, W], slope_map.layout)
-    k = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, D], key_map.layout)
-    v = gl.allocate_shared_memory(kind, [STAGES, 1, 1, BLOCK, W], value_map.layout)
+    q, q_high, d_high, k_high, v_high = tiles_of(q_map, PARTS), None, None, None, None
+    if q_high_map is not None:
+        q_high = tiles_of(q_high_map, PARTS)
+    d, k = tiles_of(d_map, PARTS), tiles_of(k_map, STAGES)
+    if k_high_map is not None:
+        k_high = tiles_of(k_high_map, STAGES)
+    v = tiles_of(v_map, STAGES)
+    if v_high_map is not None:
+        d_high, v_high = tiles_of(d_high_map, PARTS), tiles_of(v_high_map, STAGES)
     kept, full, empty, cleared = barriers(STAGES, PARTS)
+    tiles = q, q_high, k, k_high, v, v_high, d, d_high
+    maps = q_map, q_high_map, k_map, k_high_map, v_map, v_high_map, d_map, d_high_map
     given = (
-        q, k, v, d, kept, full, empty, cleared, numbers, query_gradient, query_starts, key_starts,
+        tiles, kept, full, empty, cleared, numbers, query_gradient, query_starts, key_starts,
         query_gradient_batch, query_gradient_step, query_gradient_head,
-        queries, keys, first_position, window, score_scale, scale, padded, tiles, heads, sequences,
+        queries, keys, first_position, window, score_scale, scale, padded, count_of_tiles, heads, sequences,
     )  # fmt: skip
     copied = (
-        query_map, key_map, value_map, slope_map, q, k, v, d, kept, full, empty,
-        query_starts, key_starts, queries, keys, first_position, window, tiles, heads, sequences,
+        maps, tiles, kept, full, empty, query_starts, key_starts, queries, keys, first_position, window, count_of_tiles,
+        heads, sequences,
     )  # fmt: skip
     if PARTS == 3:
         gl.warp_specialize(
             [
-                (compute_queries, (0, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (1, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (2, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (0, given, D, REAL, PARTS, STAGES, CAUSAL, ALIGNED, WINDOW)),
+                (compute_queries, (1, given, D, REAL, PARTS, STAGES, CAUSAL, ALIGNED, WINDOW)),
+                (compute_queries, (2, given, D, REAL, PARTS, STAGES, CAUSAL, ALIGNED, WINDOW)),
+                (copy_keys, (copied, PARTS, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
             ],
             [4, 4, 1],
             [160, 160, 24],
@@ -499,9 +608,9 @@ def query_gradients_specialised(
     else:
         gl.warp_specialize(
             [
-                (compute_queries, (0, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (compute_queries, (1, given, D, REAL, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
-                (copy_keys, (copied, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW, PARTS)),
+                (compute_queries, (0, given, D, REAL, PARTS, STAGES, CAUSAL, ALIGNED, WINDOW)),
+                (compute_queries, (1, given, D, REAL, PARTS, STAGES, CAUSAL, ALIGNED, WINDOW)),
+                (copy_keys, (copied, PARTS, GROUP, STAGES, CAUSAL, ALIGNED, WINDOW)),
             ],
             [4, 1],
             [240, 24],

@@ -9,10 +9,11 @@ BLOCK = 128
 """The values of k of a block, and the rows or columns that may share a scale."""
 ROW_SCALES, COLUMN_SCALES = "SA", "SB"
 SCALE_PARAMETERS = (ROW_SCALES, COLUMN_SCALES, "sa_row", "sa_k", "sb_column", "sb_k")
-"""The parameters of a kernel with scales: two pointers, or a tensor map for the second, and strides in elements."""
+"""The parameters of a kernel with scales: two pointers or tensor maps, and strides in elements."""
 Order: TypeAlias = Literal["product", "rows", "columns"]
 _FEW_COLUMNS = 64
 """The most columns of a tile whose scales are loaded a stage ahead, which takes twice the registers."""
+_BYTES, _LINE_BYTES = 4, 128
 _LOADED = 4
 """The scales of columns in shared memory that a thread has in registers at once."""
 
@@ -22,15 +23,16 @@ class BlockScales:
     """The scales of a product: one for each `rows` rows of A, and for each `columns` columns of B: 1 or BLOCK.
 
     `order`: a sum is multiplied by the product of both scales, or by that of the rows or of the columns first.
-    `pairs`: the scales of two neighbouring columns are loaded at once.  `mapped`: there is a tensor map of the scales
-    of columns, whose neighbours are neighbours in memory.
+    `pairs`: the scales of two neighbouring columns are loaded at once.  `mapped_rows`, `mapped_columns`: there is a
+    tensor map of the scales of rows, or of columns, whose neighbours are neighbours in memory.
     """
 
     rows: int
     columns: int
     order: Order
     pairs: bool = False
-    mapped: bool = False
+    mapped_rows: bool = False
+    mapped_columns: bool = False
 
     def shared_rows(self, block_m: int) -> bool:
         """Return whether all rows of a tile share a scale."""
@@ -44,12 +46,26 @@ class BlockScales:
         """Return the registers of a thread for the scales of a stage; `own_rows` are the rows of its consumer."""
         rows = 1 if self.shared_rows(block_m) else own_rows // 32
         columns = 1 if self.shared_columns(block_n) else _LOADED if self.maps_columns(block_n) else block_n // 4
-        return 2 * rows + columns * (2 if self.columns_are_ahead(block_n) else 1)
+        return rows * (1 if self.maps_rows(block_m) else 2) + columns * (2 if self.columns_are_ahead(block_n) else 1)
+
+    def maps_rows(self, block_m: int) -> bool:
+        """Return whether the scales of the rows of a stage are copied to shared memory with its operands."""
+        return self.mapped_rows and not self.shared_rows(block_m)
 
     def maps_columns(self, block_n: int) -> bool:
         """Return whether the scales of the columns of a stage are copied to shared memory with its operands."""
-        return self.mapped and not self.shared_columns(block_n) and block_n > _FEW_COLUMNS
+        return self.mapped_columns and not self.shared_columns(block_n)
 
     def columns_are_ahead(self, block_n: int) -> bool:
-        """Return whether the scales of columns are loaded a stage ahead."""
-        return self.shared_columns(block_n) or block_n <= _FEW_COLUMNS
+        """Return whether the scales of columns are loaded to registers a stage ahead."""
+        return self.shared_columns(block_n) or not (self.mapped_columns or block_n > _FEW_COLUMNS)
+
+    def line(self, block_m: int, block_n: int) -> tuple[int, int]:
+        """Return the bytes of the scales of columns, and of rows, of a stage in shared memory: whole lines of both."""
+        columns = block_n if self.maps_columns(block_n) else 0
+        rows = block_m if self.maps_rows(block_m) else 0
+        return _whole_lines(columns), _whole_lines(rows)
+
+
+def _whole_lines(scales: int) -> int:
+    return -(-scales * _BYTES // _LINE_BYTES) * _LINE_BYTES

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import ELEMENT_TYPES
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import load_scales, scaled_sums, scales_of_job
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import (
+    load_scales,
+    row_scales_of_stage,
+    scaled_sums,
+    scales_of_job,
+)
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, OperandTile, WarpgroupTiles
 
 _SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}
@@ -127,15 +132,16 @@ def _next_scales(tiles: WarpgroupTiles) -> Lines:
 
 def _add_to_totals(tiles: WarpgroupTiles, sums: str) -> Lines:
     """Release a stage that was multiplied, and add its sums, registers of this name, to the totals."""
-    if tiles.maps_scales:
-        # Scales are read from the stage.
+    yield from row_scales_of_stage(tiles)
+    if tiles.maps_column_scales:
+        # Those of columns are read from the stage as sums are added.
         yield from scaled_sums(tiles, sums)
+    if tiles.maps_scales:
         yield "bar.warp.sync 0xffffffff;"
-        yield from _release(tiles)
-        return
     yield from _release(tiles)
     if tiles.scales is not None:
-        yield from scaled_sums(tiles, sums)
+        if not tiles.maps_column_scales:
+            yield from scaled_sums(tiles, sums)
         return
     for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
         yield f"add.rn.f32 %r_total_{index}, %r_total_{index}, %r_{sums}_{index};"
@@ -162,8 +168,10 @@ def _advance(tiles: WarpgroupTiles) -> Lines:
     The barrier is computed here, since the stage before is still being read; so is the place of its scales.
     """
     yield "mov.u32 %r_used, %r_next_used;"
-    if tiles.maps_scales:
+    if tiles.maps_column_scales:
         yield "mov.u32 %r_scales, %r_next_scales;"
+    if tiles.maps_row_scales:
+        yield "mov.u32 %r_row_scales, %r_next_row_scales;"
     yield from next_stage(tiles.stages)
     yield "sub.u32 %r_remaining, %r_remaining, 1;"
     yield "setp.ne.u32 %p_more, %r_remaining, 0;"
@@ -191,8 +199,10 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum") -> Line
         yield f"mul.wide.u32 %d_{name}_offset, %r_stage, {tile.bytes >> 4};"
         yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
     yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
-    if tiles.maps_scales:
+    if tiles.maps_column_scales:
         yield f"mad.lo.u32 %r_next_scales, %r_stage, {tiles.scale_line}, %r_first_scales;"
+    if tiles.maps_row_scales:
+        yield f"mad.lo.u32 %r_next_row_scales, %r_stage, {tiles.scale_line}, %r_first_row_scales;"
     yield "wgmma.fence.sync.aligned;"
     parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
     elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)

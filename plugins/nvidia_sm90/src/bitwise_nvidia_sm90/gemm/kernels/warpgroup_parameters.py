@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES, SCALE_PARAMETERS
+from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES, ROW_SCALES, SCALE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.finish import OperandLayout
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
@@ -43,9 +43,15 @@ def declared_parameters(tiles: WarpgroupTiles) -> Lines:
         else:
             yield f".param .{'u32' if index <= MAPS + INTEGERS else 'u64'} {each}"
     mapped = None if tiles.mapped_operand is None else OPERAND_PARAMETERS[0].format(tiles.mapped_operand)
+    maps = {mapped, *mapped_scales(tiles)}
     for each in parameters(tiles)[len(PARAMETERS) :]:
-        is_map = each == mapped or (each == COLUMN_SCALES and tiles.maps_scales)
-        yield f".param .align 64 .b8 {each}[128]" if is_map else f".param .u64 {each}"
+        yield f".param .align 64 .b8 {each}[128]" if each in maps else f".param .u64 {each}"
+
+
+def mapped_scales(tiles: WarpgroupTiles) -> tuple[str, ...]:
+    """Return the parameters of scales that are tensor maps."""
+    given = (ROW_SCALES, tiles.maps_row_scales), (COLUMN_SCALES, tiles.maps_column_scales)
+    return tuple(name for name, is_map in given if is_map)
 
 
 def map_address(name: str) -> Lines:

@@ -3,14 +3,16 @@
 A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
 of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows and of few
 columns are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
-read them before, since all blocks go through k together.  Those of many columns that have a tensor map are copied to
-shared memory with the operands of the stage.
+read them before, since all blocks go through k together.  Scales that rows or columns of their own have, and that have
+a tensor map, are copied to shared memory with the operands of the stage: a load a stage ahead would arrive later than
+the operands of a small tile.
 """
 
 from __future__ import annotations
 
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, COLUMN_SCALES, ROW_SCALES, SCALE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import mapped_scales
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, WarpgroupTiles
 
 _BYTES = 4
@@ -31,53 +33,62 @@ def scale_places(tiles: WarpgroupTiles) -> Lines:
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_scale_row, %r_group, {tiles.consumer_rows}, %r_scale_row;"
     yield "and.b32 %r_scale_column, %r_lane, 3;\nshl.b32 %r_scale_column, %r_scale_column, 1;"
-    for each in (ROW_SCALES,) if tiles.maps_scales else (ROW_SCALES, COLUMN_SCALES):
-        yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
-    for each in SCALE_PARAMETERS[2 : 4 if tiles.maps_scales else 6]:
-        yield f"ld.param.u64 %d_{each}, [{each}];\nmul.lo.u64 %d_{each}, %d_{each}, {_BYTES};"
-    yield "sub.u32 %r_last_row, %r_M, 1;\nsub.u32 %r_last_column, %r_N, 1;"
-    yield f"mul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};"
-    if tiles.maps_scales:
+    strides = {ROW_SCALES: SCALE_PARAMETERS[2:4], COLUMN_SCALES: SCALE_PARAMETERS[4:]}
+    for name in (each for each in strides if each not in mapped_scales(tiles)):
+        yield f"ld.param.u64 %d_{name}, [{name}];\ncvta.to.global.u64 %d_{name}, %d_{name};"
+        for each in strides[name]:
+            yield f"ld.param.u64 %d_{each}, [{each}];\nmul.lo.u64 %d_{each}, %d_{each}, {_BYTES};"
+    if tiles.maps_row_scales:
+        yield f"mad.lo.u32 %r_first_row_scales, %r_scale_row, {_BYTES}, %r_shared;"
+        yield f"add.u32 %r_first_row_scales, %r_first_row_scales, {tiles.row_scale_place};"
+    else:
+        yield f"sub.u32 %r_last_row, %r_M, 1;\nmul.lo.u64 %d_far_rows, %d_sa_k, {_FAR};"
+        yield f"and.b32 %r_quarter, %r_lane, {_LANES_OF_ROW - 1};\ncvt.u64.u32 %d_quarter, %r_quarter;"
+        yield "mov.pred %p_row_fetches, -1;"
+        if tiles.scales.shared_rows(tiles.block_m):
+            yield f"setp.lt.u32 %p_row_fetches, %r_in_group_thread, {_LANES_OF_ROW};"
+        yield "setp.eq.and.u32 %p_row_leads, %r_quarter, 0, %p_row_fetches;"
+    if tiles.maps_column_scales:
         yield f"mad.lo.u32 %r_first_scales, %r_scale_column, {_BYTES}, %r_shared;"
         yield f"add.u32 %r_first_scales, %r_first_scales, {tiles.scale_place};"
-    else:
-        yield f"mul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
-        yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
-    yield f"and.b32 %r_quarter, %r_lane, {_LANES_OF_ROW - 1};\ncvt.u64.u32 %d_quarter, %r_quarter;"
-    yield "mov.pred %p_row_fetches, -1;"
-    if tiles.scales.shared_rows(tiles.block_m):
-        yield f"setp.lt.u32 %p_row_fetches, %r_in_group_thread, {_LANES_OF_ROW};"
-    yield "setp.eq.and.u32 %p_row_leads, %r_quarter, 0, %p_row_fetches;"
-    for each in () if tiles.maps_scales else _loaded_columns(tiles):
+        return
+    yield f"sub.u32 %r_last_column, %r_N, 1;\nmul.lo.u64 %d_far_columns, %d_sb_k, {_FAR};"
+    yield f"setp.lt.u32 %p_fetches, %r_lane, {-(-tiles.block_n // _LINE)};"
+    for each in _loaded_columns(tiles):
         yield f"mov.b32 {each}, 0f00000000;"  # columns outside of the matrix have no scales
 
 
 def scales_of_job(tiles: WarpgroupTiles) -> Lines:
     """Compute the addresses of the scales of the first stage of a job."""
-    scales = tiles.scales
+    scales, rows = tiles.scales, _loaded_rows(tiles)
     assert scales is not None
+    if tiles.maps_row_scales and tiles.maps_column_scales:
+        return
     yield f"shr.u32 %r_scale_at, %r_k, {BLOCK.bit_length() - 1};\ncvt.u64.u32 %d_scale_at, %r_scale_at;"
-    yield "mad.lo.u64 %d_scale_rows, %d_scale_at, %d_sa_k, %d_SA;"
-    if not tiles.maps_scales:
+    if rows:
+        yield "mad.lo.u64 %d_scale_rows, %d_scale_at, %d_sa_k, %d_SA;"
+    if not tiles.maps_column_scales:
         yield "mad.lo.u64 %d_scale_columns, %d_scale_at, %d_sb_k, %d_SB;"
-    for part, half in _thread_rows(tiles):
+    for part, half in rows:
         yield f"add.u32 %r_scale_at, %r_row, {ROWS * part + 8 * half};"
         if not scales.shared_rows(tiles.block_m):
             yield "add.u32 %r_scale_at, %r_scale_at, %r_scale_row;"
         yield "min.u32 %r_scale_at, %r_scale_at, %r_last_row;"
         yield from _address(f"%d_scale_row_{part}_{half}", scales.rows, "%d_sa_row", "%d_scale_rows")
-    if not tiles.maps_scales:
+    if not tiles.maps_column_scales:
         yield from _columns_of_job(tiles)
     yield "mov.pred %p_next, -1;"
     yield from _load_ahead(tiles)
+    if not rows:
+        return
     # Those that no stage prefetches: four lanes have a row.
     yield "mul.lo.u64 %d_scale_at, %d_quarter, %d_sa_k;"
-    for part, half in _thread_rows(tiles):
+    for part, half in rows:
         yield f"add.u64 %d_fetched_row_{part}_{half}, %d_scale_at, %d_scale_row_{part}_{half};"
     for first in range(0, _FAR + 2, _LANES_OF_ROW):
         yield f"add.u32 %r_scale_at, %r_quarter, {first + 1};"
         yield "setp.gt.and.u32 %p_far, %r_remaining, %r_scale_at, %p_row_fetches;"
-        for part, half in _thread_rows(tiles):
+        for part, half in rows:
             row = f"%d_fetched_row_{part}_{half}"
             if first:
                 yield f"mad.lo.u64 {row}, %d_sa_k, {_LANES_OF_ROW}, {row};"
@@ -109,7 +120,7 @@ def _load_ahead(tiles: WarpgroupTiles) -> Lines:
     """Load scales of the next stage, if %p_next, and go to those of the one after it."""
     scales = tiles.scales
     assert scales is not None
-    for part, half in _thread_rows(tiles):
+    for part, half in _loaded_rows(tiles):
         address = f"%d_scale_row_{part}_{half}"
         yield f"@%p_next ld.global.b32 %r_next_row_{part}_{half}, [{address}];\nadd.u64 {address}, {address}, %d_sa_k;"
     if scales.columns_are_ahead(tiles.block_n):
@@ -139,24 +150,27 @@ def _load_columns(tiles: WarpgroupTiles) -> Lines:
 
 def load_scales(tiles: WarpgroupTiles) -> Lines:
     """Load the scales of a stage, and those of the next one that are loaded ahead."""
-    scales = tiles.scales
+    scales, rows = tiles.scales, _loaded_rows(tiles)
     assert scales is not None
-    for part, half in _thread_rows(tiles):
+    if not rows and tiles.maps_column_scales:
+        return
+    for part, half in rows:
         yield f"mov.b32 %r_scale_row_{part}_{half}, %r_next_row_{part}_{half};"
     ahead = scales.columns_are_ahead(tiles.block_n)
     if ahead:
         for target, loaded in zip(_column_registers(tiles), _loaded_columns(tiles), strict=True):
             yield f"mov.b32 {target}, {loaded};"
-    elif not tiles.maps_scales:
+    elif not tiles.maps_column_scales:
         yield "mov.pred %p_next, -1;"
         yield from _load_columns(tiles)
     yield f"setp.gt.u32 %p_next, %r_remaining, 1;\nsetp.gt.u32 %p_far, %r_remaining, {_FAR + 2};"
     yield from _load_ahead(tiles)
-    yield "and.pred %p_row_far, %p_far, %p_row_leads;"
-    for part, half in _thread_rows(tiles):
+    if rows:
+        yield "and.pred %p_row_far, %p_far, %p_row_leads;"
+    for part, half in rows:
         yield f"add.u64 %d_scale_at, %d_scale_row_{part}_{half}, %d_far_rows;"
         yield "@%p_row_far prefetch.global.L2 [%d_scale_at];"
-    if tiles.maps_scales:
+    if tiles.maps_column_scales:
         return
     if scales.shared_columns(tiles.block_n):
         yield "and.pred %p_far, %p_far, %p_issues;\nadd.u64 %d_scale_at, %d_scale_column, %d_far_columns;"
@@ -166,6 +180,13 @@ def load_scales(tiles: WarpgroupTiles) -> Lines:
     yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
 
 
+def row_scales_of_stage(tiles: WarpgroupTiles) -> Lines:
+    """Read the scales of the thread's rows from the stage that was multiplied."""
+    for part, half in _thread_rows(tiles) if tiles.maps_row_scales else ():
+        place = _BYTES * (ROWS * part + 8 * half)
+        yield f"ld.shared.b32 %r_scale_row_{part}_{half}, [%r_row_scales+{place}];"
+
+
 def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
     """Add the sums of a stage, registers of this name, to the totals by fused multiply-adds with the scales."""
     scales = tiles.scales
@@ -173,13 +194,13 @@ def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
     rows, columns = _thread_rows(tiles), _column_registers(tiles)
     shared_rows, shared_columns = len(rows) == 1, len(columns) == 1
     factors = scales.order == "product" and (shared_rows or shared_columns)
-    if factors and not tiles.maps_scales:  # few products of a scale of rows and one of columns
+    if factors and not tiles.maps_column_scales:  # few products of a scale of rows and one of columns
         for row, column in ((f"%r_scale_row_{part}_{half}", each) for part, half in rows for each in columns):
             yield f"mul.rn.f32 {column if shared_rows else row}, {row}, {column};"
     for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
         part, inside = divmod(index, ROWS * tiles.block_n // WARPGROUP)
         block, half, place = inside // 4, inside // 2 % 2, inside % 2
-        if tiles.maps_scales and not (half or place):
+        if tiles.maps_column_scales and not (half or place):
             low, high = columns[2 * block : 2 * block + 2]
             yield f"ld.shared.v2.b32 {{{low}, {high}}}, [%r_scales+{8 * _BYTES * block}];"
             for each in (low, high) if factors else ():
@@ -204,6 +225,11 @@ def _thread_rows(tiles: WarpgroupTiles) -> list[tuple[int, int]]:
     if tiles.scales.shared_rows(tiles.block_m):
         return [(0, 0)]
     return [(part, half) for part in range(tiles.consumer_rows // ROWS) for half in range(2)]
+
+
+def _loaded_rows(tiles: WarpgroupTiles) -> list[tuple[int, int]]:
+    """Return those of `_thread_rows` whose scales are loaded to registers a stage ahead."""
+    return [] if tiles.maps_row_scales else _thread_rows(tiles)
 
 
 def _column_registers(tiles: WarpgroupTiles) -> list[str]:

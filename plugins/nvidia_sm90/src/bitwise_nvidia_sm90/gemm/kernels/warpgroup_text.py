@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 
-from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lines_of_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
@@ -30,6 +29,7 @@ from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import (
     PARAMETERS,
     declared_parameters,
     map_address,
+    mapped_scales,
     parameters,
 )
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import scale_places
@@ -86,8 +86,9 @@ def _scales_name(tiles: WarpgroupTiles) -> str:
     given = tiles.scales
     if given is None:
         return ""
-    loaded = "mapped" if tiles.maps_scales else "pairs" if given.pairs else "elements"
-    return f"_scales_{given.rows}x{given.columns}_{given.order}_{loaded}"
+    loaded = "mapped" if tiles.maps_column_scales else "pairs" if given.pairs else "elements"
+    rows = "_mapped_rows" if tiles.maps_row_scales else ""
+    return f"_scales_{given.rows}x{given.columns}_{given.order}_{loaded}{rows}"
 
 
 def _module(tiles: WarpgroupTiles, name: str, body: str) -> str:
@@ -116,8 +117,8 @@ def _start(tiles: WarpgroupTiles) -> Lines:
             yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
         else:
             yield from map_address(each)
-    if tiles.maps_scales:
-        yield from map_address(COLUMN_SCALES)
+    for each in mapped_scales(tiles):
+        yield from map_address(each)
     yield from map_address("C") if tiles.stores_through_map else ("ld.param.u64 %d_C, [C];",)
     for each in PARAMETERS[MAPS + 1 : MAPS + 1 + INTEGERS]:
         yield f"ld.param.u32 %r_{each}, [{each}];"

@@ -256,23 +256,39 @@ class WarpgroupTiles:
 
     @property
     def maps_scales(self) -> bool:
+        """Whether the scales of the rows or of the columns of a stage are copied to shared memory with its operands."""
+        return self.maps_row_scales or self.maps_column_scales
+
+    @property
+    def maps_row_scales(self) -> bool:
+        """Whether the scales of the rows of a stage are copied to shared memory with its operands."""
+        return self.scales is not None and self.scales.maps_rows(self.block_m)
+
+    @property
+    def maps_column_scales(self) -> bool:
         """Whether the scales of the columns of a stage are copied to shared memory with its operands."""
         return self.scales is not None and self.scales.maps_columns(self.block_n)
 
     @property
     def scale_line(self) -> int:
-        """The bytes of the scales of the columns of a stage in shared memory, in whole units of a copy's alignment."""
-        return -(-self.block_n * _SCALE_BYTES // STAGE_BYTES) * STAGE_BYTES if self.maps_scales else 0
+        """The bytes of the scales of a stage in shared memory, in whole units of a copy's alignment."""
+        return sum(self.scales.line(self.block_m, self.block_n)) if self.scales else 0
 
     @property
     def scale_place(self) -> int:
-        """The offset of the scales of the columns of each stage."""
+        """The offset of the scales of each stage: those of its columns, then those of its rows."""
         return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
+
+    @property
+    def row_scale_place(self) -> int:
+        """The offset of the scales of the rows of the first stage."""
+        return self.scale_place + (self.scales.line(self.block_m, self.block_n)[0] if self.scales else 0)
 
     @property
     def copied_bytes(self) -> int:
         """The bytes that copies bring to a stage of a block."""
-        return self.a.bytes + self.b.bytes + (self.block_n * _SCALE_BYTES if self.maps_scales else 0)
+        scales = self.block_n * self.maps_column_scales + self.block_m * self.maps_row_scales
+        return self.a.bytes + self.b.bytes + scales * _SCALE_BYTES
 
     @property
     def full_place(self) -> int:

@@ -1,73 +1,60 @@
-"""Record the matrix products of a PyTorch program for a lock, or replace them with the products of a lock.
-
-with recorded_products("cublas") as recording:
-    model(x)
-recording.lock().write("products.json")
+"""Replace the matrix products of a PyTorch program with the products of a lock.
 
 with locked_products(read_lock("products.json")) as replay:
     model(x)
 
-Both intercept the operators of `interception.PRODUCTS` in PyTorch's dispatcher, below autograd.  torch.matmul, linear
-layers, einsum and the products of a backward pass arrive there as one of them.  See `interception` for what is not
-intercepted.
+The operators are intercepted as `product_recording` says.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
-from bitwise_core.descriptors.problem import DTYPES, Epilogue, GEMMProblem, ProblemError
-from bitwise_core.plugins.profiles import NotCovered
+from bitwise_core.descriptors.problem import DTYPES, GEMMProblem
 from bitwise_torch import calls_in_c, dispatch_cache, many_products
-from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
+from bitwise_torch.grouped_products import GROUPED, GroupedCall, grouped_call
+from bitwise_torch.intercepted_products import (
+    IN_PLACE,
+    NOT_INTERCEPTED_REASON,
+    InterceptedProduct,
+    intercepted_product,
+    is_exact,
+    operands_of,
+    products_of_batch,
+)
 from bitwise_torch.interception import (
     PRODUCTS,
     Intercepted,
-    InterceptionError,
     OtherThreads,
     WithoutGradients,
     active,
+    check_other_threads,
 )
-from bitwise_torch.library_profiles import grouped_profile, lockable_profile
-from bitwise_torch.locks import Entry, Finding, Lock, LockError, PinnedAttention, finding_of, lock_of
-from bitwise_torch.locks.library_operators import REMEDY
-from bitwise_torch.noted_operators import noted_operators
-from bitwise_torch.operator_samples import (
-    NotSampled,
-    call_text,
-    library_operator,
-    list_call_text,
-    machine_of,
-)
+from bitwise_torch.locks import Entry, Lock, LockError
+from bitwise_torch.locks.library_operators import REMEDY, warn_of_undetermined
+from bitwise_torch.operator_samples import NotSampled, call_text, machine_of
 from bitwise_torch.product_calls import group_of_lock
 from bitwise_torch.product_forms import (
-    FORMS,
     Form,
     NotLockable,
     biased_product,
     finished_product,
-    form_of,
     fused_launch,
     with_bias_first,
 )
 from bitwise_torch.products import matmul, product_into
 from bitwise_torch.ready_launches import Count, ReadyLaunches
-from bitwise_torch.tensor_problems import alignment_of, library_layout, problem_of
+from bitwise_torch.tensor_problems import library_layout, problem_of
 
 if TYPE_CHECKING:
     import torch
 
     from bitwise_torch.pinned_attention import AttentionScope
-
-EXACT_K = 1 << 17
-"""With fewer values of k, sums of products of int8 fit int32, and `_int_mm` returns the same integers everywhere."""
 
 MOST_LAUNCHES = 64
 """The greatest number of matrices of a batch whose launches are kept together."""
@@ -78,282 +65,11 @@ LARGE_MATRIX = 1 << 16
 _NO_LIBRARIES: set[str] = set()
 """Products of a lock warn of no library."""
 
-_IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
-"""By operation in place, which returns its first operand: the one whose result it has."""
-
 _READY = frozenset({"mm", "addmm", "bmm", "_grouped_mm"})
 """Operations whose launches are kept, where all of their arguments are tensors."""
 
 _VECTORS = ("mv", "dot", "addmv", "addmv_")
 """Operations whose result is a column of a product, or an element."""
-
-_NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
-
-
-class UndeterminedWarning(UserWarning):
-    """A lock leaves an operator to PyTorch whose own runs may differ, so that it does not keep the recorded bytes."""
-
-
-@dataclass(frozen=True)
-class InterceptedProduct:
-    """An intercepted operation: its operands in the layout that a library receives, and its problem.
-
-    `operands` are those of the steps of a problem with a finish.
-    """
-
-    a: torch.Tensor
-    b: torch.Tensor
-    bias: torch.Tensor | None
-    problem: GEMMProblem
-    operands: tuple[torch.Tensor, ...] = ()
-
-
-def intercepted_product(
-    name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> InterceptedProduct:
-    """Return the product that an operation computes.  Raises NotLockable."""
-    if name in _IN_PLACE:
-        if not arguments[0].is_contiguous():
-            raise NotLockable(f"the output is not contiguous, its strides are {tuple(arguments[0].stride())}")
-        name = _IN_PLACE[name]
-    if name in FORMS:
-        _check_memory(*(each for each in (*arguments, *options.values()) if hasattr(each, "data_ptr")))
-        form = form_of(name, overload, arguments, options)
-        if form is not None:
-            _check_output(overload, options)
-            return InterceptedProduct(form.a, form.b, None, form.problem, form.operands)
-    _check_vectors(name, arguments)
-    a, b, bias = _operands(name, arguments)
-    out_dtype = arguments[2 + (bias is not None)] if "dtype" in overload else (bias if bias is not None else a).dtype
-    _check_memory(*(each for each in (a, b, bias, options.get("out")) if each is not None))
-    _check_output(overload, options)
-    epilogue: Epilogue = "none"
-    if bias is not None:
-        if "dtype" in overload:
-            raise NotLockable("the bias is not of the output's type")
-        if bias.dim() != 1 or bias.shape[0] != b.shape[1] or not bias.is_contiguous() or bias.dtype != a.dtype:
-            raise NotLockable(
-                f"the added tensor of shape {tuple(bias.shape)} and {bias.dtype} is not a dense vector of the "
-                "output's columns in the operands' type"
-            )
-        if bias.data_ptr() % 16:
-            raise NotLockable("the bias is not aligned to 16 bytes")
-        epilogue = "bias"
-    try:
-        a, b = library_layout(a), library_layout(b)
-        return InterceptedProduct(a, b, bias, problem_of(a, b, out_dtype, epilogue))
-    except ProblemError as error:
-        raise NotLockable(str(error)) from None
-
-
-def _check_output(overload: str, options: dict[str, Any]) -> None:
-    """Raise NotLockable for an output that is not contiguous."""
-    if overload in ("out", "dtype_out") and not options["out"].is_contiguous():
-        raise NotLockable(f"the output is not contiguous, its strides are {tuple(options['out'].stride())}")
-
-
-def _operands(name: str, arguments: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Return the matrices that an operation multiplies, and its bias or None."""
-    if name == "addmm":
-        return arguments[1], arguments[2], arguments[0]
-    a, b = arguments[:2]
-    if name == "dot":
-        a = a[None]
-    return a, b[:, None] if name in ("mv", "dot") else b, None
-
-
-def _check_vectors(name: str, arguments: tuple[Any, ...]) -> None:
-    """Raise NotLockable for a product of vectors that the library does not compute as a product of matrices."""
-    vectors = {"mv": arguments[1:2], "dot": arguments[:2]}.get(name, ())
-    if any(each.stride(0) != 1 and each.shape[0] > 1 for each in vectors):
-        raise NotLockable("a vector is not contiguous")
-    if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16"):
-        raise NotLockable(f"libraries have a kernel of their own for dot products of {arguments[0].dtype}")
-
-
-def _products_of_batch(
-    arguments: tuple[Any, ...], options: dict[str, Any]
-) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """Yield the matrices of addbmm, which adds them to its addend one after the other, and the options of addmm."""
-    _, a, b = arguments
-    alpha, beta = options.get("alpha", 1), options.get("beta", 1)
-    for left, right in zip(a, b, strict=True):
-        yield left, right, {"alpha": alpha, "beta": beta}
-        beta = 1
-
-
-def _is_exact(name: str, arguments: tuple[Any, ...]) -> bool:
-    """Return whether an operation returns the same integers in every order."""
-    return name == "_int_mm" and int(arguments[0].shape[1]) < EXACT_K
-
-
-def _check_memory(*tensors: torch.Tensor) -> None:
-    """Raise NotLockable unless all tensors are plain ones with memory on one device."""
-    import torch
-
-    for each in tensors:
-        if type(each) not in (torch.Tensor, torch.nn.Parameter):
-            raise NotLockable(f"a tensor is of the subclass {type(each).__name__}")
-    devices = dict.fromkeys(str(each.device) for each in tensors)
-    if len(devices) > 1:
-        raise NotLockable(f"the tensors are on {' and '.join(devices)}")
-    if "meta" in devices:
-        raise NotLockable("the tensors are on the meta device and have no memory")
-
-
-@dataclass
-class Recording:
-    """The products that ran: each problem with its descriptor or the reason why it has none.
-
-    `not_locked` counts the products that no lock can hold, by operation and reason.  `products` counts all products.
-    `attention` has the orders of pinned attention, None where PyTorch computes attention.
-    """
-
-    library: str
-    findings: list[tuple[GEMMProblem, Finding]] = field(default_factory=list)
-    not_locked: Counter[str] = field(default_factory=Counter)
-    products: int = 0
-    other_threads: OtherThreads = "cover"
-    attention: dict[tuple[str, int, int], PinnedAttention] | None = None
-    _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
-    _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    _process: int = field(default_factory=os.getpid)
-    calls_in_c: None = None
-    """See `interception.Scope`."""
-
-    def lock(self) -> Lock:
-        """Return the lock of all products so far, and of the operators that PyTorch computes.
-
-        The operators run on samples, twice each.  An UndeterminedWarning names those whose own runs may differ on one
-        GPU.  Raises LockError.
-        """
-        operators = [
-            library_operator(name, text, reason) for (name, text), reason in sorted(self._calls.items())
-        ]  # fmt: skip
-        try:
-            provenance = lockable_profile(self.library, LockError).provenance()
-        except NotCovered as error:
-            raise LockError(str(error)) from None
-        found = lock_of(
-            self.findings, provenance, operators, None if self.attention is None else self.attention.values()
-        )
-        for operator, reason in found.undetermined.items():
-            _warn_of(operator, reason)
-        return found
-
-    def handle(self, operation: Intercepted, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Run an operation and record its product.  Raises InterceptionError in a forked process."""
-        result = operation(*arguments, **options)
-        if os.getpid() != self._process:
-            if self.other_threads == "ignore":
-                return result
-            raise InterceptionError(
-                f"torch.{name} ran in a process that was forked while products are recorded, and its record ends with "
-                "the process: multiply in the recording process (a DataLoader with num_workers=0), or give the "
-                'recording other_threads="ignore"'
-            )
-        self.products += 1
-        if _is_exact(name, arguments):
-            return result
-        try:
-            if name not in PRODUCTS:
-                raise NotLockable(_NOT_INTERCEPTED_REASON)
-            if name in GROUPED:
-                findings = [self._group(grouped_call(name, arguments, options))]
-            elif name in ("addbmm", "addbmm_"):
-                findings = [
-                    self._product(intercepted_product("addmm", "default", (result, a, b), each), result)
-                    for a, b, each in _products_of_batch(arguments, options)
-                ]
-            else:
-                findings = [
-                    self._product(intercepted_product(name, operation.overload, arguments, options), result)
-                ]  # fmt: skip
-        except NotLockable as reason:
-            self.not_locked[f"{name}: {reason}"] += 1
-            self.note_call(operation.full_name, arguments, options)
-            return result
-        if any(isinstance(each, str) for each in findings):
-            self.note_call(operation.full_name, arguments, options)
-        return result
-
-    def _product(self, product: InterceptedProduct, result: torch.Tensor) -> Finding:
-        """Return what the library computes for a product, whose problem is noted."""
-        alignment = (alignment_of(product.a), alignment_of(product.b), alignment_of(result))
-        key = (product.problem, alignment)
-        if key not in self._found:
-            profile = lockable_profile(self.library, LockError)
-            self._found[key] = finding_of(profile, product.problem, alignment=alignment, device=product.a.device)
-            self.findings.append((product.problem, self._found[key]))
-        return self._found[key]
-
-    def _group(self, call: GroupedCall) -> Finding:
-        """Return what the library computes for the groups of a call, whose key is noted."""
-        key = (call.key, (256, 256, 256))
-        found = self._found.get(key)
-        if found is None or call.adds_groups:
-            try:
-                profile = grouped_profile(self.library, LockError)
-            except LockError as error:
-                raise NotLockable(str(error)) from None
-            found = group_finding(profile, call)
-            if self._found.get(key) != found:
-                self._found[key] = found
-                self.findings.append((call.key, found))
-        return found
-
-    def note_call(self, operator: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Note a call that PyTorch computes."""
-        try:
-            text = (list_call_text if operator.startswith("aten::_foreach_") else call_text)(arguments, options)
-            self._calls.setdefault((operator, text), None)
-        except NotSampled as reason:
-            self._calls.setdefault((operator, ""), str(reason))
-
-
-def _warn_of(operator: str, reason: str) -> None:
-    warnings.warn(
-        f"{operator} is left to PyTorch, whose own runs may differ, so that a lock may not return the recorded bytes: "
-        f"{reason}; {REMEDY}", UndeterminedWarning, stacklevel=3,
-    )  # fmt: skip
-
-
-@contextmanager
-def recorded_products(
-    like: str, other_threads: OtherThreads = "cover", operators: bool = True,
-    attention: Literal["library", "pinned"] = "library",
-) -> Iterator[Recording]:  # fmt: skip
-    """Record the products that run inside; the library `like` computes them as usual.
-
-    Products that no lock can hold are counted in `Recording.not_locked`.  Products in threads in which neither this
-    nor a lock was entered are recorded too, unless `other_threads` is "ignore", or "error".  Products in a process that
-    is forked inside, such as a worker that loads data, would be lost with it: they raise InterceptionError, unless
-    `other_threads` is "ignore".
-
-    With `operators`, all other operators on floating-point numbers are noted as well, and the lock has samples of them,
-    by which `bitwise lock check` compares machines.
-
-    With `attention="pinned"`, this package computes scaled_dot_product_attention and its gradients, here and in
-    `locked_products`, with the bits of the lock; functions of torch.compile run eagerly.  Calls that are not served,
-    such as those with dropout, are counted in `Recording.not_locked`, and PyTorch computes them.  With "library",
-    PyTorch computes attention, and the lock has samples.  Raises LockError where no installed plugin describes the
-    library.
-    """
-    lockable_profile(like, LockError)
-    _check_other_threads(other_threads)
-    if attention not in ("library", "pinned"):
-        raise LockError(f'attention is {attention!r}; give "library" or "pinned"')
-    pinned: dict[tuple[str, int, int], PinnedAttention] | None = {} if attention == "pinned" else None
-    recording = Recording(like, other_threads=other_threads, attention=pinned)
-    noted = noted_operators(recording.note_call, cover=other_threads == "cover") if operators else nullcontext()
-    with ExitStack() as stack:
-        stack.enter_context(active(recording))
-        stack.enter_context(noted)
-        if pinned is not None:
-            from bitwise_torch.pinned_attention import recorded_attention
-
-            stack.enter_context(recorded_attention(pinned, recording.not_locked, other_threads))
-        yield recording
 
 
 @dataclass
@@ -455,11 +171,11 @@ class Replay:
         call = _call_key(operation, arguments, options)
         if call in self._library_calls:
             return self._left_to_pytorch(operation, arguments, options)
-        if _is_exact(name, arguments):
+        if is_exact(name, arguments):
             return operation(*arguments, **options)
         try:
             if name not in PRODUCTS:
-                raise NotLockable(_NOT_INTERCEPTED_REASON)
+                raise NotLockable(NOT_INTERCEPTED_REASON)
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return operation(*arguments, **options)  # an empty product has no rounding
             if name in GROUPED:
@@ -480,7 +196,7 @@ class Replay:
                 raise LockError(f"torch.{name}: {reason}{problem}") from None
             self.not_replayed[f"{name}: {reason}"] += 1
             return operation(*arguments, **options)
-        out = arguments[0] if name in _IN_PLACE else options.get("out")
+        out = arguments[0] if name in IN_PLACE else options.get("out")
         count = self._count_of(product.problem)
         finished = entry.finished
         if finished is None and product.bias is not None:
@@ -500,8 +216,12 @@ class Replay:
         else:
             result = locked_product(product, entry.desc)
             direct = product.a is arguments[0] and product.b is arguments[1] and name == "bmm"
-            launch = launch_of_batch(product, entry.desc, result) if ready is not None and direct else None
-            if launch is not None:
+            into = direct and out is not None and _is_memory_of(result, out)
+            kept = into or (direct and ready is not None)
+            launch = launch_of_batch(product, entry.desc, result) if kept else None
+            if launch is not None and into:
+                self._ready.keep_into(operation.full_name, arguments, options, launch, count)
+            elif launch is not None:
                 self._ready.keep(ready, arguments, result, launch, count, (operation.full_name, arguments))
         if name in _VECTORS:
             result = result[0, 0] if name == "dot" else result[:, 0]
@@ -545,7 +265,12 @@ class Replay:
             text = call_text(arguments, options)
             entry = self.lock.by_call.get((operation.full_name, text))
             if entry is None:
-                return ""
+                others = sum(each.operator == operation.full_name for each in self.lock.operators)
+                return (
+                    f"; the lock leaves {others} other calls of {operation.full_name} to PyTorch, and has no sample of "
+                    "this one: record a run that has it, with these shapes, types and strides"
+                    if others else ""
+                )  # fmt: skip
             machine = machine_of(text)
         except NotSampled:
             return ""
@@ -561,7 +286,7 @@ class Replay:
             )
         if entry.undetermined is not None and entry.operator not in self._warned:
             self._warned.add(entry.operator)
-            _warn_of(entry.operator, entry.undetermined)
+            warn_of_undetermined(entry.operator, entry.undetermined)
         return None
 
     def _product_and_entry(
@@ -571,7 +296,7 @@ class Replay:
         key = None if options else call
         cached = None if key is None else self._entries.get(key)
         if cached is not None:
-            a, b, bias = _operands(name, arguments)
+            a, b, bias = operands_of(name, arguments)
             return InterceptedProduct(library_layout(a), library_layout(b), bias, cached.problem), cached
         product = intercepted_product(name, overload, arguments, options)
         entry = self.lock.entry(product.problem)
@@ -588,7 +313,7 @@ def _batch_added(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
 
     _, a, b = arguments
     total = arguments[0].expand(a.shape[1], b.shape[2]).contiguous()
-    for a, b, each in _products_of_batch(arguments, options):
+    for a, b, each in products_of_batch(arguments, options):
         total = torch.addmm(total, a, b, **each)
     if name == "addbmm_" or "out" in options:
         return (arguments[0] if name == "addbmm_" else options["out"]).copy_(total)
@@ -655,7 +380,7 @@ def locked_products(
     """
     if missing not in ("error", "pass"):
         raise LockError(f'missing is {missing!r}; give "error" or "pass"')
-    _check_other_threads(other_threads)
+    check_other_threads(other_threads, LockError)
     replay = Replay(lock, missing, other_threads=other_threads)
     with ExitStack() as stack:
         stack.enter_context(active(replay))
@@ -666,13 +391,6 @@ def locked_products(
                 locked_attention(lock.by_heads, missing, replay.not_replayed, other_threads)
             )
         yield replay
-
-
-def _check_other_threads(other_threads: str) -> None:
-    if other_threads not in get_args(OtherThreads):
-        raise LockError(
-            f"other_threads is {other_threads!r}; give one of {', '.join(map(repr, get_args(OtherThreads)))}"
-        )
 
 
 def locked_product(product: InterceptedProduct, desc: GEMMDesc) -> torch.Tensor:
