@@ -68,7 +68,8 @@ COMPUTED_ADDRESSES = 0
 class Output:
     """What a launch leaves in one buffer, by sorted address: bytes (uint8), full hashes, flags, lines and threads.
 
-    Threads are numbered as in `Access`, in 8 bytes, or in 4 where these hold all numbers.  The thread of an element made by atomic operations has no meaning.
+    Threads are numbered as in `Access`, in 8 bytes, or in 4 where these hold all numbers.  The thread of an element
+    made by atomic operations has no meaning.
     """
 
     address: Array
