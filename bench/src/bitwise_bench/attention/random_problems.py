@@ -39,8 +39,8 @@ IN_TURN = {"chunks in turn": "dense", "lengths in turn": "varlen", "pages in tur
 """Layouts of programs that take chunks in turn, by the layout of their tensors."""
 LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", *IN_TURN
 NUMBERS = (
-    "One in five problems without gradients has numbers of many magnitudes, and some of these have infinities and NaNs, "
-    "but not as values of hidden keys. "
+    "One in five problems without gradients has numbers of many magnitudes, and some of these have infinities and "
+    "NaNs, but not as values of hidden keys. "
 )
 """What the problems have beside normal numbers."""
 PROBLEMS = 16
