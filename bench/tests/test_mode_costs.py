@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios
+from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios, ratios_of_turns
 
 RECORD = Path(__file__).parents[2] / "records" / "train-equals-serve-sm90-h100.json"
 
@@ -58,7 +58,16 @@ def test_ratios_are_geometric_means_by_kind() -> None:
     assert content["ratios"] == {
         "prefill": {"mode": 1.0}, "decode, graph": {"mode": 0.5}, "rows": {"mean of fp32": {"mode": 3.0}},
     }  # fmt: skip
-    assert ratios({}) == {}
+    assert ratios(content, []) == {}
+
+
+def test_ratios_are_those_of_turns() -> None:
+    """A machine that slows down for half of the turns does not change them."""
+    content = no_costs()
+    add_costs(content, "x", {"decode of 1": {"PyTorch": [1.0, 9.0, 2.0, 8.0], "mode": [2.0, 9.0, 3.0, 8.0]}})
+    assert content["ratios of turns"]["x"]["decode of 1"] == {"mode": [1.0, 1.25, 1.625]}
+    assert content["ratios"] == {"decode": {"mode": 1.25}}
+    assert ratios_of_turns({"PyTorch": [1.0], "mode": [2.0]}) == ratios_of_turns({"mode": [1.0, 2.0]}) == {}
 
 
 def test_times_without_workspaces_belong_to_their_model() -> None:

@@ -276,7 +276,8 @@ class Replay:
             return ""
         if not entry.agrees_on(machine):
             if entry.reason is not None:
-                return f"; its bits on other machines are unknown, since it has no sample: {entry.reason}"
+                remedy = f"; {REMEDY}" if entry.undetermined else ""
+                return f"; its bits on other machines are unknown, since it has no sample: {entry.reason}{remedy}"
             seen = ", ".join(entry.digests)
             return (
                 f"; PyTorch computed it when the lock was recorded, and samples of it were compared on {seen}: run "
