@@ -15,7 +15,7 @@ from bitwise_bench.adversary.block_programs import BlockProgram, block_programs
 from bitwise_bench.adversary.campaign import Tally, play_blocks, play_vendors, worker
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.pair_rounds import analysed
-from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_bench.adversary.scopes import AUDITED, SCOPES
 from bitwise_core.execution import executor, long_loops
 from bitwise_core.execution.executor import Executor
 from bitwise_core.execution.memory import shared_memory
@@ -70,6 +70,20 @@ def test_forms_do_not_depend_on_how_values_are_kept(family: str, monkeypatch: py
     monkeypatch.setattr(wgmma, "_whole_accumulator", nothing)
     monkeypatch.setattr(Executor, "separates_registers", False)
     assert analysed(programs, LAUNCH)[0] == forms
+
+
+def test_fused_sums_are_executed_as_the_assembler_fuses_them() -> None:
+    name, scope = "sums that may be fused", SCOPES[AUDITED]
+    first = made(name, name, 1)[0]
+    product, begin = "mul{}.f32 %r30, %r10, %r11; add{}.f32 %r20, %r30, %r12;", first.chosen[0]
+    bodies = product.format("", ""), "fma.rn.f32 %r20, %r10, %r11, %r12;", product.format(".rn", ".rn")
+    fused, stated, rounded = (replace(first, chosen=(begin, each), kind="f32") for each in bodies)
+    forms, reasons = analysed((fused, stated, rounded), scope)
+    assert not reasons
+    assert forms[0] == forms[1] != forms[2]
+    one, other, third = (pair_rounds.executed(each, scope, 0) for each in (fused, stated, rounded))
+    assert pair_rounds.pair_difference(one, other, "fp32") is None
+    assert pair_rounds.pair_difference(one, third, "fp32") is not None
 
 
 def test_programs_that_store_nothing_are_analysed_and_executed() -> None:

@@ -1,11 +1,17 @@
+# ruff: noqa: E501 - a line of PTX is read as one
 """What a kernel computes from the addresses of buffers: offsets and distances are known, other numbers are not."""
 
 from __future__ import annotations
 
 import pytest
 
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.domains.domain import Unsupported
-from ptx_programs import hashes
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_nvidia_sm90.architecture import SM90
+from ptx_programs import hashes, text
 
 OWN = "mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2;"
 STORE, STORE_LONG = (
@@ -73,3 +79,70 @@ def test_what_no_place_of_a_buffer_decides_is_known(name: str) -> None:
 def test_what_the_place_of_a_buffer_decides_is_not_determined(name: str) -> None:
     with pytest.raises(Unsupported, match=r"the address of a buffer, which the launch does not give|not determined"):
         hashes(OPEN[name])
+
+
+ARRAYS = ".shared .align 16 .b8 unused[64]; .shared .align 16 .b8 room[256]; .local .align 8 .b8 mine[16];"
+OPEN_ARRAYS = {
+    "an address in shared memory": f"{OWN} mov.u32 %r2, room; {STORE}",
+    "an address in local memory": f"{OWN} mov.u32 %r2, mine; {STORE}",
+    "a generic address": f"{OWN} mov.u64 %d9, room; cvta.shared.u64 %d9, %d9; {STORE_LONG}",
+    "a distance of arrays": f"{OWN} mov.u32 %r2, room; mov.u32 %r3, unused; sub.u32 %r2, %r2, %r3; {STORE}",
+    "an order of arrays": f"{OWN} mov.u32 %r4, room; mov.u32 %r3, unused; setp.lt.u32 %p1, %r3, %r4; selp.b32 %r2, 1, 0, %p1; {STORE}",
+    "a number under a condition on an address": f"{OWN} mov.u32 %r4, room; setp.eq.u32 %p1, %r4, 1088; mov.b32 %r2, 1; @%p1 mov.b32 %r2, 2; {STORE}",
+    "bits of an address": f"{OWN} mov.u32 %r2, room; shr.u32 %r2, %r2, 7; and.b32 %r2, %r2, 7; {STORE}",
+    "an address as a float": f"{OWN} mov.u32 %r2, room; cvt.rn.f32.u32 %r2, %r2; {STORE}",
+    "an address that local memory keeps": f"{OWN} mov.u32 %r4, room; st.local.b32 [mine], %r4; ld.local.b32 %r2, [mine]; {STORE}",
+    "an address that shared memory keeps": f"{OWN} mov.u32 %r4, room; add.u32 %r5, %r4, 4; mul.lo.u32 %r6, %r0, 4; add.u32 %r6, %r6, %r4;"
+    f" st.shared.b32 [%r6], %r5; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "a contribution": "mov.u32 %r4, room; red.global.max.u32 [%d0], %r4;",
+}  # fmt: skip
+OF_ARRAYS = {
+    "an access": f"{OWN} mov.u32 %r4, room; mul.lo.u32 %r6, %r0, 4; add.u32 %r6, %r6, %r4; ld.global.b32 %r2, [%d4]; st.shared.b32 [%r6], %r2; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "an address that local memory keeps": f"{OWN} mov.u32 %r4, room; mul.lo.u32 %r6, %r0, 4; add.u32 %r6, %r6, %r4; st.local.b32 [mine], %r6; ld.local.b32 %r7, [mine];"
+    f" ld.global.b32 %r2, [%d4]; st.shared.b32 [%r7], %r2; ld.shared.b32 %r2, [%r7]; {STORE}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN_ARRAYS)
+def test_where_the_assembler_places_an_array_is_known_for_one_text(name: str) -> None:
+    """ptxas leaves out the array that nothing uses: on sm_90 `room` then begins at 1,024, and on sm_80 at 0."""
+    body = OPEN_ARRAYS[name]
+    assert hashes(body, shared=ARRAYS) == hashes(body, shared=ARRAYS)
+    assert hashes(body, shared=ARRAYS) != hashes(body, shared=ARRAYS.replace("64", "128"))
+    assert hashes(body, shared=ARRAYS) != hashes(f"mov.u32 %r9, 0; {body}", shared=ARRAYS)
+
+
+def test_an_address_of_an_array_chooses_no_known_element_of_a_buffer() -> None:
+    body = f"{OWN} mov.u32 %r4, room; shr.u32 %r4, %r4, 6; mul.wide.u32 %d9, %r4, 4; add.s64 %d9, %d4, %d9;"
+    load = f"{body} ld.global.b32 %r2, [%d9]; {STORE}"
+    assert hashes(load, shared=ARRAYS) == hashes(load, shared=ARRAYS)
+    assert hashes(load, shared=ARRAYS) != hashes(f"mov.u32 %r9, 0; {load}", shared=ARRAYS)
+    with pytest.raises(Unsupported):
+        hashes(f"{body} st.global.b32 [%d9], %r0;", shared=ARRAYS)
+
+
+@pytest.mark.parametrize("name", OF_ARRAYS)
+def test_an_address_of_an_array_may_select_what_is_accessed(name: str) -> None:
+    assert hashes(OF_ARRAYS[name], shared=ARRAYS) == hashes(f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}")
+
+
+@pytest.mark.parametrize("grid", [1, 60_000, None], ids=["one block", "a large grid", "every launch"])
+def test_kernels_that_store_an_address_are_equal_to_their_own_text(grid: int | None) -> None:
+    """1,024 is the number that the analysis takes."""
+    arrays = ARRAYS.replace(".shared .align 16 .b8 unused[64];", "")
+    bodies = f"{OWN} mov.u32 %r2, room; {STORE}", f"{OWN} mov.u32 %r9, room; mov.u32 %r2, 1024; {STORE}"
+    first, second = (
+        text(each, shared=arrays).replace(".param .u64 ", ".param .u64 .ptr .global .align 16 ") for each in bodies
+    )
+    arguments = tuple(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("out", "in"))
+    launch = (
+        None if grid is None else Launch(file="k.ptx", entry="k", grid=(grid, 1, 1), block=(32, 1, 1), args=arguments)
+    )
+    options = Options(every_launch=grid is None, audit_contraction=False)
+
+    def outcome(left: str, right: str) -> Outcome:
+        return compare(Source("l", left, launch), Source("r", right, launch), SM90, options).verdict.outcome
+
+    assert outcome(first, second) in (Outcome.UNPROVED, Outcome.UNKNOWN)
+    if grid == 1 or grid is None:
+        assert outcome(first, first) is Outcome.EQUAL

@@ -166,6 +166,10 @@ def test_an_exchange_across_a_barrier_is_analysed(barrier: str) -> None:
         ),
         ("st.global.b32 [%d0], %r0;", "different values at one address"),
         (
+            "createpolicy.fractional.L2::evict_last.b64 %d12, 0f3f800000; cvt.u32.u64 %r2, %d12; st.global.b32 [%d7], %r2;",
+            "nothing wrote",
+        ),
+        (
             "setp.lt.u32 %p1, %r0, 32; @%p1 bar.arrive 1, 64; @!%p1 bar.sync 1, 64; st.global.b32 [%d7], %r0;",
             "bar.arrive is not modelled",
         ),
@@ -179,6 +183,12 @@ def test_an_exchange_across_a_barrier_is_analysed(barrier: str) -> None:
 def test_undefined_results_raise(body: str, reason: str) -> None:
     with pytest.raises(Unsupported, match=reason):
         hashes(PLACES + body, threads=64, shared=ROOM)
+
+
+def test_a_cache_policy_changes_no_value() -> None:
+    policy = "createpolicy.fractional.L2::evict_last.b64 %d12, 0f3f800000; ld.global{}.b32 %r2, [%d6]{}; st.global.b32 [%d7], %r2;"
+    found = [hashes(PLACES + policy.format(*each), shared=ROOM) for each in (("", ""), (".L2::cache_hint", ", %d12"))]
+    assert found[0] == found[1]
 
 
 def test_one_value_written_by_all_threads_is_defined() -> None:

@@ -36,12 +36,13 @@ class Frame:
     """What is around the slots of a kernel: the language, and the texts before and after them.
 
     In the text before them, {kind} is the kind of the input, {threads} the number of threads of a block, {block} the
-    number of bytes of its input.
+    number of bytes of its input.  `states_roundings`: no operation of a kernel leaves its rounding to the assembler.
     """
 
     language: Language
     head: str
     end: str
+    states_roundings: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class BlockProgram:
     def language(self) -> Language:
         """The language."""
         return self.frame.language
+
+    @property
+    def states_roundings(self) -> bool:
+        """See `Frame`."""
+        return self.frame.states_roundings
 
     @property
     def kernel(self) -> KernelText:

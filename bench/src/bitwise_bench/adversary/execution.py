@@ -13,7 +13,7 @@ from bitwise_bench.adversary.patterns import Array
 from bitwise_bench.adversary.programs import Program
 from bitwise_bench.adversary.scopes import SCOPES
 from bitwise_core.checker.analysis import prepare
-from bitwise_core.checker.sources import Source
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.concrete import LANES_PER_BATCH, checked_outputs, machine_for, run_until_valid
 from bitwise_core.execution.domains.bits import BitsDomain
@@ -88,11 +88,17 @@ def execute(programs: Sequence[Program], language: Language, blocks: int, seed: 
 
 
 def run(
-    kernel: KernelText, language: Language, blocks: int, contents: Mapping[str, Array], *, finite: bool
+    kernel: KernelText,
+    language: Language,
+    blocks: int,
+    contents: Mapping[str, Array],
+    *,
+    finite: bool,
+    options: Options = SCOPES["launch"].options,
 ) -> Executed:
     """Run a kernel of many programs on these input bytes.  Raises Unsupported."""
     launch = kernel.launch(blocks)
-    prepared = prepare(Source("kernel", kernel.text, launch), language.arch, SCOPES["launch"].options)
+    prepared = prepare(Source("kernel", kernel.text, launch), language.arch, options)
     before = {
         name: contents[name] if name in contents else np.zeros(kernel.bytes_of(name, blocks), dtype=np.uint8)
         for name in launch.buffers()

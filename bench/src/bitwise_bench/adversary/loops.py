@@ -77,6 +77,11 @@ class LoopProgram:
         """The language."""
         return LANGUAGES["ptx"]
 
+    @property
+    def states_roundings(self) -> bool:
+        """Every operation does."""
+        return True
+
     def analysed_kernel(self) -> tuple[KernelText, int]:
         """See `WholeProgram.analysed_kernel`."""
         return loop_kernel(self, ROWS[0]), 1

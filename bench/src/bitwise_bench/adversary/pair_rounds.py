@@ -15,7 +15,7 @@ from bitwise_bench.adversary.judging import Difference, canonical, difference
 from bitwise_bench.adversary.kernels import BUFFERS, DTYPES, KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
-from bitwise_bench.adversary.scopes import Scope
+from bitwise_bench.adversary.scopes import AUDITED, SCOPES, Scope
 from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.comparison import compare, compare_large
 from bitwise_core.checker.sources import Source
@@ -45,6 +45,10 @@ class WholeProgram(Protocol):
     @property
     def language(self) -> Language:
         """The language of the program."""
+
+    @property
+    def states_roundings(self) -> bool:
+        """Whether no operation leaves its rounding to the assembler."""
 
     def text_key(self) -> str:
         """Return the program as text."""
@@ -154,7 +158,11 @@ def are_equal(left: WholeProgram, right: WholeProgram, scope: Scope) -> bool:
 def executed(program: WholeProgram, scope: Scope, seed: int) -> list[Executed]:
     """Execute a program in each of its trials.  Raises Unsupported."""
     trials = program.trials(scope, seed)
-    return [run(each.kernel, program.language, BLOCKS, each.contents, finite=scope.finite) for each in trials]
+    options = SCOPES["launch" if program.states_roundings else AUDITED].options
+    return [
+        run(each.kernel, program.language, BLOCKS, each.contents, finite=scope.finite, options=options)
+        for each in trials
+    ]
 
 
 def executed_on_device(

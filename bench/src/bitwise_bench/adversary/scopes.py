@@ -14,7 +14,8 @@ from bitwise_core.execution.assumptions import FINITE
 class Scope:
     """A scope: its name in records, and the options of its analyses.
 
-    The contraction audit is off, because every operation of the programs states its rounding.
+    The contraction audit is off, except in the scope `AUDITED`, because every operation of the programs states its
+    rounding.
     """
 
     name: str
@@ -26,6 +27,9 @@ class Scope:
         return FINITE in self.options.assume
 
 
+AUDITED = "audited launch"
+"""The scope of programs that leave roundings to the assembler."""
+
 SCOPES: Mapping[str, Scope] = MappingProxyType(
     {
         scope.name: scope
@@ -33,6 +37,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             Scope("launch", Options(audit_contraction=False)),
             Scope("finite", Options(assume=frozenset({FINITE}), audit_contraction=False)),
             Scope("every launch", Options(every_launch=True, audit_contraction=False)),
+            Scope(AUDITED, Options()),
         )
     }
 )

@@ -9,7 +9,7 @@ undetermined: which buffer comes first, the distance of two buffers, other bits,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.memory.undetermined import Cause, Kind, undetermined
-from bitwise_core.execution.values.symbolic_vector import width
+from bitwise_core.execution.values.symbolic_vector import Value, width
 
 _ALIGNMENT = 256
 """A buffer begins at a multiple of this number of bytes."""
@@ -54,23 +54,26 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
         names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()})
         if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
-        shape, registers = (machine.blocks, machine.threads), machine.registers
-        open_ = {
-            name: undetermined(width(registers[name]), shape, machine.domain.recorder)
-            for name in names
-            if name in registers
-        }
-        before = {**registers, **open_}
-        machine.registers = dict(before)
-        try:
-            return step(machine)
-        finally:
-            after, machine.registers = machine.registers, registers
-            for name, value in after.items():
-                if value is not before.get(name):
-                    registers[name] = value
+        shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
+        return step_with_registers(step, names, machine, lambda value: undetermined(width(value), shape, recorder))
 
     return run
+
+
+def step_with_registers(
+    step: Step, names: Iterable[str], machine: Machine, replaced: Callable[[Value], Value]
+) -> Control | None:
+    """Execute a step that finds other values in some registers, which keep their contents."""
+    registers = machine.registers
+    before = {**registers, **{name: replaced(registers[name]) for name in names if name in registers}}
+    machine.registers = dict(before)
+    try:
+        return step(machine)
+    finally:
+        after, machine.registers = machine.registers, registers
+        for name, value in after.items():
+            if value is not before.get(name):
+                registers[name] = value
 
 
 def _now(machine: Machine, name: str, origins: _Origins) -> _Origins:
@@ -95,7 +98,7 @@ def _now(machine: Machine, name: str, origins: _Origins) -> _Origins:
 @once_a_kernel
 def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, _Origins]]:
     """Return the instructions that may read addresses as numbers, by identity, with the origins of what they read."""
-    flow = _Flow(kernel, opcodes)
+    flow = flow_of(kernel, opcodes)
     origins = flow.origins()
     found: dict[int, Mapping[str, _Origins]] = {}
     for index in {each for name in origins for each in flow.uses.get(name, ())}:
@@ -105,7 +108,7 @@ def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, 
     return found
 
 
-class _Flow:
+class Flow:
     """The flow of addresses through the registers of a kernel."""
 
     def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
@@ -142,6 +145,12 @@ class _Flow:
             if not made <= found.get(name, frozenset()):
                 found[name] = found.get(name, frozenset()) | made
                 work += self.uses.get(name, ())
+
+
+@once_a_kernel
+def flow_of(kernel: Kernel, opcodes: OpcodeTable) -> Flow:
+    """Return the uses and definitions of the registers of a kernel."""
+    return Flow(kernel, opcodes)
 
 
 def _is_parameter(instruction: Instruction) -> bool:

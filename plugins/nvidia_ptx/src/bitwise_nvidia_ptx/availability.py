@@ -13,6 +13,7 @@ from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.address_numbers import reading_addresses
+from bitwise_nvidia_ptx.array_addresses import storing_addresses
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))
@@ -47,7 +48,8 @@ def least_capability(opcode: str) -> int:
 class AvailableTable(OpcodeTable):
     """An opcode table that rejects instructions which the architecture does not have.
 
-    What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`).
+    What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`).  The
+    address of an array that it stores is a number of its program alone (`array_addresses`).
     """
 
     def build(self, instruction: Instruction, context: Context) -> Step:
@@ -55,4 +57,5 @@ class AvailableTable(OpcodeTable):
         needed = least_capability(instruction.opcode)
         if needed > int(context.arch.name.removeprefix("sm_")):
             raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")
-        return reading_addresses(super().build(instruction, context), instruction, context.kernel, self)
+        step = storing_addresses(super().build(instruction, context), instruction, context)
+        return reading_addresses(step, instruction, context.kernel, self)

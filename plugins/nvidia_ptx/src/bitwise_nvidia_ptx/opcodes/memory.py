@@ -37,6 +37,7 @@ from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.clusters import load_from_cluster, store_to_cluster
 from bitwise_nvidia_ptx.opcodes.common import (
@@ -406,7 +407,7 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
 @TABLE.opcode("createpolicy", operands=DESTINATION_FIRST, effects=Effect.NONE)
 @TABLE.opcode("prefetch", "prefetchu", "membar", "applypriority", operands=NO_DESTINATION, effects=Effect.NONE)
 def no_operation(instruction: Instruction, context: Context) -> Step:
-    """Prefetches, cache policies and fences have no effect on values.  A policy register holds 0."""
+    """Prefetches, cache policies and fences have no effect on values.  A policy has no known bits."""
     root = instruction.opcode.split(".")[0]
     destination = instruction.operands[0] if root == "createpolicy" else None
     if instruction.opcode.startswith("fence.proxy.async"):
@@ -414,7 +415,7 @@ def no_operation(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         if destination is not None:
-            machine.write(destination, np.zeros((1, 1), dtype=np.uint64))
+            machine.write(destination, poison(64))
 
     return step
 

@@ -1,0 +1,135 @@
+"""Instructions that store the address of an array as a number, which the assembler and the driver choose.
+
+In an analysis, arrays in shared, local, constant and global memory follow each other.  An assembler leaves out arrays
+that nothing uses and places them as it likes.  An address may select what is accessed in shared and local memory, and
+it may be moved, compared and packed into a descriptor for that.  Where what is computed from it, by moves, arithmetic,
+comparisons and selections, is stored in global or shared memory, contributes to an atomic operation, or is a part of an
+address of global memory, it is a number of this program alone: the assembler places the arrays of one text in one way.
+Branches on addresses, and numbers that functions are given, are not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bitwise_core.assembly.module import Address, Instruction, Kernel, Symbol, once_a_kernel, program_digest
+from bitwise_core.assembly.module import registers_of as registers_in
+from bitwise_core.execution.architecture import Context, OpcodeTable
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values.term_hash import term
+from bitwise_nvidia_ptx.address_numbers import Flow, flow_of, step_with_registers
+
+REASON = "the address of an array, which the assembler chooses, is stored or selects global memory"
+
+_STORES = frozenset({"st", "red", "atom"})
+_ENDS = Effect.BRANCH | Effect.CALL | Effect.END
+_NOT_COMPUTED = frozenset(
+    {
+        "ldmatrix",
+        "mma",
+        "wgmma",
+        "tcgen05",
+        "cp",
+        "mbarrier",
+        "ld",
+        "ldu",
+        "atom",
+        "red",
+        "tensormap",
+        "call",
+        "prefetch",
+    }
+)
+"""Opcodes whose results are no functions of the numbers of their operands, which are addresses."""
+
+
+def storing_addresses(step: Step, instruction: Instruction, context: Context) -> Step:
+    """Return the step of an instruction, for which numbers from addresses of arrays are those of the program.
+
+    Raises Unsupported in a pass over the addresses of a large grid.
+    """
+    module = context.module
+    in_global = frozenset(each.name for each in (*module.constants, *module.globals))
+    names = _stored(context.kernel, context.arch.opcodes, in_global).get(id(instruction))
+    if names is None:
+        return step
+    line, name = instruction.line, f"a number from addresses of arrays of {program_digest(module, context.kernel)}"
+
+    def run(machine: Machine) -> Control | None:
+        domain = machine.domain
+        if domain.name == "addresses":
+            raise Unsupported(REASON, line)
+        if domain.name == "bits":
+            return step(machine)
+
+        def of_program(value: Value) -> Value:
+            return term(
+                width(value), name, [as_symbolic_vector(value)], L.INTEGER, exact=True, recorder=domain.recorder
+            )
+
+        return step_with_registers(step, names, machine, of_program)
+
+    return run
+
+
+@once_a_kernel
+def _stored(kernel: Kernel, opcodes: OpcodeTable, in_global: frozenset[str]) -> Mapping[int, frozenset[str]]:
+    """Return the instructions that store addresses of arrays, by identity, with the registers that hold them.
+
+    `in_global` are the arrays whose addresses are those of global memory.
+    """
+    flow = flow_of(kernel, opcodes)
+    of_all = _held(flow, frozenset())
+    of_own = _held(flow, in_global) if in_global and of_all else of_all
+    found: dict[int, frozenset[str]] = {}
+    for index in {each for name in of_all for each in flow.uses.get(name, ())}:
+        stored, selecting = _numbers_and_addresses(kernel.instructions[index])
+        names = frozenset(stored & of_all | selecting & of_own)
+        if names:
+            found[id(kernel.instructions[index])] = names
+    return found
+
+
+def _held(flow: Flow, excepted: frozenset[str]) -> set[str]:
+    """Return the registers that are computed from addresses of arrays, but for some arrays."""
+    held: set[str] = set()
+    work = [index for index, each in enumerate(flow.instructions) if _names_array(each, excepted)]
+    in_local = False
+    while work:
+        index = work.pop()
+        instruction, info = flow.instructions[index], flow.infos[index]
+        base, *parts = instruction.opcode.split(".")
+        if base == "st" and "local" in parts:
+            if not in_local and not held.isdisjoint(registers_in(*instruction.operands[1:])):
+                in_local = True
+                work += [place for place, each in enumerate(flow.instructions) if each.opcode.startswith("ld.local")]
+        elif (base == "ld" and "local" in parts and in_local) or not (
+            base in _NOT_COMPUTED or info.effects.overlaps(_ENDS)
+        ):
+            for name in info.writes - held:
+                held.add(name)
+                work += flow.uses.get(name, ())
+    return held
+
+
+def _names_array(instruction: Instruction, excepted: frozenset[str]) -> bool:
+    return any(isinstance(each, Symbol) and each.name not in excepted for each in instruction.operands[1:])
+
+
+def _numbers_and_addresses(instruction: Instruction) -> tuple[set[str], set[str]]:
+    """Return the registers whose numbers an instruction stores, and those of its addresses of global memory."""
+    base, *parts = instruction.opcode.split(".")
+    stored: set[str] = set()
+    selecting: set[str] = set()
+    if base in (*_STORES, "ld", "ldu"):
+        for place, operand in enumerate(instruction.operands):
+            if isinstance(operand, Address):
+                selecting.update(registers_in(operand) if "global" in parts else ())
+            elif base in _STORES and not {"local", "param"} & set(parts) and (place or base != "atom"):
+                stored.update(registers_in(operand))
+    return stored, selecting
