@@ -13,7 +13,7 @@ import pytest
 
 from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios, ratios_of_turns
 
-RECORD = Path(__file__).parents[2] / "records" / "train-equals-serve-sm90-h100.json"
+RECORDS = sorted(Path(__file__).parents[2].glob("records/train-equals-serve-*.json"))
 
 
 def prepare(name: str) -> Mapping[str, Measured]:
@@ -80,8 +80,9 @@ def test_times_without_workspaces_belong_to_their_model() -> None:
     assert content["ratios"] == {"decode": {STARVED: 1.5, "mode": 0.5}}
 
 
-def test_the_record_has_no_difference_in_the_mode_and_some_without_it() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_record_has_no_difference_in_the_mode_and_some_without_it(path: Path) -> None:
+    record = json.loads(path.read_text(encoding="utf-8"))
     assert sum(each["held out"] for each in record["models"].values()) >= 5
     for each in record["models"].values():
         assert all(found for what, found in each["mode"].items() if what != "greatest divergence")
