@@ -593,6 +593,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
+        "train-equals-serve-more-h200": ("train-equals-serve-more-sm90-h200.json", model_tables.train_equals_serve),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.pictured_mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
