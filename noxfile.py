@@ -16,8 +16,9 @@ import nox
 nox.needs_version = ">=2025.5"
 nox.options.reuse_venv = "yes"
 nox.options.sessions = ["tests"]
-# Debian ships ensurepip in a separate package.  virtualenv, a dependency of nox, contains an installer.
-nox.options.default_venv_backend = "venv" if importlib.util.find_spec("ensurepip") else "virtualenv"
+# uv builds the distributions of this repository side by side.  Debian ships ensurepip in a separate package;
+# virtualenv, a dependency of nox, contains an installer.  NOX_DEFAULT_VENV_BACKEND=venv installs with pip's settings.
+nox.options.default_venv_backend = "uv|venv" if importlib.util.find_spec("ensurepip") else "uv|virtualenv"
 
 ROOT = Path(__file__).parent
 GROUPS = nox.project.load_toml("pyproject.toml")
@@ -95,8 +96,8 @@ def tests(session: nox.Session) -> None:
     install_workspace(session, *group("test"))
     install_triton(session)
     install_cuda_bindings(session)
-    # The tests start some hundred processes, which would compile every module again.
-    environment = {"PYTHONDONTWRITEBYTECODE": ""}
+    # The tests start some hundred processes, which would compile every module again, and two run at a time.
+    environment = {"PYTHONDONTWRITEBYTECODE": "", "OPENBLAS_NUM_THREADS": "1"}
     session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *session.posargs, env=environment)
 
 

@@ -72,18 +72,26 @@ def test_every_way_to_apply_a_rule_is_documented() -> None:
     assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == get_args(Execution)
 
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "changelog.d").glob("*.md"))]
+PAGES = {path.name: [path] for path in sorted(ROOT.glob("*.md"))}
+PAGES["changelog.d"] = sorted((ROOT / "changelog.d").glob("*.md"))
+"""The texts that one test reads, by its name: the fragments of the change log are many, and short."""
 SITE_PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / path for path in OUTSIDE if "/" in path)]
 SOURCE_FOLDERS = [found.folder / "src" for found in distributions()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_path_that_is_named_exists(page: Path) -> None:
+PATH_NAMED = re.compile(r"`((?!\.)[\w.*-]+(?:/[\w.*-]+)*(?:/[\w*-]+\.\w+|/[\w-]+/))`|\]\(([^():#]+)(?:#[\w-]+)?\)")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_path_that_is_named_exists(name: str) -> None:
     """Paths have a folder; they are relative to the root, or to the `src` folder of a distribution."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    named = re.findall(r"`((?!\.)[\w.*-]+(?:/[\w.*-]+)*(?:/[\w*-]+\.\w+|/[\w-]+/))`|\]\(([^():#]+)(?:#[\w-]+)?\)", text)
     roots = [ROOT, *SOURCE_FOLDERS]
-    assert [path for path in map("".join, named) if not any(any(root.glob(path)) for root in roots)] == []
+    missing = []
+    for page in PAGES[name]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        named = map("".join, PATH_NAMED.findall(text))
+        missing += [(page.name, path) for path in named if not any(any(root.glob(path)) for root in roots)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -124,13 +132,14 @@ def module_of(name: str) -> tuple[Path, str] | None:
     return None
 
 
-@pytest.mark.parametrize("page", [*PAGES, *SITE_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_module_that_is_named_exists(page: Path) -> None:
+@pytest.mark.parametrize("pages", [*PAGES.values(), SITE_PAGES], ids=[*PAGES, "pages of the site"])
+def test_every_module_that_is_named_exists(pages: list[Path]) -> None:
     missing = []
-    for name in re.findall(r"\bbitwise_[a-z]\w*(?:\.\w+)+", page.read_text()):
-        if re.match(r"bitwise_(?:mine|toy)\b", name) or name.endswith((".py", ".json")):
-            continue
-        found = module_of(name)
-        if found is None or (found[1] and not re.search(rf"\b{found[1]}\b", found[0].read_text())):
-            missing.append(name)
+    for page in pages:
+        for name in re.findall(r"\bbitwise_[a-z]\w*(?:\.\w+)+", page.read_text()):
+            if re.match(r"bitwise_(?:mine|toy)\b", name) or name.endswith((".py", ".json")):
+                continue
+            found = module_of(name)
+            if found is None or (found[1] and not re.search(rf"\b{found[1]}\b", found[0].read_text())):
+                missing.append((page.name, name))
     assert missing == []

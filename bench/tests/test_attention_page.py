@@ -42,7 +42,9 @@ def test_cases_with_other_errors_on_another_gpu_are_counted() -> None:
     assert "None differs in any of 17 digits" in _comparison_of_errors([first, other])
     other["decode"] = {"results": [{"case": {"keys": 1}, "errors": {"bitwise": 0.1 + 2**-56}}]}
     assert "1 differs in any of 17 digits" in _comparison_of_errors([first, other])
-    other["decode"] = {"results": [{"case": {"keys": 2}, "errors": {"bitwise": 0.1}}]}
+    other["environment"] = {"gpu": "B", "descriptors": "others"}
+    assert not _comparison_of_errors([first, other])
+    other = first | {"decode": {"results": [{"case": {"keys": 2}, "errors": {"bitwise": 0.1}}]}}
     assert not _comparison_of_errors([first, other])
 
 
@@ -60,7 +62,9 @@ def test_a_record_of_other_kernels_says_so() -> None:
     record = records()[-1]
     other = record | {"environment": record["environment"] | {"kernels": "other"}}
     assert "Recorded with earlier kernels" not in page([record])
-    assert "Recorded with earlier kernels" in page([other, record])
+    assert "Recorded with earlier kernels than the first GPU" in page([other, record])
+    other["environment"]["descriptors"] = "other"
+    assert "Recorded with earlier kernels and descriptors than the first GPU" in page([other, record])
 
 
 def test_no_problem_of_a_record_has_other_bytes() -> None:

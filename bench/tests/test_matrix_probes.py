@@ -48,6 +48,7 @@ def on_patterns(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
     return launch.unpack(words), instructions(row, captured.assembly)
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize(
     ("name", "instruction"),
     [

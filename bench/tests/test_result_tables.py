@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_bench.mode_costs import add_costs, no_costs, no_times
 from bitwise_bench.model_tables import lock_costs, mode_costs, replayed_locks
-from bitwise_bench.result_tables import COLLECTED, COMBINED, SOURCES, STATED, pages, rewritten
+from bitwise_bench.result_tables import COLLECTED, COMBINED, SOURCES, STATED, generations, pages, rewritten
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,3 +96,10 @@ def test_a_table_is_replaced_between_its_markers() -> None:
 def test_a_table_without_a_generator_is_an_error() -> None:
     with pytest.raises(KeyError):
         rewritten("<!-- table: nothing -->\n<!-- end table -->", ROOT / "records")
+
+
+def test_kernels_that_keep_their_bits_are_counted_for_each_pair_of_architectures() -> None:
+    results = ("equal", "equal", "alike", "unknown")
+    record = {"targets": ["sm_90", "sm_100"], "configurations": [{"result": each} for each in results]}
+    *_, row = generations([record]).splitlines()
+    assert row == "| sm_90 and sm_100 | 4 | 2 | 0 | 1 | 0 | 0 | 1 |"

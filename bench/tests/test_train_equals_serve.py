@@ -70,3 +70,9 @@ def test_a_model_that_has_not_finished_is_kept_and_does_not_hold(tmp_path: Path)
     record = {"models": {"x": found}, "environment": {"gpu": "G"}}
     record["shape"] = {"tokens": 1, "batches": [1], "chunks": [1], "generated tokens": 1}
     assert "| x (held out) (unfinished) | 1 of 1 | - | 1 of 1 | - |" in train_equals_serve(record)
+
+
+def test_digests_that_one_record_alone_has_are_not_compared() -> None:
+    newer = record(**{"prefill by 1": "x"})
+    assert differing_digests(newer, record()) == differing_digests(record(), newer) == []
+    assert differing_digests(newer, record(**{"prefill by 1": "y"})) == ["prefill by 1"]

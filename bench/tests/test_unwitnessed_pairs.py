@@ -24,6 +24,7 @@ from bitwise_bench.readings.unwitnessed_pairs import (
 from bitwise_bench.recorded_bytes import CaseRecord
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
 from bitwise_core.checker.sources import Options, Source
+from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
 KERNEL = """.version 8.3
@@ -207,3 +208,19 @@ def test_a_folder_without_groups(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit, match="2"):
         main([str(tmp_path)])
     assert "contains no group with a manifest.json" in capsys.readouterr().err
+
+
+def test_surrogates_execute_approximations_without_known_bits() -> None:
+    pytest.importorskip("bitwise_nvidia_sm100", reason="needs the plugin of an architecture without a GPU")
+    body = "{order}ex2.approx.f32 %f3, %f1;\nadd.rn.f32 %f2, %f3, 0f3F800000;{after}"
+    texts = [
+        KERNEL.replace("sm_90", "sm_100").format(body=body.format(order=order, after=after))
+        for order, after in (("", ""), ("add.rn.f32 %f1, %f1, 0f00000001;\n", "\nmul.rn.f32 %f2, %f2, 0f3F800001;"))
+    ]
+    launch = Launch.model_validate({"file": "k.ptx", "grid": [1], "block": [32], "args": ARGUMENTS})
+    left, right = (Source(f"{index}.ptx", text, launch) for index, text in enumerate(texts))
+    settings = {"seconds": 5.0, "seed": 0}
+    plain, executed = (try_pair(left, right, {**settings, "surrogates": each}) for each in (False, True))
+    assert plain["outcome"] == "unproved"
+    assert "has no function here that is exact for every pattern" in plain["reason"]
+    assert (executed["outcome"], executed["witnessed"]) == ("different", True)

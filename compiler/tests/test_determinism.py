@@ -18,6 +18,8 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+pytestmark = pytest.mark.usefixtures("without_machine_code")
+
 SIZE = 32
 FILE = Path(__file__).name
 LINES = Path(__file__).read_text().splitlines()

@@ -298,6 +298,43 @@ def test_a_search_proves_what_is_faster_only() -> None:
     assert [len(each.dropped) for each in found] == [0, 0, 1]
 
 
+def test_what_is_hardly_faster_needs_no_proof(reports: list[KernelReport]) -> None:
+    tensors = Tensor(1 << 40), Tensor(1 << 41)
+    for time, chosen in ((0.995, 1), (0.985, 2)):
+        Autotuner({1: 1.0, 2: time}).run(*tensors, 1, stream=0)
+        assert launched[-1] == chosen
+    assert [(len(each.kept), len(each.slower)) for each in reports] == [(0, 1), (1, 0)]
+
+
+def test_a_search_that_gains_little_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Searching, Result, Rules(report=found.append)):
+        for time in (0.995, 0.985):
+            tuner = Searching({1: 1.0})
+            tuner.times[4] = time
+            tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
+    assert launched == [1, 4]
+    assert [len(each.kept) for each in found] == [0, 0, 1]
+
+
+def test_a_search_from_a_start_that_is_timed_slower_again_chooses_nothing_unproved() -> None:
+    class Again(Searching):
+        def coordinate_descent_tuning(self, launcher: Any, *arguments: Any) -> Any:
+            self.times[1] = 1.5  # the machine is slower now
+            start, other = self.bench(launcher, *arguments), self.found.make_launcher()
+            return other if self.bench(other, *arguments) < start else launcher
+
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Again, Result, Rules(report=found.append)):
+        tuner = Again({1: 1.0})
+        tuner.times[4] = 1.2
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
+    assert launched == [1]
+    assert [len(each.kept) + len(each.dropped) for each in found] == [0]
+
+
 def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     read, clock = selection.compare_with_reference, iter(range(0, 1000, 4))

@@ -33,7 +33,7 @@ from bitwise_triton.pointer_tables import with_named_pointers  # noqa: E402
 from bitwise_triton.tensor_contents import buffer_bytes, recorded_tensors, state_sizes  # noqa: E402
 from bitwise_triton.tensor_stand_ins import tensor_groups  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("memory_of_this_process")
+pytestmark = pytest.mark.usefixtures("memory_of_this_process", "without_machine_code")
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
 

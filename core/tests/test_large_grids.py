@@ -11,6 +11,7 @@ from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
 from bitwise_core.checker import analysis
+from bitwise_core.checker.block_symmetry.grid import NotSymmetric
 from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.checker.partition import partition
@@ -19,6 +20,7 @@ from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.concrete import PreparedLaunch
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.plugins import registry
 
@@ -39,10 +41,13 @@ def folder(tmp_path: Path) -> Path:
     return write(tmp_path, TEXTS, LAUNCHES)
 
 
-@pytest.fixture(params=["threads", "work"])
+LIMITS = {"threads": "MAXIMUM_LANES", "work": "MAXIMUM_WORK", "stores": "MOST_STORED_AT_ONCE"}
+
+
+@pytest.fixture(params=list(LIMITS))
 def all_grids_are_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All grids are large, by the number of threads or by the number of thread steps."""
-    monkeypatch.setattr(analysis, "MAXIMUM_LANES" if request.param == "threads" else "MAXIMUM_WORK", 0)
+    """All grids are large, by the number of threads, of thread steps, or of stored elements."""
+    monkeypatch.setattr(analysis, LIMITS[request.param], 0)
 
 
 def run_json(*arguments: str) -> tuple[int, Any]:
@@ -148,3 +153,22 @@ def test_a_launch_that_stores_too_many_elements_is_unknown(monkeypatch: pytest.M
     monkeypatch.setattr("bitwise_core.execution.memory.global_memory.MAXIMUM_STORED", 0)
     (reason,) = partition(sources, "sm_90", Options(audit_contraction=False)).unknown.values()
     assert reason.startswith("the launch stores more than 0 elements, which is more than is followed one by one")
+
+
+@pytest.mark.parametrize("error", [NotSymmetric("no translation"), Unsupported("not followed for one block")])
+@pytest.mark.parametrize("limit", ["MAXIMUM_WORK", "MOST_STORED_AT_ONCE"])
+def test_where_block_symmetry_proves_nothing_all_blocks_are_executed(
+    monkeypatch: pytest.MonkeyPatch, limit: str, error: Exception
+) -> None:
+    source = Source("a.ptx", row_sum(), Launch.model_validate(launch("a.ptx")))
+    arch, buffers, options = registry.default().arch("sm_90"), {"X": 1, "Y": 2}, Options(audit_contraction=False)
+    whole = analysis.analyse(source, arch, buffers, options)
+
+    def refused(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(analysis, "summarise", refused)
+    monkeypatch.setattr(analysis, limit, 0)
+    found = analysis.analyse(source, arch, buffers, options)
+    assert whole.signature is not None
+    assert found.signature == whole.signature

@@ -118,6 +118,21 @@ def test_registers_hold_the_results() -> None:
         assert each.bundle == (found, index)
 
 
+def test_registers_share_one_payload() -> None:
+    rng = np.random.default_rng(0)
+    # Neither vectors nor accumulators differ between columns, so that the payload is broadcast to them.
+    columns = HashedVectors(rng.integers(0, 2**64, (2, BLOCKS, 1, 1), dtype=np.uint64), None, 0)
+    found = mma_terms(STEP, zero(), vectors(rng, True), columns, TermContext())
+    assert isinstance(found, ChainedSteps)
+    found.shape = (2, BLOCKS, ROWS, COLUMNS)
+    registers = [ChainedRegister(found, ROWS, index) for index in range(ROWS)]
+    assert registers[0].words.shape == (2, BLOCKS, COLUMNS)
+    assert all(np.shares_memory(each.words, found.registers(ROWS)) for each in registers)
+    found.words = found.words + np.uint64(1)
+    later = ChainedRegister(found, ROWS, 0)
+    assert np.array_equal(later.words, registers[0].words + np.uint64(1))
+
+
 def test_every_order_and_choice_of_vectors_has_its_own_hash() -> None:
     table = np.random.default_rng(1).integers(0, 2**64, (2, 3), dtype=np.uint64)
     pairs = [(row, column) for row in range(3) for column in range(row, 3)]

@@ -50,7 +50,9 @@ def memory_of(seed: int) -> GlobalMemory:
             owner = 0 if seed % 2 else 1 << 20
         thread = np.arange(owner, owner + LANES, dtype=np.int64)[None]
         mask = random.random((1, LANES)) < 0.8 if number % 2 else None
-        memory.store(address[None].astype(np.uint64), values(random, bits), mask, thread, number, 100 + number)
+        # The second half of the lanes may have passed one more barrier, as another block may.
+        epoch = 2 * number + (np.arange(LANES)[None] >= LANES // 2) if seed % 4 == 1 else number
+        memory.store(address[None].astype(np.uint64), values(random, bits), mask, thread, epoch, 100 + number)
     return memory
 
 

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.memory.loaded_chunks import ZERO, addresses_of
-from bitwise_core.execution.memory.shared_memory import SharedMemory, join, join_by_lane, join_uniform, part_code
+from bitwise_core.execution.memory.shared_memory import (
+    SharedMemory,
+    join,
+    join_by_lane,
+    join_uniform,
+    joined_constants,
+    part_code,
+)
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
@@ -55,6 +62,19 @@ def test_uniform_cells_join_as_their_lanes_do(count: int, granule: int) -> None:
         joined += join_uniform(cells, granule) is not None
         assert parts(join(cells, granule)) == parts(join_by_lane(cells, granule)), kinds
     assert joined >= len(KINDS)
+
+
+@pytest.mark.parametrize(("count", "granule"), [(2, 1), (2, 2), (4, 1), (2, 4)])
+def test_constants_with_other_flags_in_each_lane_are_joined(count: int, granule: int) -> None:
+    facts = np.array([0, L.NOT_NEGATIVE, L.NOT_MINUS_ZERO, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO], np.uint32)
+    cells = [(cell("constant", part, count, granule)[0], facts.repeat(2).reshape(SHAPE)) for part in range(count)]
+    assert parts(join(cells, granule)) == parts(join_by_lane(cells, granule))
+    assert joined_constants(cells, granule) is not None
+    for flags in (L.LOAD, L.TERM, L.AC_TERMS, L.POISON, L.NONDETERMINISTIC, part_code(0, 2)):
+        changed = [(words, each.copy()) for words, each in cells]
+        changed[-1][1][1, 2] = flags
+        assert joined_constants(changed, granule) is None
+        assert parts(join(changed, granule)) == parts(join_by_lane(changed, granule))
 
 
 def test_a_lane_of_another_kind_disables_the_fast_path() -> None:

@@ -139,6 +139,34 @@ def test_a_block_of_the_mode_leaves_the_mode_before_it(monkeypatch: pytest.Monke
     assert has_the_mode()
 
 
+def test_the_operators_of_an_engines_mode_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def own(*arguments: Any, residual: Any = None, **options: Any) -> str:
+        return "the engine's"
+
+    operators = dict.fromkeys(process_mode.OPERATORS, own)
+    engine = module(monkeypatch, vllm.MODULES[0], **mode_functions(), **operators)
+    layers = module(monkeypatch, "vllm.model_executor.layers.linear", linear_batch_invariant=own)
+    monkeypatch.setenv(VARIABLE, "1")
+    for _ in range(2):
+        vllm.register()
+    x, weight, bias = rows(5), rows(9), torch.ones(9).bfloat16()
+    assert layers.linear_batch_invariant(x, weight, None) == engine.rms_norm_batch_invariant(x, weight[0]) == own()
+    engine.enable_batch_invariant_mode()
+    with batch_invariant():
+        expected = torch.nn.functional.linear(x, weight), torch.nn.functional.linear(x, weight, bias)
+        norms = torch.nn.functional.rms_norm(x, (24,), weight[0], 1e-5)
+    assert torch.equal(layers.linear_batch_invariant(x, weight, None), expected[0])
+    assert torch.equal(layers.linear_batch_invariant(x[1:2], weight, bias=bias), expected[1][1:2])
+    for name in ("matmul_batch_invariant", "mm_batch_invariant", "matmul_persistent"):
+        assert torch.equal(vars(engine)[name](x, weight.t()), expected[0])
+    assert torch.equal(engine.matmul_persistent(x, weight.t(), bias=bias), expected[1])
+    assert torch.equal(engine.bmm_batch_invariant(x[None], weight.t()[None], out=None)[0], expected[0])
+    assert torch.equal(engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=None), norms)
+    assert engine.rms_norm_batch_invariant(x, weight[0], 1e-5, residual=x) == own()
+    process_mode.disable()
+    assert layers.linear_batch_invariant(x, weight) == own()
+
+
 def set_batch_invariance(enable: bool) -> None:
     """Stand for TorchTitan's function of this name."""
     from batch_invariant_ops import enable_batch_invariant_mode

@@ -218,16 +218,24 @@ def test_the_launch_of_a_bias_takes_it_first() -> None:
 
 @pytest.fixture
 def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tables in C keep calls of the CPU."""
+    """Let tables in C keep calls of the CPU, whose results get memory of one alignment, as a GPU's do."""
     made = calls_in_c.configured(lambda: -1)
-    empty = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    if made is None or not hasattr(empty, "_empty_strided_cpu"):
+    if made is None:
         pytest.skip("there is no C compiler, or PyTorch has no such function")
     monkeypatch.setattr(calls_in_c, "module", lambda: made)
-    monkeypatch.setattr(
-        "bitwise_torch.ready_launches.gpu_memory_of",
-        lambda out: (empty._empty_strided_cpu, tuple(out.shape), out.stride(), out.dtype),
-    )
+
+    def memory_of(out: Any) -> tuple[Any, ...]:
+        alignment = out.data_ptr() & -out.data_ptr() & 255
+
+        def empty(shape: Any, strides: Any, dtype: Any) -> Any:
+            size = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+            memory = torch.empty(size + 512 // dtype.itemsize, dtype=dtype)
+            start = ((alignment or 256) - memory.data_ptr()) % 512 // dtype.itemsize
+            return memory.as_strided(shape, strides, start)
+
+        return empty, tuple(out.shape), out.stride(), out.dtype
+
+    monkeypatch.setattr("bitwise_torch.ready_launches.gpu_memory_of", memory_of)
 
 
 @pytest.mark.parametrize("scope", ["mode", "lock"])

@@ -48,7 +48,7 @@ _STEPS, _BURST, _PROFILED, _REPLAYS = 40, 10, 5, 50
 _TOP = 10
 _HOST_BOUND = 0.9
 """The part of a step's time from which on issuing it decides its time."""
-_SECONDS_TO_MEASURE = 40
+_SECONDS_TO_MEASURE = 25
 _SECONDS_OF_A_TURN = 4
 """With less time left, no process is asked to measure: it keeps what it has measured."""
 _TIMES = ("step seconds", "host seconds", "pipelined step seconds", "GPU seconds", "graph seconds")

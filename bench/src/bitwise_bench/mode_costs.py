@@ -19,6 +19,7 @@ import os
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -351,8 +352,13 @@ def prepared_by_name(name: str) -> dict[str, Measured]:
 
 
 def _prepare_and_measure(prepare: _Prepare, name: str, rounds: int, ready: Any, alone: Any, results: Any) -> None:
-    """Prepare a model, wait until all are prepared, and measure it alone."""
-    works = prepare(name)
+    """Prepare a model, wait until all are prepared, and measure it alone; one that cannot be prepared has no costs."""
+    works: Mapping[str, Measured] = {}
+    try:
+        works = prepare(name)
+    except Exception:  # the other models are still measured
+        traceback.print_exc()
+        print(f"{name} could not be prepared", flush=True)
     ready.wait()
     with alone:
         results.put((name, costs(works, rounds)))
@@ -455,7 +461,7 @@ def add_costs(content: dict[str, Any], name: str, measured: Mapping[str, Times])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write a record."""
+    """Measure, and write a record.  The exit status is 1 where a model could not be measured."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.mode_costs", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="*", choices=MEASURED, default=MEASURED)
@@ -474,7 +480,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add_costs(content, name, times)
         print(name, json.dumps({what: medians(each) for what, each in times.items()}, indent=1), flush=True)
         given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return 0 if all(content["milliseconds"].values()) else 1
 
 
 if __name__ == "__main__":

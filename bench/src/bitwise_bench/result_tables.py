@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_bench import model_tables
+from bitwise_bench.readings.between_generations import table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
@@ -496,6 +497,13 @@ def siblings(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows)
 
 
+def generations(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many kernels keep their bits from one architecture to another, a row for each pair."""
+    return "\n".join(
+        table_of("architectures", {" and ".join(each["targets"]): each["configurations"] for each in records})
+    )
+
+
 def supported() -> str:
     """Return what each plugin supports for each architecture, as `bitwise plugins` shows it."""
     rows = [each.cells for each in capabilities(registry.load(PLUGINS))]
@@ -585,8 +593,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
-        "mode-costs": ("mode-costs-sm90-h100.json", model_tables.pictured_mode_costs),
-        "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.mode_costs),
+        "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
+        "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.pictured_mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
         "model-locks-pinned-h200": ("model-locks-pinned-sm90-h200.json", model_tables.model_locks),
@@ -638,10 +646,11 @@ COLLECTED: Mapping[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]
     {
         "product-speeds": ("cublas-*held-out-sm90-*.json", product_speeds),
         "scaled-blocks": ("cublas-scaled-blocks-sm90-*.json", scaled_blocks),
+        "generations": ("bits-sm90-*.json", generations),
         "fused-epilogues": ("cublas-epilogues-sm90-*.json", lambda found: "\n\n".join(map(fused_epilogues, found))),
     }
 )
-"""The pattern of the records, and the generator, of each table that shows all records there are of GPUs and sets."""
+"""The pattern of the records, and the generator, of each table that shows all records of its kind."""
 
 
 def rewritten(page: str, records: Path) -> str:

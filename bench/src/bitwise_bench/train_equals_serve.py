@@ -7,7 +7,7 @@ The logits of a sequence that runs alone are compared with those of the sequence
 other lengths, padded on either side, packed into a row with others, in prefill by chunks, and token by token with a
 cache of keys and values.  Then a batch generates tokens, and the log-probabilities of a training forward are compared
 with those of the generation.  Each comparison also runs without the mode, which is the negative control.  The record
-has digests of the logits, the distributions and the gradients, which `--against` compares with those of another GPU.
+has a digest of what each comparison computed, which `--against` compares with those of another GPU.
 `mode_costs` measures times.
 """
 
@@ -288,8 +288,14 @@ def comparisons(
     found: _Found = {}
     digests = {"weights": digest_of(*model.parameters())}
 
-    def note(what: str, equal: bool) -> None:
-        found[what] = equal
+    def note(what: str, computed: Sequence[Any], wanted: Sequence[Any]) -> None:
+        found[what] = equal = len(computed) == len(wanted) and all(map(torch.equal, computed, wanted))
+        digests[what] = digest_of(*computed)
+        print(f"{label}{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
+        save(found, digests)
+
+    def note_gradients(what: str, one: str, other: str) -> None:
+        found[what] = equal = one == other
         print(f"{label}{what}: {'equal' if equal else 'DIFFERENT'}", flush=True)
         save(found, digests)
 
@@ -300,30 +306,31 @@ def comparisons(
             for number in batches:
                 for side in ("right", "left") if number > 1 else ():
                     in_batch = row_in_batch(model, number, side == "left", length)
-                    note(f"batch of {number}, padded on the {side}", torch.equal(in_batch, alone))
+                    note(f"batch of {number}, padded on the {side}", [in_batch], [alone])
             for number in PACKS:
-                note(f"packed with {number - 1} others", torch.equal(row_in_pack(model, number, length), alone))
+                note(f"packed with {number - 1} others", [row_in_pack(model, number, length)], [alone])
             for chunk in CHUNKS:
-                note(f"prefill by {chunk}", torch.equal(by_chunks(model, (chunk,), length), alone))
+                note(f"prefill by {chunk}", [by_chunks(model, (chunk,), length)], [alone])
             half = by_chunks(model, (length // 2, 1), length)
-            note("prefill, then token by token", torch.equal(half, alone))
+            note("prefill, then token by token", [half], [alone])
             largest = batches[-1]
             rows, served = generated(model, largest, PROMPT, GENERATED)
             single = generated(model, 1, PROMPT, GENERATED)[1][0]
             digests["distributions of generated tokens"] = digest_of(*served)
-            note(f"generation alone and in a batch of {largest}", torch.equal(single, served[0]))
+            note(f"generation alone and in a batch of {largest}", [single], served[:1])
         rows = [each.clone() for each in rows]  # outside of the inference mode, for gradients
         plain, gradients = trained(model, rows[:8], GENERATED, checkpointing=False)
         checkpointed, again = trained(model, rows[:8], GENERATED, checkpointing=True)
         digests["gradients"] = gradients
-        note("gradients with and without checkpointing", gradients == again)
-        note("training and generation", all(map(torch.equal, plain, served[:8])))
-        note("checkpointed training and generation", all(map(torch.equal, checkpointed, served[:8])))
+        note_gradients("gradients with and without checkpointing", gradients, again)
+        note("training and generation", plain, served[:8])
+        note("checkpointed training and generation", checkpointed, served[:8])
         # Without padding there is no mask, and attention has the gradients of its kernels.
         unmasked, gradients = trained(model, rows[:1], GENERATED, checkpointing=False)
         digests["gradients of one sequence"] = gradients
-        note("training of one sequence and generation", torch.equal(unmasked[0], served[0]))
-        note("its gradients with and without checkpointing", gradients == trained(model, rows[:1], GENERATED, True)[1])
+        note("training of one sequence and generation", unmasked, served[:1])
+        again = trained(model, rows[:1], GENERATED, checkpointing=True)[1]
+        note_gradients("its gradients with and without checkpointing", gradients, again)
     found["greatest divergence"] = divergence(plain, served[:8])
     return found, digests
 
@@ -379,14 +386,14 @@ def unfinished(parts: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def differing_digests(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Return the names of the digests of a model that differ in two records.
+    """Return the names of the digests of a model that two records have and that differ.
 
     Other weights are other numbers of PyTorch's generator on that GPU, and then nothing else can be compared.
     """
     mine, wanted = one["digests"], other["digests"]
     if mine["weights"] != wanted["weights"]:
         return ["weights"]
-    return [name for name, digest in mine.items() if digest != wanted[name]]
+    return [name for name, digest in mine.items() if name in wanted and digest != wanted[name]]
 
 
 def other_record(path: Path, shape: dict[str, Any]) -> dict[str, Any]:

@@ -157,8 +157,10 @@ def test_unmeasured_settings_are_declined_with_their_names(
         pytorch_library.PyTorchLibrary().product(operand, operand, operand)
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublas"
     settings.matmul.allow_fp16_accumulation = True
-    with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: products of fp16 were measured"):
-        current_settings().applied(gemm_query(64, 64, 64))
+    assert current_settings().applied(gemm_query(64, 64, 64)) == gemm_query(64, 64, 64, compute="fp16")
+    for given in ({"epilogue": "bias"}, {"batch": 2}, {"c": "fp32"}):
+        with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16 were"):
+            current_settings().applied(gemm_query(64, 64, 64, **given))
     assert current_settings().applied(gemm_query(64, 64, 64, "bf16")) == gemm_query(64, 64, 64, "bf16")
     started_with("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     with pytest.raises(CublasError, match="CUBLAS_WORKSPACE_CONFIG is set: fp8 products were measured without it"):

@@ -157,7 +157,7 @@ def _never_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _any_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(run: Any, elements: Any, open_: Any) -> Any:
-        return np.ones(elements.address.size, dtype=bool)
+        return np.ones(elements.loaded.size, dtype=bool)
 
     monkeypatch.setattr(dependent_stores, "_depend_on_their_own", found)
 
@@ -201,3 +201,37 @@ def test_stores_of_two_buffers_depend_on_the_load_of_their_own(
 ) -> None:
     monkeypatch.setattr(dependent_stores, "MAXIMUM_LOADS_OF_BLOCK", 0)
     assert is_determined(exchanged(first, second)) is expected
+
+
+STATE = (
+    "mul.wide.u32 %d5, %r0, 4; add.s64 %d6, %d1, %d5; mov.u32 %r3, %ctaid.x; mul.wide.u32 %d7, %r3, 4;"
+    "add.s64 %d7, %d0, %d7;"
+    "ld.global.u32 %r1, [%d7]; ld.global.u32 %r2, [%d6]; setp.lt.u32 %p1, %r0, {lanes}; setp.eq.u32 %p2, %r0, 0;"
+    "mad.lo.u32 %r4, %r1, 3, %r2; selp.b32 %r4, %r4, 0, %p1;"
+)
+"""Each lane loads the state of its block, and computes a number from it and from an element of its own."""
+EXTREMUM = "".join(f"shfl.sync.bfly.b32 %r5, %r4, {1 << place}, 31, -1; max.u32 %r4, %r4, %r5;" for place in range(5))
+NEW_STATE = "@%p2 st.global.u32 [%d7], %r4;"
+OUT = "mad.wide.u32 %d8, %r3, 128, %d6; {guard} st.global.u32 [%d8+256], {value};"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "after", "expected"),
+    [
+        (32, NEW_STATE, True),
+        (32, NEW_STATE + OUT.format(guard="", value="%r1"), True),
+        (20, NEW_STATE, True),  # what the other lanes load is not used
+        (20, NEW_STATE + OUT.format(guard="@%p1", value="%r1"), True),
+        (20, NEW_STATE + OUT.format(guard="", value="%r1"), False),
+        (31, NEW_STATE + OUT.format(guard="@!%p1", value="%r1"), False),
+        (32, "mov.b32 %r6, 7; @%p2 st.global.u32 [%d7], %r6;" + NEW_STATE + OUT.format(guard="", value="%r1"), False),
+        (32, "and.b32 %r4, %r4, 0;" + NEW_STATE + OUT.format(guard="", value="%r1"), False),
+        (32, "@%p2 st.global.u16 [%d7+2], %h1;" + NEW_STATE + OUT.format(guard="", value="%r1"), False),
+    ],
+)
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_each_load_of_a_state_comes_before_the_stores_that_depend_on_it(
+    lanes: int, after: str, expected: bool, blocks: int
+) -> None:
+    body = "mov.b16 %h1, 1;" + STATE.format(lanes=lanes) + EXTREMUM + after
+    assert is_determined(prepared(body.replace(";", ";\n"), blocks)) is expected

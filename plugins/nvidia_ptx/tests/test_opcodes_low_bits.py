@@ -10,7 +10,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from bitwise_core.execution.domains import terms
 from bitwise_core.execution.values import linear_hash, packing, stored_bounds
 from bitwise_core.execution.values import symbolic_vector as L
 from ptx_programs import hashes, simulated
@@ -190,7 +189,7 @@ def _no_bound_is_exceeded(patch: pytest.MonkeyPatch) -> None:
         _NOTE(self, value)
 
     _NOTE = stored_bounds.StoredBounds.note
-    patch.setattr(terms.StoredBounds, "note", note)
+    patch.setattr(stored_bounds.StoredBounds, "note", note)
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,15 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
                              "k_cuts=[cut(span=104 partial_dtype=fp16 start=zero)]", out="fp32"),
             17, 9, None,
         ),
+        # Accumulators of fp16, on both units, with a short iteration first, and slices of that type.
+        (matrix(200, WGMMA, "accumulator_dtype=fp16"), 64, 16, None),
+        (matrix(169, MMA, "accumulator_dtype=fp16 k_loop_step=64 short_iteration=first"), 20, 24, None),
+        (matrix(107, MMA_K8, "accumulator_dtype=fp16 k_loop_step=32 short_iteration=first"), 16, 16, None),
+        (
+            matrix(300, MMA, "accumulator_dtype=fp16 k_loop_step=64 short_iteration=first "
+                             "k_cuts=[cut(span=104 partial_dtype=fp16 merge_dtype=fp16)]"),
+            17, 9, Schedule(32, 32, 64, 8, 2, 4),
+        ),
         (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
         (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
         (scalar(600, "cut(layout=strided count=16) cut(span=16)"), 1, 5, None),

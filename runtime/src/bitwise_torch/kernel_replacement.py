@@ -87,9 +87,9 @@ def replaced_kernels(names: Iterable[KernelName], replacement: Callable[[Kernel]
         warnings.filterwarnings("ignore", ".*other operators may also be overridden", UserWarning)
         for key, each in names:
             name, _, overload = each.partition(".")
-            keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-            function = torch.library.get_kernel(f"aten::{each}", key)
-            kernel = Kernel(name, overload or "default", f"aten::{each}", function, keys)
+            device = getattr(torch._C.DispatchKey, key)
+            function = torch.library.get_kernel(f"aten::{each}", device)  # a key as text costs a dictionary of all keys
+            kernel = Kernel(name, overload or "default", f"aten::{each}", function, torch._C.DispatchKeySet(device))
             library.impl(each, replacement(kernel), key)
     return library
 

@@ -265,7 +265,12 @@ class Replay:
             text = call_text(arguments, options)
             entry = self.lock.by_call.get((operation.full_name, text))
             if entry is None:
-                return ""
+                others = sum(each.operator == operation.full_name for each in self.lock.operators)
+                return (
+                    f"; the lock leaves {others} other calls of {operation.full_name} to PyTorch, and has no sample of "
+                    "this one: record a run that has it, with these shapes, types and strides"
+                    if others else ""
+                )  # fmt: skip
             machine = machine_of(text)
         except NotSampled:
             return ""

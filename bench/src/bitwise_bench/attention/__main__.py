@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     record["environment"] = {
         **environment(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-        "driver": timing.driver_version(), "kernels": _kernels(),
+        "driver": timing.driver_version(), "kernels": _kernels(), "descriptors": _descriptors(),
     }  # fmt: skip
 
     def keep(step: str, found: object) -> None:
@@ -118,6 +118,16 @@ def _kernels() -> str:
     for file in sorted(Path(attention.__path__[0]).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _descriptors() -> str:
+    """Return a digest of the descriptors of all widths, which tells apart what decides bits."""
+    from bitwise_core.plugins.attention_calls import AttentionForm
+    from bitwise_nvidia_sm90.attention.tree import WIDTHS, attention_descriptor, attention_gradient_descriptor
+
+    forms = [AttentionForm("bf16", depth, width, 1.0, causal=True) for depth, width in WIDTHS]
+    found = [each(form) for form in forms for each in (attention_descriptor, attention_gradient_descriptor)]
+    return hashlib.sha256("\n".join(each.to_text() for each in found).encode()).hexdigest()[:12]
 
 
 def _good(found: dict[str, Any]) -> bool:

@@ -34,7 +34,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "![The ratios of all cases of the tables](pictures/attention.svg)\n",
     ]
     for each in records:
-        parts += _speed(each, each["environment"].get("kernels") == records[0]["environment"].get("kernels"))
+        parts += _speed(each, records[0]["environment"])
     return "\n".join(each for each in parts if each)
 
 
@@ -83,14 +83,15 @@ def _seeds(record: Mapping[str, Any]) -> str:
     )
 
 
-def _speed(record: Mapping[str, Any], current: bool) -> list[str]:
-    """Return the tables of one GPU."""
+def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """Return the tables of one GPU; `first` is the environment of the first record of the page."""
     environment = record["environment"]
+    earlier = [name for name in ("kernels", "descriptors") if environment.get(name) != first.get(name)]
     parts = [
         f"### {environment['gpu']}\n",
         f"One GPU with driver {environment['driver']}, CUDA {environment['cuda']}, torch {environment['torch']}, "
         f"Triton {environment['triton']} and cuDNN {environment['cudnn']}."
-        + ("" if current else " Recorded with earlier kernels than the first GPU of this page.")
+        + (f" Recorded with earlier {' and '.join(earlier)} than the first GPU of this page." if earlier else "")
         + "\n",
     ]
     teraflops, gigabytes = ("TFLOP/s", "operations", 1e12), ("GB/s", "bytes", 1e9)
@@ -205,7 +206,8 @@ def _comparison_of_digests(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _comparison_of_errors(records: Sequence[Mapping[str, Any]]) -> str:
     """Return whether our errors agree in the cases of the tables that all records have."""
-    if len(records) < 2:
+    trees = {each["environment"].get("descriptors") for each in records}
+    if len(records) < 2 or len(trees) > 1:
         return ""
     found = [_errors(each) for each in records]
     common = set(found[0]).intersection(*found[1:])

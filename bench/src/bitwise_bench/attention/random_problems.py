@@ -149,13 +149,14 @@ def _results(
     generator = torch.Generator().manual_seed(draw.getrandbits(32))
     special = draw.random() < 0.2 and not layout.startswith("gradients")
     rare = draw.choice((0.0, 1e-5, 1e-4))  # a result of many infinities and NaNs says little
+    hidden = fixed["causal"] or layout == "mask"  # the values of hidden keys must be finite
 
-    def tensor(*shape: int) -> Any:
+    def tensor(*shape: int, finite: bool = False) -> Any:
         values = torch.randn(shape, generator=generator)
         if special:
             values = torch.where(torch.rand(shape, generator=generator) < 1e-3, -0.0, values)
             values *= 2.0 ** torch.randint(-12, 6, shape, generator=generator)
-            for number in (float("inf"), float("-inf"), float("nan"), 1e-40):
+            for number in (1e-40,) if finite else (1e-40, float("inf"), float("-inf"), float("nan")):
                 values = torch.where(torch.rand(shape, generator=generator) < rare, number, values)
         return values.to(getattr(torch, form["dtype"]))
 
@@ -169,7 +170,9 @@ def _results(
     queries, keys = lengths[0]
     if layout in ("varlen", "gradients of lengths"):
         rows, places = (sum(one[part] for one in lengths) for part in (0, 1))
-        tensors = tensor(rows, heads, depth), tensor(places, groups, depth), tensor(places, groups, width)
+        tensors = (
+            tensor(rows, heads, depth), tensor(places, groups, depth), tensor(places, groups, width, finite=hidden)
+        )  # fmt: skip
         starts = [_starts([one[part] for one in lengths]) for part in (0, 1)]
         longest = [max(one[part] for one in lengths) for part in (0, 1)]
         arguments = (*tensors, *starts, *longest)
@@ -181,7 +184,9 @@ def _results(
         pages = max(-(-one[1] // size) for one in lengths)
         pool = pages * count + 2
         stored = getattr(torch, form.get("stored", form["dtype"]))
-        pools = [tensor(pool, size, groups, each).to(stored) for each in (depth, width)]
+        pools = [
+            tensor(pool, size, groups, depth).to(stored), tensor(pool, size, groups, width, finite=hidden).to(stored)
+        ]  # fmt: skip
         if "stored" in form:
             options |= {"key_scale": draw.choice((1.0, 0.37)), "value_scale": draw.choice((1.0, 1.7))}
         table = torch.randperm(pool, generator=generator)[: pages * count].view(count, pages).int()
@@ -189,8 +194,9 @@ def _results(
         arguments = tensor(count, queries, heads, depth), *pools, table, counts
         return _outputs(chosen(attention_paged), arguments, options, device)
     operands = [
-        tensor(count, *shape) for shape in ((heads, queries, depth), (groups, keys, depth), (groups, keys, width))
-    ]
+        tensor(count, heads, queries, depth), tensor(count, groups, keys, depth),
+        tensor(count, groups, keys, width, finite=hidden),
+    ]  # fmt: skip
     options["enable_gqa"] = True
     if layout == "mask" and "window" not in form:
         options["is_causal"] = False

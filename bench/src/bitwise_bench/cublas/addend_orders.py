@@ -1,8 +1,8 @@
-"""The orders of addends that the data file of sm_90 states, counted in the record of the products that showed them.
+"""The orders of addends that the data file of sm_90 states, counted in the records of the products that showed them.
 
     python -m bitwise_bench.cublas.addend_orders
 
-A row of the record names a call of PyTorch, the configuration of its query, and every order whose bytes are the call's:
+A row of a record names a call of PyTorch, the configuration of its query, and every order whose bytes are the call's:
 those of the whole output, or of sampled elements. A row of the data file counts the rows that it applies to; one whose
 order is another is a miss, and the exit status is 1.
 """
@@ -20,7 +20,10 @@ from typing import Any
 
 from bitwise_cublas_profiles.profile import Row, profile
 
-RECORD = Path(__file__).resolve().parents[4] / "records" / "cublas-addends-sm90-h100-13.1.json.xz"
+RECORDS = tuple(
+    Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-sm90-{device}-13.1.json.xz"
+    for device in ("h100", "h200")
+)
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
 """What is compared, and the field of a row of the data file that counts it."""
 _ADDENDS = {"matrix": "matrix", "one row": "matrix", "batch": "matrix", "vector": "vector", "tensor": "tensor"}
@@ -28,7 +31,7 @@ _ADDENDS = {"matrix": "matrix", "one row": "matrix", "batch": "matrix", "vector"
 
 @dataclass(frozen=True)
 class Sample:
-    """A row of the record."""
+    """A row of a record."""
 
     compared: str
     call: str
@@ -73,14 +76,14 @@ class Sample:
         return order in self.orders
 
 
-def samples(path: Path = RECORD) -> list[Sample]:
-    """The rows of the record."""
-    record = json.loads(lzma.decompress(path.read_bytes()))
+def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
+    """The rows of records."""
     found = []
-    for each in record["rows"]:
-        fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
-        fields |= {name: tuple(fields[name]) for name in ("configuration", "orders")}
-        found.append(Sample(**fields))
+    for record in (json.loads(lzma.decompress(path.read_bytes())) for path in paths):
+        for each in record["rows"]:
+            fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
+            fields |= {name: tuple(fields[name]) for name in ("configuration", "orders")}
+            found.append(Sample(**fields))
     return found
 
 
@@ -131,8 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.addend_orders", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--record", type=Path, default=RECORD, help="the record (default: that of the H100)")
-    found = samples(parser.parse_args(arguments).record)
+    parser.add_argument("--records", type=Path, nargs="+", default=RECORDS, help="the records (default: all)")
+    found = samples(parser.parse_args(arguments).records)
     wrong = 0
     for row, counts, misses in counted(profile("13.1", "9.0").tables["finishes"], found):
         wrong += len(misses)

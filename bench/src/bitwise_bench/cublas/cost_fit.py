@@ -312,9 +312,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not others:
             continue
         refitted = fit(others, found, 8, chosen.only)
-        trees = fit_correction(others, refitted, beside)
+        without = fit_correction(others, refitted, beside)
         for model in left:
-            regret = mean_regret([each for each in problems if each.model == model], refitted, trees)
+            regret = mean_regret([each for each in problems if each.model == model], refitted, without)
             left_out[model] = round(regret, 4)
             logarithms += sum(each.model == model for each in problems) * math.log(regret)
     print(json.dumps({"regret of each model under a fit without its group": left_out}, indent=1))

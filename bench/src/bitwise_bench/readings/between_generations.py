@@ -242,17 +242,17 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             f"architectures with Triton {record['environment']['triton']} and compared for one launch each; "
             f"{len(record['draws'])} kinds of drawn inputs.",
             "",
-            *_table("kind of kernels", {name: kinds[name] for name in KINDS if name in kinds}, total=True),
+            *table_of("kind of kernels", {name: kinds[name] for name in KINDS if name in kinds}, total=True),
             "",
             "By family:",
             "",
-            *_table("family", families, decides=True),
+            *table_of("family", families, decides=True),
             "",
         ]
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _table(
+def table_of(
     title: str, groups: Mapping[str, Sequence[Mapping[str, Any]]], *, total: bool = False, decides: bool = False
 ) -> list[str]:
     """Return the lines of a table: the number of configurations of each group with each result."""
@@ -261,7 +261,7 @@ def _table(
         f"| {' | '.join([title, 'configurations', *_TITLES, *more])} |",
         f"| --- | {' | '.join(['---:'] * (1 + len(_TITLES)) + ['---'] * decides)} |",
     ]
-    rows = [(name, entries, [_decides(entries)] * decides) for name, entries in groups.items()]
+    rows = [(name, entries, [_decides(entries)] if decides else []) for name, entries in groups.items()]
     if total:
         rows.append(("all", [each for entries in groups.values() for each in entries], []))
     for name, entries, last in rows:

@@ -7,7 +7,8 @@
 Every folder with a manifest is one group.  Its kernels are partitioned, and for pairs of representatives of two classes
 a counterexample is searched: an input on which the bytes differ.  Without one, two different trees may still compute
 the same function.  With `--equals`, pairs of one class are tried too: a counterexample of such a pair proves a wrong
-Equal.
+Equal.  With `--surrogates`, approximate instructions whose bits are not known are executed by the functions with which
+the bytes of an architecture without a GPU are simulated: such a counterexample separates what these functions compute.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.recorded_bytes import CaseRecord, load_records
+from bitwise_bench.simulation.recorder import with_surrogates
 from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.counterexamples import NotFound, find_counterexample
@@ -33,6 +35,7 @@ from bitwise_core.checker.kernel_files import extensions, find_target, read_fold
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Counterexample, Outcome
+from bitwise_core.execution.architecture import Arch
 from bitwise_core.plugins import registry
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
@@ -54,7 +57,7 @@ def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"skipped": True}
     folder = Path(settings["folder"]) / name
     kernels = [each for each in read_folder(folder, extensions(registry.default())).sources if each.launch]
-    arch = registry.default().arch(find_target(kernels, registry.default(), None).name)
+    arch = _arch_of(kernels[0], settings)
     found = partition(kernels, arch.name, Options(), workers=1)
     by_name = {each.name: each for each in kernels}
     firsts = [by_name[members[0]] for members in found.classes if members[0] not in found.unknown]
@@ -84,6 +87,11 @@ def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             }
         )
     return {"kernels": len(kernels), "classes": len(firsts), "pairs": len(pairs), "tried": tried, "equals": equals}
+
+
+def _arch_of(kernel: Source, settings: Mapping[str, Any]) -> Arch:
+    found = registry.default().arch(find_target([kernel], registry.default(), None).name)
+    return with_surrogates(found) if settings.get("surrogates") else found
 
 
 def equal_pairs(classes: Iterable[Sequence[str]], count: int, seed: str) -> list[tuple[str, str]]:
@@ -116,7 +124,7 @@ def recorded_agreement(group: str, pair: Iterable[Source], records: Mapping[str,
 
 def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the verdict on a pair, and its counterexample or the reason why there is none."""
-    arch = registry.default().arch(find_target([left], registry.default(), None).name)
+    arch = _arch_of(left, settings)
     start = time.monotonic()
     compared = compare(left, right, arch, Options())
     divergence = compared.verdict.divergence
@@ -201,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--agreeing", action="store_true", help="pairs whose recorded bytes agree only")
     parser.add_argument("--equals", type=int, default=0, help="pairs of one class tried in each group (default 0)")
+    parser.add_argument("--surrogates", action="store_true", help="execute approximations by surrogate functions")
     parser.add_argument("--seconds", type=float, default=20.0, help="time limit of one search (default 20)")
     parser.add_argument("--minutes", type=float, default=30.0, help="no search starts after this time (default 30)")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
@@ -220,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "pairs": chosen.pairs,
         "equals": chosen.equals,
         "agreeing": chosen.agreeing,
+        "surrogates": chosen.surrogates,
         "seconds": chosen.seconds,
         "seed": chosen.seed,
         "until": time.time() + 60 * chosen.minutes,
@@ -246,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" {found['equals']['tried']} pairs of one class tried, {len(found['equals']['distinguished'])} distinguished"
     )
     if chosen.out is not None:
-        stated = {key: settings[key] for key in ("pairs", "agreeing", "equals", "seconds", "seed")}
+        stated = {key: settings[key] for key in ("pairs", "agreeing", "surrogates", "equals", "seconds", "seed")}
         stated |= {"minutes": chosen.minutes, "families": chosen.families, "processes": chosen.processes}
         content = {"environment": analysis_environment(), "settings": stated, **found}
         chosen.out.write_text(json.dumps(content, indent=1) + "\n")

@@ -117,6 +117,11 @@ class LaunchSelection:
             self._publish(self.judged[before:], (), time.perf_counter() - start)
         return found
 
+    def has_allowed(self, result: Any) -> bool:
+        """Return whether a configuration is the reference or was proved equal to it."""
+        verdict = self._verdict(result)
+        return result is self.reference or (verdict is not None and verdict.outcome == "equal")
+
     def refuses(self, result: Any) -> bool:
         """Return whether a configuration was compared, and may not be chosen."""
         verdict = self._verdict(result)

@@ -19,6 +19,9 @@ _SEARCHES = ("coordinate_descent_tuning", "_combo_sequential_autotune")
 """Methods of the autotuner that take a launcher and the arguments, and return a launcher that may be another."""
 
 
+WORTH_A_PROOF = 0.01
+"""The part of a kernel's time that another configuration must gain to be proved; less is hardly more than noise."""
+
 Settled: TypeAlias = Callable[[Any, Any, Any], Any]
 """Takes an autotuner, the result that it chose and its launcher.  Returns a launcher of the same machine code."""
 
@@ -137,10 +140,14 @@ def hooked_autotuner(
         if to_beat is None:
             allowed = selection_of(self, arguments).allows(_result_of(self, launcher))
             return bench(self, launcher, *arguments, **keywords) if allowed else math.inf
-        found = bench(self, launcher, *arguments, **keywords)
-        if found >= to_beat:  # what is slower is not chosen, and needs no proof
+        found, result = bench(self, launcher, *arguments, **keywords), _result_of(self, launcher)
+        if to_beat == 0.0:  # nothing is proved yet
             return found
-        if not selection_of(self, arguments).allows(_result_of(self, launcher)):
+        selection = selection_of(self, arguments)
+        if found >= (1.0 - WORTH_A_PROOF) * to_beat:
+            # It is not chosen, and needs no proof.  The search times its start again, which may be chosen.
+            return found if selection.has_allowed(result) else math.inf
+        if not selection.allows(result):
             return math.inf
         self._bitwise_to_beat = found
         return found
@@ -149,8 +156,16 @@ def hooked_autotuner(
         selection = selection_of(self, arguments)
         with _proving_below(self, 0.0):
             times = bench_all(self, *arguments, **keywords)
-        # The order is stable: of configurations that cannot be timed, the reference is the first.
-        ordered = sorted(times, key=lambda each: times[each])
+        # What gains little stands behind the reference, and so does what cannot be timed.
+        least = (1.0 - WORTH_A_PROOF) * min(
+            (time for each, time in times.items() if _result_of(self, each) is selection.reference), default=math.inf
+        )
+
+        def rank(launcher: Any) -> tuple[int, float]:
+            is_reference = _result_of(self, launcher) is selection.reference
+            return 1 if is_reference else 0 if times[launcher] < least else 2, times[launcher]
+
+        ordered = sorted(times, key=rank)
         chosen = selection.fastest([_result_of(self, each) for each in ordered])
         _refuse(self, [each for each in ordered if selection.refuses(_result_of(self, each))])
         kept = {each: times[each] for each in ordered if _result_of(self, each) is chosen}

@@ -44,6 +44,9 @@ def test_kernels_are_analysed(suite: Suite, kernel: Kernel) -> None:
 @over(cases.once)
 def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
     """A process with another PYTHONHASHSEED gives every sample the same signature."""
+    expected = signatures(suite)
+    if not expected:
+        pytest.skip(f"{suite.plugin.__name__} has no samples of kernels")
     command = [
         sys.executable,
         "-m",
@@ -55,7 +58,7 @@ def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == signatures(suite)
+    assert json.loads(done.stdout) == expected
 
 
 @over(cases.groups)

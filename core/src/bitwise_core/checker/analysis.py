@@ -71,6 +71,12 @@ MAXIMUM_WORK_OF_MANY_LANES = 4_000_000
 Measured on pointwise kernels and reductions over 16 million elements: a proof takes 20 to 200 ms, whatever the grid.
 """
 
+MOST_STORED_AT_ONCE = 1 << 21
+"""Launches that store more elements are executed in full only where block symmetry proves nothing.
+
+An element takes about 150 bytes until its launch has ended.
+"""
+
 MAXIMUM_CAUSES = 8
 """Of at most this many causes of an undetermined result, each is examined alone; of more, the kinds are."""
 
@@ -260,6 +266,14 @@ class Session:
                 partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
                 if partial_result.outputs is None:
                     raise
+            except (Nondeterministic, Interrupted):
+                raise
+            except Unsupported:
+                # Of few threads, the execution was ended by its work or by its stores.
+                if prepared.launch.blocks * prepared.threads <= FEW_LANES:
+                    partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
+                if partial_result.outputs is None:
+                    raise
             if partial_result.outputs is None:
                 partial_result.notes = (*prepared.notes, LARGE_GRID)
                 return
@@ -354,20 +368,25 @@ def term_domain_factory(assume: frozenset[str]) -> Callable[[], TermDomain]:
 
 
 def outputs_of_all_blocks(
-    ready: PreparedLaunch, buffers: Mapping[str, int], options: Options, work: int | None = None
+    ready: PreparedLaunch,
+    buffers: Mapping[str, int],
+    options: Options,
+    work: int | None = None,
+    most_stored: int | None = None,
 ) -> dict[int, Output] | None:
     """The final contents of every buffer after all blocks were executed, in at most `work` thread steps.
 
-    None where the launch has too many threads, or takes more steps.  Raises Unsupported.
+    None where the launch has too many threads, takes more steps, or stores more than `most_stored` elements.  Raises
+    Unsupported.
     """
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
     try:
         domain = TermDomain(options.assume)
-        memory, scratch = run_blocks(ready, domain, buffers, work=work)
+        memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
         if domain.repeats_members:
             domain = TermDomain(options.assume, follows_members=True)
-            memory, scratch = run_blocks(ready, domain, buffers, work=work)
+            memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
     except WorkLimitExceeded:
         return None
     except Nondeterministic as error:
@@ -409,7 +428,8 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
     """The final contents of every buffer after a launch; None where the launch is large.  Raises Unsupported."""
     in_full = options.cross_architecture or ready.launch.blocks * ready.threads <= FEW_LANES
     work = MAXIMUM_WORK if in_full else min(MAXIMUM_WORK, MAXIMUM_WORK_OF_MANY_LANES)
-    outputs = outputs_of_all_blocks(ready, buffers, options, work)
+    most_stored = None if options.cross_architecture else MOST_STORED_AT_ONCE
+    outputs = outputs_of_all_blocks(ready, buffers, options, work, most_stored)
     if outputs is None:
         return None
     if not options.cross_architecture:

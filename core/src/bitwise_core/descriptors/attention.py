@@ -47,6 +47,9 @@ class AttentionDesc(Descriptor, word="attention"):
     block, of masked keys changes no bits where 2^0 is 1 and 2^-inf is +0: any part of the masked blocks may be skipped,
     and any division of the chunks among programs has the same bits.
 
+    With `descent` d, which needs `chunk`, the maximum follows the blocks: m' = max(max s, m - d), and m where max s is
+    -inf.  The largest weight of a block is then 1, which no type rounds, where its score is not more than d below m.
+
     With `stored_dtype` K and V are given in that type, and converted to those of the products, which have all its
     numbers.  With `output_scale` the quotient O / l is multiplied by it before it is rounded to `output_dtype`.
     Raises DescriptorError.
@@ -59,6 +62,7 @@ class AttentionDesc(Descriptor, word="attention"):
     mask_value: float | None = None
     window: Length | None = None
     chunk: Length | None = None
+    descent: float | None = None
     sink: StrictBool = False
     scores: GEMMDesc
     score_scale: float
@@ -78,7 +82,7 @@ class AttentionDesc(Descriptor, word="attention"):
     stored_dtype: FloatName | None = None
     output_scale: float | None = None
 
-    @field_validator("score_scale", "mask_value", "cap_factor", "output_scale")
+    @field_validator("score_scale", "mask_value", "cap_factor", "output_scale", "descent")
     @classmethod
     def _single(cls, value: float | None) -> float | None:
         return None if value is None else single(value)
@@ -130,6 +134,8 @@ class AttentionDesc(Descriptor, word="attention"):
             raise ValueError(f"cap_factor is {self.cap_factor}: give a finite number other than 0")
         if self.cap_factor is None and self.cap_quotient != "div.rn.fp32":
             raise ValueError("without cap_factor there is no quotient of a cap: leave cap_quotient out")
+        if self.descent is not None and not (self.chunk is not None and 0 < self.descent < math.inf):
+            raise ValueError(f"descent is {self.descent}: give chunk and a positive number, or leave it out")
         if self.chunk is None:
             if self.sink:
                 raise ValueError("a sink is merged after the last chunk: give chunk")

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -168,60 +168,86 @@ def _ends_a_block(program: Program, index: int) -> bool:
     return program.kernel.instructions[index].guard is not None or program.infos[index].effects.overlaps(_INTERRUPTIONS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class _Text:
     """What cones need to know about all instructions of one text.
 
     `names` are the registers on which the result depends where all lanes are active, each with the place of its storage
-    in `keys`, in an order that does not depend on their names.  `form` is the text with these registers numbered in
-    this order.  `keys` are the storages of all registers that the instruction reads, those of `names` first (`whole`
-    of them); `written` are those that it writes.  `lanewise`: it computes one register, each lane by itself.
+    in `keys`, in an order that does not depend on their names.  `keys` are the storages of all registers that the
+    instruction reads, those of `names` first (`whole` of them); `written` are those that it writes.  `lanewise`: it
+    computes one register, each lane by itself.
     """
 
+    instruction: Instruction
+    info: InstructionInfo
     names: tuple[tuple[str, int], ...]
-    form: str
     keys: tuple[str, ...]
     whole: int
     written: tuple[str, ...]
     lanewise: bool
 
+    @cached_property
+    def form(self) -> str:
+        """The text with the registers of `names` numbered in their order.  Few instructions belong to a cone."""
+        numbers = {name: number for number, (name, _) in enumerate(self.names)}
+        only_written: set[str] = set()
+        named: set[str] = set()
+        found = [self.instruction.opcode]
+        for position, operand in enumerate(self.instruction.operands):
+            if isinstance(operand, Immediate):
+                found.append(f"{operand.value} {operand.kind}")
+            elif position in self.info.overwritten:
+                only_written |= registers_of(operand)
+                found.append("written" if isinstance(operand, Register) else repr(_renamed(operand, {})))
+            else:
+                named |= registers_of(operand)
+                if not isinstance(operand, Register):
+                    found.append(repr(_renamed(operand, numbers)))
+                elif operand.name in numbers:
+                    found.append(f"register {numbers[operand.name]}")
+                else:
+                    found.append("written")
+        found += [
+            f"implicit {number}" for name, number in numbers.items() if name not in named and name not in only_written
+        ]
+        return "; ".join(found)
+
+
+@lru_cache(maxsize=1024)
+def _may_be_member(effects: Effect) -> bool:
+    """Return whether an instruction with these effects may belong to a cone."""
+    return effects.overlaps(Effect.LANEWISE) and not effects & ~_PERMISSIONS
+
 
 def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
     wanted = info.reads - info.retained if info.retained else info.reads
     numbers: dict[str, int] = {}
-    only_written: set[str] = set()
-    form = [instruction.opcode]
     for position, operand in enumerate(instruction.operands):
         # On the hot path: most operands are registers and literals.
-        kind = type(operand)
-        if isinstance(operand, Immediate):
-            form.append(f"{operand.value} {operand.kind}")
-        elif position in info.overwritten:
-            only_written |= registers_of(operand)
-            form.append("written" if kind is Register else repr(_renamed(operand, {})))
-        elif isinstance(operand, Register):
-            number = numbers.setdefault(operand.name, len(numbers)) if operand.name in wanted else None
-            form.append("written" if number is None else f"register {number}")
-        else:
-            for each in parts(operand):
-                if isinstance(each, Register) and each.name in wanted:
-                    numbers.setdefault(each.name, len(numbers))
-            form.append(repr(_renamed(operand, numbers)))
+        if isinstance(operand, Register):
+            if operand.name in wanted and position not in info.overwritten:
+                numbers.setdefault(operand.name, len(numbers))
+            continue
+        if isinstance(operand, Immediate) or position in info.overwritten:
+            continue
+        for each in parts(operand):
+            if isinstance(each, Register) and each.name in wanted:
+                numbers.setdefault(each.name, len(numbers))
     if len(numbers) < len(wanted):
         for name in _sorted(wanted.difference(numbers)):
-            number = numbers[name] = len(numbers)
-            if name not in only_written:
-                form.append(f"implicit {number}")
-    keys = dict.fromkeys(map(storage, numbers))
+            numbers[name] = len(numbers)
+    stored = [storage(name) for name in numbers]
+    keys = dict.fromkeys(stored)
     whole = len(keys)
     if info.retained:
         keys.update(dict.fromkeys(map(storage, info.reads)))
     place = {key: number for number, key in enumerate(keys)}
     written = tuple(dict.fromkeys(map(storage, info.writes)))
-    lanewise = info.effects.overlaps(Effect.LANEWISE) and not info.effects & ~_PERMISSIONS and len(written) == 1
+    lanewise = _may_be_member(info.effects) and len(written) == 1
     return _Text(
-        tuple([(name, place[storage(name)]) for name in numbers]),
-        "; ".join(form),
+        instruction,
+        info,
+        tuple([(name, place[key]) for name, key in zip(numbers, stored, strict=True)]),
         tuple(keys),
         whole,
         written,
@@ -268,7 +294,8 @@ _WAITS = Effect.BARRIER | Effect.ASYNCHRONOUS | Effect.CLUSTER | Effect.CALL
 def _cones(program: Program, first: int, end: int) -> _Found:
     """Return the cones of a block."""
     infos = program.infos
-    if sum(info.effects.overlaps(Effect.LANEWISE) for info in infos[first:end]) < MINIMUM_INSTRUCTIONS:
+    # Fewer instructions than a cone has need no text.
+    if sum(_may_be_member(info.effects) for info in infos[first:end]) < MINIMUM_INSTRUCTIONS:
         members = [False] * (end - first)
     else:
         texts = _texts(program)

@@ -21,7 +21,7 @@ from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import ClusterState, Machine
 from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.given_contents import GivenContents
-from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.global_memory import GlobalMemory, StoreLimitExceeded
 from bitwise_core.execution.memory.late_races import contest_late_races
 from bitwise_core.execution.memory.ordered_atomics import note_ordered_atomics
 from bitwise_core.execution.memory.outputs import Output, is_written_once, outputs
@@ -132,7 +132,7 @@ def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str,
 
 
 class WorkLimitExceeded(Exception):
-    """Running the blocks takes more steps of threads than the limit allows."""
+    """Running the blocks takes more steps of threads, or stores more elements, than the limit allows."""
 
 
 def run_blocks(
@@ -142,13 +142,15 @@ def run_blocks(
     blocks: Sequence[int] | None = None,
     work: int | None = None,
     undetermined: UndeterminedValues | None = None,
+    most_stored: int | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Run the given blocks (default: all), with all blocks of their clusters if these interact.
 
     Return global memory and the compiler's scratch buffers.  `undetermined` holds the values that are undetermined from
     the start, and the causes that are ignored; None: none.
 
-    Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
+    Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps or store
+    more than `most_stored` elements.
     """
     numbers = prepared.chosen_blocks(blocks)
     scratch: frozenset[int] = frozenset()
@@ -166,13 +168,15 @@ def run_blocks(
         memory.undetermined, memory.polls, memory.sizes = undetermined, polls, sizes
         memory.watched, memory.formats = watched, formats
         memory.program = prepared.module, prepared.kernel
-        memory.of_bytes = of_bytes
+        memory.of_bytes, memory.most_stored = of_bytes, most_stored
         scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 
     granule = prepared.arch.granule(prepared.kernel)
     try:
         return run_until_valid(granule, attempt, undetermined), scratch
+    except StoreLimitExceeded:
+        raise WorkLimitExceeded from None
     except DataDependent as error:
         stopped = error
     undetermined.doubted = polls

@@ -5,15 +5,17 @@ computed from the loaded one, the load has returned before the store is made, so
 store.  A kernel that updates a tensor in place, and moves its values between the lanes of a warp, has such races.
 
 Which loads a stored value depends on is found by executions in which some of these loads are undetermined.  Each
-contested element must have one such load.  A store to it depends on this load if it is undetermined where all loads
-are, and is not where only others are: for each bit of the addresses, those whose address differs in this bit.  A store
-that depends on several loads must be undetermined where its own alone, of those of its block, is.
+store to a contested element depends on its load if it is undetermined where all loads are, and is not where only others
+are: for each bit of the addresses, those whose address differs in this bit.  A store that depends on several loads must
+be undetermined where its own alone, of those of its block, is.  Of an element that several threads load, such as the
+state of a block, each load comes before the stores that are undetermined where this load alone is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -40,14 +42,18 @@ MAXIMUM_LOADS_OF_BLOCK = 128
 """The largest number of contested loads of a block that are made undetermined one by one."""
 
 
+Chosen: TypeAlias = Callable[[Array, Array], Array]
+"""Which loads are chosen, by their addresses and threads."""
+
+
 @dataclass(slots=True)
 class _Selection:
-    """The contested loads whose address `chosen` selects.
+    """The contested loads that `chosen` selects by their addresses and threads.
 
-    `loads` are all contested loads of the last execution: their lines, addresses, widths in bytes, and blocks.
+    `loads` are all contested loads of the last execution: their lines, addresses, widths in bytes, and threads.
     """
 
-    chosen: Callable[[Array], Array]
+    chosen: Chosen
     loads: list[tuple[int, Array, int, Array]] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -56,22 +62,33 @@ class _Selection:
 
     def of(self, line: int, address: Array, bits: int, thread: Array, contested: Array) -> Array:
         """Return which of these contested loads are undetermined."""
-        self.loads.append((line, address[contested], bits // 8, block_of(thread[contested])))
-        undetermined: Array = contested & self.chosen(address)
+        thread = np.broadcast_to(thread, address.shape)
+        self.loads.append((line, address[contested], bits // 8, thread[contested]))
+        undetermined: Array = contested & self.chosen(address, thread)
         return undetermined
 
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Contested elements in ascending order: addresses, widths in bytes, and the blocks that load them."""
+    """Contested elements in ascending order, their addresses and widths in bytes, and their contested loads.
+
+    `loaded` is the element of each load, in ascending order, and `thread` the thread of the load.
+    """
 
     address: Array
     size: Array
-    block: Array
+    loaded: Array
+    thread: Array
+
+    @property
+    def have_one_load(self) -> Array:
+        """Which elements one thread loads."""
+        found: Array = np.bincount(self.loaded, minlength=self.address.size) == 1
+        return found
 
     def equals(self, other: _Elements | None) -> bool:
-        """Return whether these are the same elements, loaded by the same blocks."""
-        columns = ("address", "size", "block")
+        """Return whether these are the same elements, loaded by the same threads."""
+        columns = ("address", "size", "loaded", "thread")
         return other is not None and all(np.array_equal(getattr(self, each), getattr(other, each)) for each in columns)
 
 
@@ -95,7 +112,7 @@ def _outputs(prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[
     run_blocks(prepared, TermDomain(assume), buffers, work=MAXIMUM_WORK, undetermined=first)
     elements: _Elements | None = None
 
-    def run(chosen: Callable[[Array], Array]) -> tuple[GlobalMemory, frozenset[int]]:
+    def run(chosen: Chosen) -> tuple[GlobalMemory, frozenset[int]]:
         """Run the launch with the chosen loads undetermined.  Raises Unsupported if other loads are contested."""
         nonlocal elements
         values, selection = first.with_known_loads(), _Selection(chosen)
@@ -108,21 +125,31 @@ def _outputs(prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[
             raise Unsupported("which loads are contested depends on what they return")
         return memory, scratch
 
-    memory, _ = run(lambda address: np.ones(address.shape, dtype=bool))
+    memory, _ = run(lambda address, thread: np.ones(address.shape, dtype=bool))
     assert elements is not None
     if not _are_stored_plainly(memory, elements):
         return None
-    dependent = _is_undetermined(memory, elements)
-    others = dependent & _with_other_loads(lambda chosen: run(chosen)[0], elements)
-    others &= ~_depend_within_buffers(lambda chosen: run(chosen)[0], elements, others)
-    dependent &= ~others | _depend_on_their_own(lambda chosen: run(chosen)[0], elements, np.flatnonzero(others))
-    before = elements.address[dependent]
-    return checked_outputs(*run(lambda address: ~np.isin(address, before)))
+    dependent, alone = _is_undetermined(memory, elements), elements.have_one_load
+    others = dependent & (~alone | _with_other_loads(lambda chosen: run(chosen)[0], elements))
+    others &= ~(alone & _depend_within_buffers(lambda chosen: run(chosen)[0], elements, others & alone))
+    open_ = np.flatnonzero(others[elements.loaded])
+    before = (dependent & ~others)[elements.loaded]
+    before |= _depend_on_their_own(lambda chosen: run(chosen)[0], elements, open_)
+    return checked_outputs(*run(lambda address, thread: ~_among(address, thread, elements, before)))
 
 
-def _depend_within_buffers(
-    run: Callable[[Callable[[Array], Array]], GlobalMemory], elements: _Elements, open_: Array
-) -> Array:
+def _among(address: Array, thread: Array, elements: _Elements, chosen: Array) -> Array:
+    """Return which loads, by their addresses and threads, are chosen ones of contested elements."""
+    found: Array = np.zeros(address.shape, dtype=bool)
+    at = elements.address[elements.loaded[chosen]]
+    here = np.isin(address, at)
+    known = set(zip(at.tolist(), elements.thread[chosen].tolist(), strict=True))
+    pairs = zip(address[here].tolist(), thread[here].tolist(), strict=True)
+    found[here] = np.fromiter((each in known for each in pairs), dtype=bool, count=int(here.sum()))
+    return found
+
+
+def _depend_within_buffers(run: Callable[[Chosen], GlobalMemory], elements: _Elements, open_: Array) -> Array:
     """Return to which elements all stores depend on the load of the element, found among the loads of its buffer.
 
     With all contested loads of the buffer undetermined, all stores to the element are; without that of the element,
@@ -132,18 +159,17 @@ def _depend_within_buffers(
     buffers = buffers_at(elements.address)
     for number in np.unique(buffers[open_]):
 
-        def restricted(chosen: Callable[[Array], Array], number: np.uint64 = number) -> GlobalMemory:
-            return run(lambda address: (buffers_at(address) == number) & chosen(address))
+        def restricted(chosen: Chosen, number: np.uint64 = number) -> GlobalMemory:
+            return run(lambda address, thread: (buffers_at(address) == number) & chosen(address, thread))
 
         mine = buffers == number
-        all_of_them = _is_undetermined(restricted(lambda address: np.ones(address.shape, dtype=bool)), elements)
+        everything = restricted(lambda address, thread: np.ones(address.shape, dtype=bool))
+        all_of_them = _is_undetermined(everything, elements)
         found |= mine & all_of_them & ~_with_other_loads(restricted, elements, mine)
     return found
 
 
-def _with_other_loads(
-    run: Callable[[Callable[[Array], Array]], GlobalMemory], elements: _Elements, among: Array | None = None
-) -> Array:
+def _with_other_loads(run: Callable[[Chosen], GlobalMemory], elements: _Elements, among: Array | None = None) -> Array:
     """Return to which elements stores may depend on other contested loads than that of the element.
 
     `among` are the elements whose loads a run may make undetermined (None: all); only for these the result holds.
@@ -159,43 +185,41 @@ def _with_other_loads(
     for bit in (np.uint64(each) for each in range(differing.bit_length()) if differing >> each & 1):
         for number in (0, 1):
 
-            def differs(address: Array, bit: np.uint64 = bit, number: int = number) -> Array:
+            def differs(address: Array, thread: Array, bit: np.uint64 = bit, number: int = number) -> Array:
                 found: Array = (address >> bit & np.uint64(1)) == number
                 return found
 
-            found |= _is_undetermined(run(differs), elements, some=True) & ~differs(elements.address)
+            found |= _is_undetermined(run(differs), elements, some=True) & ~differs(elements.address, elements.address)
             if found.all() or (among is not None and found[among].all()):
                 return found
     return found
 
 
-def _depend_on_their_own(
-    run: Callable[[Callable[[Array], Array]], GlobalMemory], elements: _Elements, open_: Array
-) -> Array:
-    """Return to which of all elements, of these, all stores depend on the load of the element.
+def _depend_on_their_own(run: Callable[[Chosen], GlobalMemory], elements: _Elements, open_: Array) -> Array:
+    """Return on which of all loads, of these, all stores to the element of the load depend.
 
     In each run, one of these loads of each block is undetermined.
     """
-    found: Array = np.zeros(elements.address.size, dtype=bool)
-    block = elements.block[open_]
+    found: Array = np.zeros(elements.loaded.size, dtype=bool)
+    block = block_of(elements.thread[open_])
     order = np.argsort(block, kind="stable")
     first = np.flatnonzero(np.append(True, block[order][1:] != block[order][:-1])) if order.size else order
     rank = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
     if rank.max(initial=-1) >= MAXIMUM_LOADS_OF_BLOCK:
         return found
     for each in range(rank.max(initial=-1) + 1):
-        alone = open_[order[rank == each]]
-        addresses = elements.address[alone]
+        alone = np.zeros(found.size, dtype=bool)
+        alone[open_[order[rank == each]]] = True
 
-        def is_one(address: Array, addresses: Array = addresses) -> Array:
-            return np.isin(address, addresses)
+        def is_one(address: Array, thread: Array, alone: Array = alone) -> Array:
+            return _among(address, thread, elements, alone)
 
-        found[alone] = _is_undetermined(run(is_one), elements)[alone]
+        found[alone] = _is_undetermined(run(is_one), elements)[elements.loaded[alone]]
     return found
 
 
 def _elements(selection: _Selection, prepared: PreparedLaunch) -> _Elements | None:
-    """Return the contested elements, None if there are none or if one has several loads."""
+    """Return the contested elements, None if there are none, or if a byte is in two or a thread loads one twice."""
     # A load at a store keeps the old content under a condition; asynchronous loads store in shared memory.
     stores = {
         line
@@ -206,12 +230,16 @@ def _elements(selection: _Selection, prepared: PreparedLaunch) -> _Elements | No
         return None
     address = np.concatenate([each for _, each, _, _ in selection.loads])
     size = np.concatenate([np.full(each.size, width, dtype=np.uint64) for _, each, width, _ in selection.loads])
-    block = np.concatenate([each for *_, each in selection.loads])
-    order = np.argsort(address, kind="stable")
-    address, size, block = address[order], size[order], block[order]
-    if not address.size or (address[1:] < (address + size)[:-1]).any():
+    thread = np.concatenate([each for *_, each in selection.loads])
+    order = np.lexsort((thread, size, address))
+    address, size, thread = address[order], size[order], thread[order]
+    if not address.size:
         return None
-    return _Elements(address, size, block)
+    same = (address[1:] == address[:-1]) & (size[1:] == size[:-1])
+    if ((address[1:] < (address + size)[:-1]) & ~same).any() or (same & (thread[1:] == thread[:-1])).any():
+        return None
+    first = np.append(True, ~same)
+    return _Elements(address[first], size[first], np.cumsum(first) - 1, thread)
 
 
 def _are_stored_plainly(memory: GlobalMemory, elements: _Elements) -> bool:

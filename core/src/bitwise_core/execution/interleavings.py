@@ -27,8 +27,8 @@ from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
 from bitwise_core.execution.simulation import bits_domain
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
-from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.numerics import Operation
 
 MAXIMUM_STEPS = 400_000
@@ -88,8 +88,10 @@ class OrderedExecutor(Executor):
         return int(np.argmax(np.broadcast_to(group.mask.any(axis=0), (self.machine.threads,)))) // self.machine.warp
 
 
-def _in_reverse(value: Value) -> SymbolicVector:
+def _in_reverse(value: Value) -> Value:
     """Return a value of shape (blocks, lanes) with its lanes in reverse."""
+    if isinstance(value, PackedVector):
+        return concat([_in_reverse(part) for part in value.parts])
     vector = as_symbolic_vector(value)
     flags = vector.flags if isinstance(vector.flags, int) else vector.flags[:, ::-1]
     return SymbolicVector(vector.bits, vector.words[:, :, ::-1], flags)
@@ -146,7 +148,7 @@ class OrderedMemory(BitsMemory):
         if line not in self.waiting:
             self._repeated.clear()
         # One element, which a load of its width can read back.
-        element = as_symbolic_vector(value)
+        element: Value = as_symbolic_vector(value)
         if self.descending:
             address, element, thread = address[:, ::-1], _in_reverse(element), thread[:, ::-1]
             mask = None if mask is None else mask[:, ::-1]

@@ -10,6 +10,7 @@ registers.  It is converted back to two words when one of its registers is read 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -33,6 +34,11 @@ EXEC, SCC = "exec", "scc"
 _MASK = " mask"
 
 
+_NAMES = 4096
+"""More than there are registers."""
+
+
+@lru_cache(maxsize=_NAMES)
 def lane_mask_key(name: str) -> str | None:
     """The key under which the pair of a scalar register is stored as a lane mask; None for other registers."""
     if name[0] == "s" and name[1:].isdigit():
@@ -42,6 +48,7 @@ def lane_mask_key(name: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=_NAMES)
 def storage(name: str) -> str:
     """The storage key of a register; the two registers of a scalar pair share one key."""
     if name.startswith("exec"):
@@ -49,6 +56,7 @@ def storage(name: str) -> str:
     return SCC if name == "src_scc" else lane_mask_key(name) or name
 
 
+@lru_cache(maxsize=_NAMES)
 def pair_names(operand: Vector) -> tuple[str, str]:
     """The names of the two registers of a scalar pair.  Raises Unsupported unless it is an aligned pair."""
     names = [each.name for each in operand.items if isinstance(each, Register)]

@@ -50,8 +50,8 @@ class WaitHazards:
     unordered_barriers: frozenset[int]
 
 
-Pending: TypeAlias = dict[tuple[str, str], int]
-"""Pending accesses: counter and register (ending in `?` for out-of-order accesses) to the number of later accesses."""
+Pending: TypeAlias = dict[tuple[str, str, bool], int]
+"""Pending accesses: counter, register, and whether they complete in order, to the number of later accesses."""
 
 
 _SCALAR, _SHARED = ("s_load", "s_buffer_load", "s_memtime"), ("ds_",)
@@ -153,9 +153,7 @@ def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
         while True:
             if effects[index].barrier and _GLOBAL_WRITE in names:
                 unordered.add(kernel.instructions[index].line)
-            after = _after(effects[index], kernel.instructions[index], pending, names, hazards)
-            if after is not pending:
-                pending, names = after, _pending_registers(after)
+            pending, names = _after(effects[index], kernel.instructions[index], pending, names, hazards)
             if following[index] == (index + 1,) and index + 1 not in leaders and index + 1 < len(effects):
                 index += 1
                 continue
@@ -179,7 +177,7 @@ def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
 
 def _pending_registers(pending: Pending) -> frozenset[str]:
     """The registers with a pending access."""
-    return frozenset(name.rstrip("?") for _, name in pending)
+    return frozenset([name for _, name, _ in pending])
 
 
 def _after(
@@ -188,47 +186,56 @@ def _after(
     pending: Pending,
     names: frozenset[str],
     hazards: dict[int, str],
-) -> Pending:
-    """The pending accesses after an instruction; records in `hazards` what it uses too early.
+) -> tuple[Pending, frozenset[str]]:
+    """The pending accesses after an instruction, and their registers; records in `hazards` what it uses too early.
 
     `names` are the pending registers before it.
     """
     if effects.waits:
-        return _after_wait(pending, effects.waits)
+        left = _after_wait(pending, effects.waits)
+        return left, _pending_registers(left)
     if not pending and not effects.accesses:
-        return pending
+        return pending, names
     if pending:
-        if effects.barrier and ("lgkmcnt", _SHARED_WRITE) in pending:
+        if effects.barrier and ("lgkmcnt", _SHARED_WRITE, True) in pending:
             hazards[instruction.line] = "passes a barrier while a write of shared memory is pending"
-        elif effects.barrier and ("lgkmcnt", _SHARED_READ) in pending:
+        elif effects.barrier and ("lgkmcnt", _SHARED_READ, True) in pending:
             hazards[instruction.line] = "passes a barrier while a read of shared memory is pending"
         if effects.returns and not names <= {"", _GLOBAL_WRITE}:
             hazards[instruction.line] = "returns from a function while memory accesses are pending"
         early = None
         if not names.isdisjoint(effects.names):
-            early = next(name for _, name in pending if name.rstrip("?") in effects.names)
+            early = next(name for _, name, _ in pending if name in effects.names)
         elif not names.isdisjoint(effects.overwritten):
-            early = next(
-                (name for counter, name in pending if _may_complete_later(counter, name, effects.overwritten)), None
-            )
+            early = next((each[1] for each in pending if _may_complete_later(each, effects.overwritten)), None)
         if early is not None:
-            hazards[instruction.line] = f"uses {early.rstrip('?')} before the memory access to it has completed"
+            hazards[instruction.line] = f"uses {early} before the memory access to it has completed"
     for access in effects.accesses:
         limit = _COUNTER_LIMITS[access.counter]
         out_of_order = access.counter in _unordered_counters(pending)
+        before = len(pending)
         pending = {
             key: min(age + 1, limit) if key[0] == access.counter else age
             for key, age in pending.items()
             if key[0] != access.counter or age + 1 < limit or out_of_order
         }
-        for name in access.destinations or ("",):
-            pending[access.counter, name if access.in_order else f"{name}?"] = 0
-    return pending
+        if len(pending) < before:
+            names = _pending_registers(pending)
+        destinations = access.destinations or _NO_REGISTER
+        for name in destinations:
+            pending[access.counter, name, access.in_order] = 0
+        names |= destinations
+    return pending, names
 
 
-def _may_complete_later(counter: str, name: str, overwritten: frozenset[str]) -> bool:
+_NO_REGISTER = frozenset({""})
+"""The destination of an access that writes no register."""
+
+
+def _may_complete_later(key: tuple[str, str, bool], overwritten: frozenset[str]) -> bool:
     """Whether a pending access to a register that a load overwrites may complete after that load."""
-    return name.rstrip("?") in overwritten and (counter != "vmcnt" or name.endswith("?"))
+    counter, name, in_order = key
+    return name in overwritten and (counter != "vmcnt" or not in_order)
 
 
 def _after_wait(pending: Pending, waits: dict[str, int]) -> Pending:
@@ -242,4 +249,4 @@ def _after_wait(pending: Pending, waits: dict[str, int]) -> Pending:
 
 def _unordered_counters(pending: Pending) -> set[str]:
     """The counters with a pending out-of-order access: the oldest access need not be the first to complete."""
-    return {counter for counter, name in pending if name.endswith("?")}
+    return {counter for counter, _, in_order in pending if not in_order}

@@ -94,9 +94,18 @@ class _Description:
             "dot": self._dot, "fma": self._fma,
         }  # fmt: skip
         try:
-            return families[family]()
+            found = families[family]()
+            return found if query.compute != "fp16" else self._with_fp16_sums(found)
         except DescriptorError as error:
             raise self.not_covered(str(error)) from None
+
+    def _with_fp16_sums(self, found: GEMMDesc) -> GEMMDesc:
+        """The descriptor with sums of fp16, and parts of k of that type, added in it."""
+        if found.path != "matrix":
+            raise self.not_covered("fp16 accumulation is measured on matrix units only")
+        fields = {name: getattr(found, name) for name in type(found).model_fields}
+        cuts = tuple(each.model_copy(update={"partial_dtype": "fp16", "merge_dtype": "fp16"}) for each in found.k_cuts)
+        return GEMMDesc(**(fields | {"accumulator_dtype": "fp16", "k_cuts": cuts}))
 
     def _check_measured(self) -> None:
         query = self.query
@@ -107,6 +116,8 @@ class _Description:
             )
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
+        if query.compute == "fp16":
+            self._check_feature("fp16 accumulation", measured=not gaps and query.batch == 1)
         if query.batch > 1 and query.epilogue == "none":
             if query.k == 1 and query.a == "fp32" and query.contiguous_output_batch:
                 pass  # a single product has no order

@@ -216,6 +216,11 @@ def finished_product_of(
 
     Raises RowNotCovered.
     """
+    if query.compute == "fp16":
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
+            "measured alone"
+        )
     if finish.activation == "gelu":
         raise RowNotCovered(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "

@@ -51,6 +51,7 @@ _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulPreferenceAttributes_t
 _WORKSPACE, _REDUCTIONS, _ALIGNMENT = 1, 3, 5
 _OPERATION = {False: 0, True: 1}
+_FP16_ONE = 0x3C00
 
 # cublasLtMatmulAlgoConfigAttributes_t, in the order of the fields of Configuration.
 _ATTRIBUTES: tuple[tuple[str, int, type[Any]], ...] = (
@@ -262,7 +263,7 @@ class Library:
 
     def _types(self, query: GemmQuery) -> tuple[c_int, ...]:
         kinds = (TYPES[query.b].code, TYPES[query.a].code, TYPES[query.c].code, TYPES[query.c].code)
-        return (c_int(COMPUTE[query.compute]), c_int(TYPES["fp32"].code), *map(c_int, kinds))
+        return (c_int(COMPUTE[query.compute]), c_int(TYPES[query.scale_type].code), *map(c_int, kinds))
 
     def _initialised(self, query: GemmQuery, algorithm: int) -> _Algorithm:
         record = _Algorithm()
@@ -281,7 +282,7 @@ class Library:
         algorithm = None
         if result is not None:
             algorithm = _Algorithm.from_buffer_copy(result.opaque)
-        one, zero = c_float(1), c_float(0)
+        one, zero = (c_uint16(_FP16_ONE), c_uint16(0)) if query.scale_type == "fp16" else (c_float(1), c_float(0))
         with self._descriptors(query, pointers) as (description, (a, b, c)):
             self._call(
                 "cublasLtMatmul", self._handle, description, byref(one), c_void_p(pointers.b), a, c_void_p(pointers.a),
@@ -297,8 +298,9 @@ class Library:
         description = c_void_p()
         layouts: list[c_void_p] = []
         self._call(
-            "cublasLtMatmulDescCreate", byref(description), c_int(COMPUTE[query.compute]), c_int(TYPES["fp32"].code)
-        )
+            "cublasLtMatmulDescCreate", byref(description), c_int(COMPUTE[query.compute]),
+            c_int(TYPES[query.scale_type].code),
+        )  # fmt: skip
         try:
             attributes: list[tuple[int, Any]] = [
                 (_TRANSPOSE_A, c_int32(_OPERATION[query.transpose_b])),

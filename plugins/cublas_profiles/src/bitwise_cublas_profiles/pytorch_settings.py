@@ -40,29 +40,28 @@ def _environment_at_start() -> Mapping[str, str] | None:
 AT_START = _environment_at_start()
 
 
+_FP16_ACCUMULATION = "torch.backends.cuda.matmul.allow_fp16_accumulation"
+
+
 @dataclass(frozen=True, slots=True)
 class PyTorchSettings:
     """The settings of one moment. Workspaces are in bytes; a mask of REDUCTION_SCHEMEs is None without a restriction.
 
     `bias_workspace` is the workspace of a GEMM with a fused bias; None stands for that of this process's environment.
     With `lt_products`, `torch.backends.cuda.preferred_blas_library("cublaslt")`, every GEMM has that workspace, and
-    split K may be disallowed for all of them. `unmeasured` has, by operand type, the reason why products of that type
-    are declined.
+    split K may be disallowed for all of them. With `fp16_accumulation`, products of fp16 are accumulated in fp16.
     """
 
     workspace: int = WORKSPACE
     fp16_reductions: int | None = None
     bf16_reductions: int | None = None
     tf32: bool = False
-    unmeasured: tuple[tuple[str, str], ...] = ()
+    fp16_accumulation: bool = False
     bias_workspace: int | None = None
     lt_products: bool = False
 
     def applied(self, query: GemmQuery) -> GemmQuery:
         """The query that PyTorch makes under these settings for a query under its defaults. Raises CublasError."""
-        why = dict(self.unmeasured).get(query.a)
-        if why is not None:
-            raise CublasError(why)
         workspace = self.workspace
         if query.a in FP8:
             if workspace != WORKSPACE:
@@ -77,6 +76,13 @@ class PyTorchSettings:
         if mask == NO_REDUCTION and query.epilogue == "none" and not self.lt_products:
             raise CublasError(f"PyTorch does not multiply {query.a} matrices without a bias if split K is disallowed")
         compute = "tf32" if self.tf32 and query.a == "fp32" else query.compute
+        if self.fp16_accumulation and query.a == "fp16":
+            if query.epilogue != "none" or query.batch > 1 or query.c != "fp16" or self.lt_products:
+                raise CublasError(
+                    f"{_FP16_ACCUMULATION} is True: with it products of fp16 were measured with outputs of fp16, "
+                    "without a bias and a batch, in cuBLAS"
+                )
+            compute = "fp16"
         return replace(query, workspace=workspace, reductions=mask, compute=compute)
 
 
@@ -86,15 +92,9 @@ def current_settings() -> PyTorchSettings:
 
     matmul = torch.backends.cuda.matmul
     library = _measured_library(torch.backends.cuda.preferred_blas_library())
-    name = "torch.backends.cuda.matmul.allow_fp16_accumulation"
-    unmeasured = (
-        (("fp16", f"{name} is True: products of fp16 were measured with False"),)
-        if getattr(matmul, "allow_fp16_accumulation", False)
-        else ()
-    )
     return PyTorchSettings(
-        _workspace(), _reductions(matmul, "fp16"), _reductions(matmul, "bf16"), _allows_tf32(matmul), unmeasured,
-        lt_products=library == "Cublaslt",
+        _workspace(), _reductions(matmul, "fp16"), _reductions(matmul, "bf16"), _allows_tf32(matmul),
+        bool(getattr(matmul, "allow_fp16_accumulation", False)), lt_products=library == "Cublaslt",
     )  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def stated_settings(
     if lt_workspace is not None and lt_workspace < 0:
         raise CublasError(f"{BIAS_WORKSPACE_VARIABLE} is {lt_workspace}: give a number of KiB")
     given = BIAS_WORKSPACE if lt_workspace is None else lt_workspace * _KIBIBYTE
-    return PyTorchSettings(limit, reductions, reductions, tf32, (), min(given, limit), lt_products)
+    return PyTorchSettings(limit, reductions, reductions, tf32, False, min(given, limit), lt_products)
 
 
 def settings_token() -> Hashable:

@@ -36,8 +36,8 @@ TYPES = MappingProxyType(
 
 FP8 = frozenset({"e4m3", "e5m2"})
 
-COMPUTE = MappingProxyType({"fp32": 68, "tf32": 77})
-"""`cublasComputeType_t` codes: fp32 accumulation, and fp32 operands rounded to tf32."""
+COMPUTE = MappingProxyType({"fp32": 68, "tf32": 77, "fp16": 64})
+"""`cublasComputeType_t` codes: fp32 accumulation, fp32 operands rounded to tf32, and fp16 accumulation."""
 
 EPILOGUES = MappingProxyType({"none": 1, "relu": 2, "bias": 4, "relu_bias": 6, "gelu": 32, "gelu_bias": 36})
 
@@ -95,6 +95,8 @@ class GemmQuery:
             raise CublasError(f"{self.compute!r} is not a compute type; choose one of {', '.join(COMPUTE)}")
         if self.compute == "tf32" and (self.a, self.b) != ("fp32", "fp32"):
             raise CublasError(f"tf32 needs fp32 operands, not {self.a} and {self.b}")
+        if self.compute == "fp16" and (self.a, self.b, self.c) != ("fp16", "fp16", "fp16"):
+            raise CublasError(f"fp16 accumulation needs matrices of fp16, not {self.a}, {self.b} and {self.c}")
         if self.epilogue not in EPILOGUES:
             raise CublasError(f"{self.epilogue!r} is not an epilogue; choose one of {', '.join(EPILOGUES)}")
         if self.workspace < 0:
@@ -110,6 +112,11 @@ class GemmQuery:
     def multiplied(self) -> str:
         """The type in which A is multiplied: tf32 for fp32 operands on tensor cores, else its own."""
         return "tf32" if self.compute == "tf32" else self.a
+
+    @property
+    def scale_type(self) -> str:
+        """The type of the factors alpha and beta: that in which sums are accumulated."""
+        return "fp16" if self.compute == "fp16" else "fp32"
 
     @property
     def stored_a(self) -> tuple[int, int]:
@@ -150,6 +157,7 @@ class GemmQuery:
     def description(self) -> str:
         """The query in short form, for messages."""
         types = self.compute if self.compute == "tf32" else self.a if self.a == self.b else f"{self.a} x {self.b}"
+        types += " accumulated in fp16" if self.compute == "fp16" else ""
         batch = f"{self.batch} x " if self.batch > 1 else ""
         return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.transposes} to {self.c}"
 

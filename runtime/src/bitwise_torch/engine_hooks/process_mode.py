@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -75,8 +77,38 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """The functions of this module by the names that engines have for them."""
 
 
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Return a linear layer by PyTorch's operators."""
+    from torch.nn import functional
+
+    return functional.linear(x, weight, bias)
+
+
+def matmul(a: Any, b: Any, bias: Any = None) -> Any:
+    """Return a product, with a bias, by PyTorch's operators."""
+    import torch
+
+    return torch.matmul(a, b) if bias is None else torch.addmm(bias, a, b)
+
+
+def rms_norm(x: Any, weight: Any, eps: float = 1e-6) -> Any:
+    """Return normalised rows by PyTorch's operators."""
+    from torch.nn import functional
+
+    return functional.rms_norm(x, weight.shape, weight, eps)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "linear_batch_invariant": linear, "matmul_batch_invariant": matmul, "mm_batch_invariant": matmul,
+    "bmm_batch_invariant": matmul, "matmul_persistent": matmul, "rms_norm_batch_invariant": rms_norm,
+}  # fmt: skip
+"""Functions that engines call in place of PyTorch's operators where their mode is enabled, and what stands for them."""
+
+
 def replace_functions(engine: str, modules: Sequence[str]) -> None:
-    """Replace the functions of FUNCTIONS that modules of an engine have, and wherever the engine has imported them.
+    """Replace the functions of FUNCTIONS and OPERATORS that modules of an engine have, wherever it has imported them.
+
+    A function of OPERATORS is the engine's own outside of the mode, and for arguments that its stand-in has not.
 
     Raises EngineHookError where a module cannot be imported or has no function that enables a mode.
     """
@@ -93,6 +125,28 @@ def replace_functions(engine: str, modules: Sequence[str]) -> None:
         for function, own in FUNCTIONS.items():
             if hasattr(module, function):
                 replace_function(name.split(".")[0], function, getattr(module, function), own)
+        for function, own in OPERATORS.items():
+            original = getattr(module, function, None)
+            if original is not None and not hasattr(original, "__wrapped__"):
+                replace_function(name.split(".")[0], function, original, _in_the_mode(original, own))
+
+
+def _in_the_mode(original: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs another one in the mode, where it has the arguments."""
+    signature = inspect.signature(own)
+
+    @wraps(original)
+    def function(*arguments: Any, **options: Any) -> Any:
+        if not is_enabled():
+            return original(*arguments, **options)
+        given = {name: value for name, value in options.items() if value is not None}
+        try:
+            signature.bind(*arguments, **given)
+        except TypeError:
+            return original(*arguments, **options)
+        return own(*arguments, **given)
+
+    return function
 
 
 def replace_function(package: str, name: str, original: Any, own: Callable[..., Any]) -> None:

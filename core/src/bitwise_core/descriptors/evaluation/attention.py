@@ -16,7 +16,7 @@ from bitwise_core.descriptors.evaluation.logarithm import natural_logarithm
 from bitwise_core.descriptors.evaluation.operands import add, convert, fp32, patterns, zeros
 from bitwise_core.descriptors.evaluation.reductions import evaluate_reduction
 from bitwise_core.descriptors.hardware import IEEE, Hardware
-from bitwise_core.ir.nodes import Constant, Load, Node, Operation
+from bitwise_core.ir.nodes import Constant, Load, Node, Operation, Select
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, operation
 
 MINUS_INFINITY = 0xFF800000
@@ -231,7 +231,7 @@ class _OnlineSoftmax:
         highest = scores[:, :1]
         for column in range(1, scores.shape[1]):
             highest = _on("max.fp32", highest, scores[:, column : column + 1])
-        top = _on("max.fp32", state.top, highest)
+        top = self._top(state.top, highest)
         shift = self._shift(top)
         exponent = _on("sub.rn.fp32", scores, shift)
         if desc.fused_masked_exponent if block.masked else desc.fused_exponent:
@@ -247,6 +247,13 @@ class _OnlineSoftmax:
         carried = _on("mul.rn.fp32", state.output, shrink)
         narrow = convert(weights, "fp32", desc.probabilities_dtype)
         return _State(top, total, self._weighted(narrow, values, carried, hidden))
+
+    def _top(self, before: Bits, highest: Bits) -> Bits:
+        """Return the maximum after a block, from that before and the highest score of the block."""
+        if self.desc.descent is None:
+            return _on("max.fp32", before, highest)
+        lower = _on("sub.rn.fp32", before, fp32("descent", self.desc.descent))
+        return np.where(highest == MINUS_INFINITY, before, _on("max.fp32", lower, highest))
 
     def _weighted(self, weights: Bits, values: Bits, carried: Bits, hidden: npt.NDArray[np.bool_]) -> Bits:
         """Return the output after a block; with chunks, the values of keys that a row does not see are zeros."""
@@ -413,7 +420,7 @@ def _tree_with_block(
     highest = visible[0]
     for node in visible[1:]:
         highest = Operation("max.fp32", (highest, node))
-    higher = Operation("max.fp32", (state.top, highest))
+    higher = _top_tree(desc, state.top, highest)
     shift = _shift_tree(desc, higher)
     exponents: list[Node] = [Operation("sub.rn.fp32", (each, shift)) for each in visible]
     if desc.fused_masked_exponent if block.masked else desc.fused_exponent:
@@ -438,6 +445,14 @@ def _tree_with_block(
     else:
         output = Operation("add.rn.fp32", (carried, product_node(desc.values, left, right)))
     return _TreeState(higher, total, output)
+
+
+def _top_tree(desc: AttentionDesc, before: Node, highest: Node) -> Node:
+    if desc.descent is None:
+        return Operation("max.fp32", (before, highest))
+    lower = Operation("sub.rn.fp32", (before, Constant(32, int(fp32("descent", desc.descent)))))
+    without = Operation("eq.fp32", (highest, Constant(32, MINUS_INFINITY)))
+    return Select(without, before, Operation("max.fp32", (lower, highest)))
 
 
 def _capped_tree(desc: AttentionDesc, raw: Node) -> Node:

@@ -62,6 +62,11 @@ _NO_VALUE: Array = np.zeros((1, 1), dtype=np.bool_)
 MAXIMUM_STORED = 1 << 24
 """The largest number of elements that a launch may store where each is followed: each takes about 150 bytes."""
 
+
+class StoreLimitExceeded(Unsupported):
+    """A run stores more elements than it may."""
+
+
 ANY_BUFFER = -1
 """The buffer number that means an unknown buffer."""
 
@@ -219,6 +224,8 @@ class GlobalMemory:
         """The loads that are made now, if they are asynchronous."""
         self.stored = 0
         """How many elements have been stored."""
+        self.most_stored: int | None = None
+        """How many may be stored in this run (None: as many as in any)."""
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
         self.loaded_buffers: set[int] = set()
@@ -563,6 +570,8 @@ class GlobalMemory:
             return
         who, epochs = self._active_threads(thread, active), epochs_of_lanes(epoch, active)
         self.stored += where.size * len(parts)
+        if self.most_stored is not None and self.stored > self.most_stored:
+            raise StoreLimitExceeded(f"the launch stores more than {self.most_stored} elements", line)
         if self.stored > MAXIMUM_STORED:
             reason = f"the launch stores more than {MAXIMUM_STORED} elements, which is more than is followed one by one"
             raise Unsupported(f"{reason}; a launch of fewer blocks may be analysed", line)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module, program_digest
-from bitwise_core.execution.domains.domain import DataDependent, Unsupported
+from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.epochs import epochs_at
 from bitwise_core.execution.memory.free_memory import return_free_memory
@@ -43,10 +43,10 @@ from bitwise_core.execution.thread_numbers import block_of, is_agent, of_one_war
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, extract
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, unspecified_nans, with_unspecified_nans
-from bitwise_core.numerics import FloatFormat, operation
+from bitwise_core.numerics import FloatFormat, Operation, operation
 
 _LOADS_PER_BATCH = 1 << 14
 """The number of loaded elements that are compared with stores in one step."""
@@ -427,7 +427,8 @@ def _within(event: Access, start: int, end: int) -> Access:
         return event
     assert event.value is not None
     value = L.chosen_lanes(event.value, chosen[None])
-    return replace(event, address=event.address[chosen], thread=event.thread[chosen], value=value)
+    thread, epoch = event.thread[chosen], epochs_at(event.epoch, chosen)
+    return replace(event, address=event.address[chosen], thread=thread, epoch=epoch, value=value)
 
 
 def _with_unspecified_nans(output: Output, program: tuple[Module, Kernel] | None) -> Output:
@@ -537,7 +538,13 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, name: str, events: Se
         hashes = exact_hash(SymbolicVector(bits, words, flags))[:, 0]
         # Equal contributions have one sum in every order.
         ordered = np.logical_or.reduceat((hashes != np.repeat(hashes[:, start], count, axis=1)).any(axis=0), start)
-    total = combined(domain, operation(name), initial, SymbolicVector(bits, words, flags), start, count)
+    contributions = SymbolicVector(bits, words, flags)
+    total = combined(domain, operation(name), initial, contributions, start, count)
+    pair = _of_pairs(domain, operation(name), initial, contributions, start, count)
+    if pair is not None:
+        two, sums = pair
+        ordered = ordered & ~two
+        total = blend_values(two[None], sums, total)
     if not is_order_independent(operation(name)) and ordered.any():
         line = np.repeat(np.array([e.line for e in events]), [e.address.size for e in events])[order]
         first = int(np.flatnonzero(ordered)[0])
@@ -548,6 +555,26 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, name: str, events: Se
         if memory.undetermined is not None and _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
             memory.undetermined.proved[buffer] = cause
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
+
+
+def _of_pairs(
+    domain: Domain, added: Operation, initial: Value, contributions: SymbolicVector, start: Array, count: Array
+) -> tuple[Array, Value] | None:
+    """Return which elements hold a known zero and take two contributions, and the sums of these elements.
+
+    (0 + x) + y and (0 + y) + x are both (x + y) + 0, also with zeros of either sign.  None if there is no such element.
+    """
+    rounds = added.verb == "add" and "rn" in added.modifiers and isinstance(added.result, FloatFormat)
+    if not rounds or added.bits != contributions.bits:
+        return None
+    content = as_symbolic_vector(initial)
+    zero = np.logical_or(L.equals_constant(content, 0), L.equals_constant(content, 1 << added.bits - 1))
+    two = np.broadcast_to(zero, (1, count.size))[0] & (count == 2)
+    if not two.any():
+        return None
+    first = combined(domain, added, None, contributions, start, np.ones_like(count))
+    second = combined(domain, added, None, contributions, np.where(two, start + 1, start), np.ones_like(count))
+    return two, domain.floating(added, [domain.floating(added, [first, second]), initial])
 
 
 def _orders_differ(initial: Value, words: Array, flags: Array, start: Array, count: Array, bits: int) -> Array:

@@ -96,8 +96,23 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: R
     """Return consecutive cells as one value of their total width."""
     if len(cells) == 1:
         return _join_one_cell(*cells[0], granule * 8, recorder)
+    numbers = joined_constants(cells, granule)
+    if numbers is not None:
+        return numbers
     alike = join_uniform(cells, granule, recorder)
     return join_by_lane(cells, granule, recorder) if alike is None else alike
+
+
+def joined_constants(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Array | None:
+    """Return the result of `join_by_lane` if every lane of each cell is a constant without a sticky flag; else None."""
+    bits = len(cells) * granule * 8
+    other = np.uint32(L.FORM | L.STICKY | PART_CODE)  # a constant has the form 0
+    if bits not in L.UNSIGNED or any(some(flags & other) for _, flags in cells):
+        return None
+    number = cells[0][0][0].copy()
+    for part, (words, _) in enumerate(cells[1:], 1):
+        number |= words[0] << np.uint64(8 * part * granule)
+    return number.astype(L.UNSIGNED[bits])
 
 
 def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
@@ -159,11 +174,6 @@ def join_uniform(
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
         return None
     forms = {each & (L.FORM | PART_CODE) for each in cell_flags}
-    if bits in L.UNSIGNED and forms == {L.CONST} and not sticky:
-        number = first_words[0].copy()
-        for part, (words, _) in enumerate(cells[1:], 1):
-            number |= words[0] << np.uint64(8 * part * granule)
-        return np.asarray(number.astype(L.UNSIGNED[bits]))
     if bits <= 64 and forms == {L.LOAD}:
         expected = ((words[0], first_words[0] + np.uint64(part * granule)) for part, (words, _) in enumerate(cells))
         if all(every(found == wanted) for found, wanted in expected):

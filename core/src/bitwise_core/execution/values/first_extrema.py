@@ -184,7 +184,12 @@ def chosen_place(
         if not numbers_alone:
             rest = rest & ~done
         lanes: Array = np.zeros((1, 1), dtype=bool)
+        tested: list[hashing.Words] = []
         for lower in _lower_places(better, other, sets, apply) if conjunction else ():
+            hashes = exact_hash(as_symbolic_vector(lower))
+            if any(np.array_equal(hashes, each) for each in tested):
+                continue  # the same predicate in another way
+            tested.append(hashes)
             opposite = as_symbolic_vector(_is_not_better(form, largest, first, second, sets, lower, apply))
             same = (exact_hash(opposite) == negation).all(axis=0) & ~np.asarray(L.constant_mask(opposite))
             lanes = lanes | (same & rest)
@@ -392,14 +397,20 @@ def _is_not_better(
 
     ahead = apply(f"lt.{form}", (other, one) if largest else (one, other))
     one_is_number, other_is_number = (
-        blend_values(each.numbers, each.numbers, apply(f"ord.{form}", (value, value)))
-        for each, value in zip(sets, (one, other), strict=True)
+        _is_number(form, value, each, apply) for each, value in zip(sets, (one, other), strict=True)
     )
     one_is_nan = negated(one_is_number)
     only_nan, both_nan = both(one_is_nan, other_is_number), both(one_is_nan, negated(other_is_number))
     not_level = both(negated(apply(f"eq.{form}", (one, other))), negated(both_nan))
     not_first = both(negated(ahead), negated(only_nan))
     return both(not_first, negated(both(negated(not_level), lower)))
+
+
+def _is_number(form: str, value: SymbolicVector, of: _Sets, apply: Apply) -> Value:
+    """Return the predicate that a value is a number, which its set may know."""
+    ordered = apply(f"ord.{form}", (value, value))
+    # A predicate that is not changed keeps its identity, by which the operations on it are remembered.
+    return blend_values(of.numbers, of.numbers, ordered) if of.numbers.any() else ordered
 
 
 def _first(form: str, largest: bool, one: Pair, other: Pair, sets: list[_Sets]) -> tuple[_Sets, SymbolicVector]:

@@ -98,13 +98,14 @@ class ChainedSteps(SymbolicVector):
     `start` is the payload or the hash of the first accumulator; `rows` and `columns` are sums of shape (3, ...).
     """
 
-    __slots__ = ("_columns", "_computed", "_count", "_rows", "_start", "shape")
+    __slots__ = ("_columns", "_computed", "_count", "_of_registers", "_rows", "_start", "shape")
 
     def __init__(self, bits: int, flags: int, start: hashing.Words, count: int, rows: Array, columns: Array) -> None:
         self._start, self._count, self._rows, self._columns = start, count, rows, columns
         self.shape = (2, *np.broadcast_shapes(start.shape[1:], rows.shape[1:], columns.shape[1:]))
         super().__init__(bits, start, flags)
         self._computed: hashing.Words | None = None
+        self._of_registers: hashing.Words | None = None
 
     @property
     def words(self) -> hashing.Words:
@@ -117,11 +118,16 @@ class ChainedSteps(SymbolicVector):
 
     @words.setter
     def words(self, words: hashing.Words) -> None:
-        self._computed = words
+        self._computed, self._of_registers = words, None
 
     def registers(self, count: int) -> hashing.Words:
         """Return the payload for `count` registers of each thread, shape (2, blocks, count, threads)."""
-        return np.broadcast_to(self.words, self.shape).reshape(2, self.shape[1], count, -1)
+        found = self._of_registers
+        if found is None or found.shape[2] != count:
+            # Registers are views of this array, which is a copy of the payload where that is broadcast.
+            found = np.broadcast_to(self.words, self.shape).reshape(2, self.shape[1], count, -1)
+            self._of_registers = found
+        return found
 
 
 class ChainedRegister(SymbolicVector):

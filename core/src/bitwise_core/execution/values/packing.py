@@ -373,6 +373,9 @@ def concat(parts: Sequence[Value]) -> Value:
     """Concatenate values, least significant first; constants and all slices of one value are joined."""
     if len(parts) == 1:
         return parts[0]
+    if type(parts[0]) is np.ndarray and all(type(part) is np.ndarray for part in parts):
+        numbers = _joined_numbers(parts)  # type: ignore[arg-type]
+        return PackedVector(tuple(parts)) if numbers is None else numbers  # type: ignore[arg-type]
     if all(type(part) is SymbolicVector and not part.origins for part in parts):
         return PackedVector(tuple(parts))  # type: ignore[arg-type]
     flat: list[Array | SymbolicVector] = []
@@ -460,16 +463,27 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     if len(result) > 1 and lazy is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
         return [lazy.concat(result)] if sum(width(part) for part in result) in UNSIGNED else result
     known = [part for part in result if isinstance(part, np.ndarray)]
-    total_bits = sum(width(part) for part in known)
-    if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:
-        dtype = UNSIGNED[total_bits]
-        joined: Array = known[0].astype(dtype)
-        shift = width(known[0])
-        for number in known[1:]:
-            joined = joined | (number.astype(dtype) << dtype(shift))
-            shift += width(number)
-        return [joined]
+    if len(result) > 1 and len(known) == len(result):
+        joined = _joined_numbers(known)
+        return result if joined is None else [joined]
     return result
+
+
+def _joined_numbers(numbers: Sequence[Array]) -> Array | None:
+    """Return known numbers as one of the sum of their widths, least significant first; None if there is no such width.
+
+    Numbers are slices of nothing, so that nothing else has to be known of them.
+    """
+    widths = list(map(width, numbers))
+    dtype = UNSIGNED.get(sum(widths))
+    if dtype is None:
+        return None
+    joined: Array = numbers[0].astype(dtype)
+    shift = widths[0]
+    for number, bits in zip(numbers[1:], widths[1:], strict=True):
+        joined = joined | (number.astype(dtype) << dtype(shift))
+        shift += bits
+    return joined
 
 
 def _whole_of_parts(parts: Sequence[Array | SymbolicVector], start: int) -> tuple[SymbolicVector, int] | None:

@@ -317,8 +317,8 @@ def constant_flags(numbers: Array, bits: int) -> Flags:
         number = int(numbers.reshape(())[()])
         return CONST | (NOT_MINUS_ZERO if number != sign else 0) | (NOT_NEGATIVE if number < sign else 0)
     wide = numbers.astype(np.uint64, copy=False)
-    flags = np.where(wide != np.uint64(sign), np.uint32(NOT_MINUS_ZERO), np.uint32(0))
-    flags |= np.where(wide < np.uint64(sign), np.uint32(NOT_NEGATIVE), np.uint32(0))
+    flags: Array = np.multiply(wide != np.uint64(sign), np.uint32(NOT_MINUS_ZERO))
+    flags |= np.multiply(wide < np.uint64(sign), np.uint32(NOT_NEGATIVE))
     return flags
 
 
@@ -351,7 +351,12 @@ def flags_of_lanes(flags: Flags, shape: tuple[int, ...]) -> Array:
 
 def chosen_lanes(lanes: SymbolicVector, chosen: Array) -> SymbolicVector:
     """Return the chosen lanes, of a mask of all lanes, as a value of shape (1, lanes)."""
-    words, flags = np.broadcast_to(lanes.words, (2, *chosen.shape))[:, chosen][:, None], lanes.flags
+    flags = lanes.flags
+    if lanes.words.shape[1:] == chosen.shape:
+        # On several lanes of many, a list of places takes a fraction of the time of a mask.
+        words = lanes.words.reshape(2, 1, -1).take(np.flatnonzero(chosen), axis=2)
+    else:
+        words = np.broadcast_to(lanes.words, (2, *chosen.shape))[:, chosen][:, None]
     if not isinstance(flags, int):
         flags = np.broadcast_to(flags, chosen.shape)[chosen][None]
     return SymbolicVector(lanes.bits, words, flags)

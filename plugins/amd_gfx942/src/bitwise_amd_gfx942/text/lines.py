@@ -49,6 +49,12 @@ def split_instruction(line: str) -> tuple[str, list[str], list[str]]:
     modifiers: list[str] = []
     for part in _split_outside_brackets(rest.strip(), ","):
         part = part.strip()
+        if part and " " not in part and ":" not in part and part not in FLAGS:
+            # As most parts are.
+            if modifiers and mnemonic != "s_waitcnt":
+                raise LineError(f"{part!r} is not a modifier of {mnemonic}")
+            operands.append(part)
+            continue
         words = _split_outside_brackets(part, " ") if " " in part else [part]
         if not part or not words:
             raise LineError("an operand is missing")

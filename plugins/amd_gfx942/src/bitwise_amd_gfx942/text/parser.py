@@ -64,7 +64,8 @@ class _Parser:
         self.lines = text.split("\n")
         self.files: dict[int, str] = {}
         self.source: SourceLine | None = None
-        self.sources: dict[tuple[tuple[int, int, int], str], SourceLine] = {}
+        self.sources: dict[str, SourceLine | None] = {}
+        """The places that lines state, by the whole line; None: that of the line before."""
         self.bodies: dict[str, tuple[int, list[Instruction], dict[str, int]]] = {}
         self.functions: list[str] = []
         self.descriptors: dict[str, dict[str, str]] = {}
@@ -77,11 +78,15 @@ class _Parser:
     def module(self) -> Module:
         """Parse the file.  Raises AssemblyError."""
         rows = iter(enumerate(self.lines, 1))
-        known = self.known
+        known, sources = self.known, self.sources
         for number, raw in rows:
-            if raw in known and self.in_text and self.current is not None:
-                opcode, operands = known[raw]
+            found = known.get(raw)
+            if found is not None and self.in_text and self.current is not None:
+                opcode, operands = found
                 self.bodies[self.current][1].append(Instruction(opcode, operands, None, number, self.source))
+                continue
+            if raw in sources:
+                self.source = sources[raw] or self.source
                 continue
             line = without_comment(raw)
             if not line:
@@ -157,12 +162,12 @@ class _Parser:
         if found is None:
             raise AssemblyError(self.file, number, f"{line!r} is not a valid source location")
         place = int(found[1]), int(found[2]), int(found[3] or 0)
-        known = self.sources.get((place, raw))
-        if known is None:
+        known = None
+        if place[1]:
             file = self.files.get(place[0], f"file {place[0]}")
             known = SourceLine(file, place[1], place[2], callers_in_comment(raw[:LONGEST_LINE]))
-            self.sources[place, raw] = known
-        self.source = known if place[1] else self.source
+        self.sources[raw] = known
+        self.source = known or self.source
 
     def _label(self, number: int, name: str) -> None:
         if name in self.functions:

@@ -410,7 +410,7 @@ def _merge_call(
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
-            "SCALED": desc.output_scale is not None, "GROUPED": min(32, factors), "FACTORS": factors, "WARPS": warps,
+            "SCALED": desc.output_scale is not None, "GROUPED": min(16, factors), "FACTORS": factors, "WARPS": warps,
         },
         warps,
         1,

@@ -6,7 +6,7 @@ Of a tensor only `shape`, `stride()`, `dtype` and `data_ptr()` are used.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
@@ -95,8 +95,8 @@ def kernel_calls(
     sums of slices.  Raises UnsupportedGEMM for a schedule that does not fit the plan or the operands.
     """
     check(plan, chosen)
-    if fusion and isinstance(plan, SinglePrecisionPlan):
-        raise UnsupportedGEMM("an epilogue of a product of fp32 operands: its kernels have none")
+    if fusion and (isinstance(plan, SinglePrecisionPlan) or (isinstance(plan, MatrixPlan) and plan.fp16_sums)):
+        raise UnsupportedGEMM("an epilogue of a product of fp32 operands, or with sums of fp16: its kernels have none")
     if scaling and not (isinstance(plan, MatrixPlan) and plan.starts_accumulators and chosen.consumers):
         raise UnsupportedGEMM(
             f"{chosen}: scales of blocks of k need fp8 operands, accumulators for each, and consumers"
@@ -128,7 +128,8 @@ def kernel_calls(
         if chosen.consumers:
             calls.append(_warpgroups(plan, chosen, common, own, scaling))
         else:
-            calls.append((_tma if chosen.tma else _pointers)(plan, chosen, common, own))
+            form = _fp16_sums if plan.fp16_sums else _tma if chosen.tma else _pointers
+            calls.append(form(plan, chosen, common, own))
     elif isinstance(plan, SinglePrecisionPlan):
         calls.append(_single_precision(plan, chosen, common))
     else:
@@ -197,6 +198,14 @@ def _pointers(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fus
         },
         _options(chosen),
     )  # fmt: skip
+
+
+def _fp16_sums(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any], fusion: Fusion | None) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.fp16_sums import product_in_fp16
+
+    call = _pointers(plan, chosen, common, fusion)
+    constants = {name: each for name, each in call.constants.items() if name != "NEW_ACCUMULATOR"}
+    return replace(call, kernel=product_in_fp16, constants=constants)
 
 
 def _single_precision(plan: SinglePrecisionPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:

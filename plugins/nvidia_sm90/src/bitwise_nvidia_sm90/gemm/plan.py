@@ -47,7 +47,7 @@ class MatrixPlan:
     `short_first` is the length of an iteration where the remainder of a slice modulo it runs first (0: the short
     iteration runs last); `instruction_k8` asks for instructions of k 8; `accumulator_k` is the number of k of an
     iteration of fp8 (0: other types).  Each iteration of fp8 starts a new accumulator, or with `one_accumulator` all
-    iterations of a slice have one.
+    iterations of a slice have one.  With `fp16_sums`, accumulators are of fp16.
     """
 
     k: int
@@ -56,6 +56,7 @@ class MatrixPlan:
     instruction_k8: bool
     accumulator_k: int
     one_accumulator: bool = False
+    fp16_sums: bool = False
 
     @property
     def starts_accumulators(self) -> bool:
@@ -180,8 +181,12 @@ def _check(desc: GEMMDesc) -> None:
         )
     if desc.output_dtype not in _OUTPUTS:
         raise UnsupportedGEMM(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
-    if desc.accumulator_dtype != "fp32":
-        raise UnsupportedGEMM(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
+    halves = desc.path == "matrix" and (desc.left_dtype, desc.accumulator_dtype) == ("fp16", "fp16")
+    if desc.accumulator_dtype != "fp32" and not halves:
+        raise UnsupportedGEMM(
+            f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32, and fp16 on matrix units "
+            "in fp16"
+        )
     if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise UnsupportedGEMM("rotated or permuted iterations: these kernels loop over k in ascending order")
     if desc.tail is not None:
@@ -242,7 +247,10 @@ def _matrix_plan(desc: GEMMDesc) -> MatrixPlan:
         )
     if short_first and k % short_first == 0 and (slices.number == 1 or slices.span % short_first == 0):
         short_first = 0  # no iteration is short
-    return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k, one_accumulator)
+    halves = desc.accumulator_dtype == "fp16"
+    if halves and slices.number > 1 and slices.partial != "fp16":
+        raise UnsupportedGEMM(f"slices of {slices.partial} with sums of fp16: these kernels store them as fp16")
+    return MatrixPlan(k, slices, short_first, instruction_k8, accumulator_k, one_accumulator, halves)
 
 
 def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:

@@ -28,15 +28,21 @@ _MOST_STAGES, _ENOUGH_STAGES = 10, 6
 _FEWEST_JOBS = 6
 """A schedule whose tiles occupy less than this part of the multiprocessors is no candidate."""
 
-# Seconds on an H200, fitted to 722 times of 39 products; the schedule that is expected to be the fastest takes 1.02 of
+# Seconds on an H200, fitted to 624 times of 48 products; the schedule that is expected to be the fastest takes 1.018 of
 # the time of the fastest one measured (a geometric mean) on sizes that a fit left out.
-_LAUNCH, _TILE, _STORED = 3.06e-6, 9.9e-8, 6.67e-11
-"""Those of a launch, of a tile, and of an element that is stored."""
-_OPERATION, _ALONE, _MULTIPLIED = 4.14e-12, 3.15e-12, 1.84e-14
+_LAUNCH, _CROWDED, _TILE, _MERGE = 1.06e-6, 1.04e-6, 4.67e-7, 1.32e-6
+"""Those of a launch, of one whose blocks have no room beside those of the launch before, of a tile, and of the kernel
+that adds slices."""
+_OPERATION, _ALONE, _MULTIPLIED = 6.09e-12, 3.41e-12, 1.78e-14
 """Those of an operation on a sum, of a sum that one consumer has alone, and of a product where nothing else happens."""
-_CONSUMER, _LOAD, _COPIED = 3.13e-8, 2.7e-9, 8.91e-12
-"""Those of a stage for each consumer, of an instruction of it that loads scales, and of a byte that is copied."""
-_CLUSTER = {1: 1.0, 2: 1.19, 4: 1.38}
+_CONSUMER, _LOAD, _COPIED, _OUTSIDE = 2.83e-8, 2.96e-9, 4.85e-12, 9.6e-10
+"""Those of a stage for each consumer, of an instruction of it that loads scales, of a byte that is copied, and of a
+line of a tile that is larger than the matrix."""
+_WAITED, _LATE = 2.93e-7, 1.41e-8
+"""Those of the wait for a stage, by the stages behind it, and for scales that are loaded to registers."""
+_BESIDE = 0.807
+"""The part of its operations by which a block delays another one on its multiprocessor."""
+_CLUSTER = {1: 1.0, 2: 1.211, 4: 1.253}
 """By the number of blocks of a cluster: the factor of the time of a stage."""
 
 
@@ -57,7 +63,7 @@ def ranked_schedules(
                 tiles = warpgroup_tiles(plan, each, kinds, (True, True), "elements", scales=own)
             except UnsupportedGEMM:
                 continue
-            found.append((_expected_seconds(tiles, each, down, across, plan), each))
+            found.append((_expected_seconds(tiles, each, down, across, plan, multiprocessors), each))
     return [each for _, each in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -73,20 +79,24 @@ def _candidates(
         if down <= rows * (cluster[0] - 1) or across <= wide * (cluster[1] - 1):
             continue
         jobs = -(-down // rows) * -(-across // wide) * slices
-        stages = _stages(rows, wide, consumers, sum(scales.line(rows, wide)))
-        if jobs * _FEWEST_JOBS < multiprocessors or stages < 2:
+        if jobs * _FEWEST_JOBS < multiprocessors:
             continue
         # A group of multiprocessors holds whole clusters: on an H100 120 of 132 in clusters of four.
         slots = multiprocessors if blocks <= 2 else multiprocessors * 10 // 11 // blocks * blocks
-        yield Schedule(
-            rows, wide, BLOCK, warps=4 * (consumers + 1), stages=stages, programs=slots, tma=True,
-            transposed=transposed, consumers=consumers, ping_pong=ping_pong, cluster_m=cluster[0], cluster_n=cluster[1],
-        )  # fmt: skip
+        for resident in (1, 2) if consumers == 1 else (1,):
+            stages = _stages(rows, wide, consumers, sum(scales.line(rows, wide)), resident)
+            if stages >= 2:
+                yield Schedule(
+                    rows, wide, BLOCK, warps=4 * (consumers + 1), stages=stages,
+                    programs=resident * slots if jobs > slots else slots, tma=True, transposed=transposed,
+                    consumers=consumers, ping_pong=ping_pong, cluster_m=cluster[0], cluster_n=cluster[1],
+                    resident=resident,
+                )  # fmt: skip
 
 
-def _stages(rows: int, columns: int, consumers: int, scales: int) -> int:
+def _stages(rows: int, columns: int, consumers: int, scales: int, resident: int) -> int:
     """Return the stages with so many bytes of scales that fit in shared memory beside buffers of the output."""
-    room = shared_bytes_of_block(1) - RESERVED_BYTES
+    room = shared_bytes_of_block(resident) - RESERVED_BYTES
     stage = (rows + columns) * BLOCK + scales
     found = (room - consumers * STORE_BUFFERS * STORE_BYTES) // stage
     if found < _ENOUGH_STAGES:
@@ -94,13 +104,18 @@ def _stages(rows: int, columns: int, consumers: int, scales: int) -> int:
     return min(found, _MOST_STAGES)
 
 
-def _expected_seconds(tiles: WarpgroupTiles, chosen: Schedule, down: int, across: int, plan: MatrixPlan) -> float:
+def _expected_seconds(
+    tiles: WarpgroupTiles, chosen: Schedule, down: int, across: int, plan: MatrixPlan, multiprocessors: int
+) -> float:
     """Return the expected seconds of a schedule for a computed product of `down` rows and `across` columns."""
     scales = tiles.scales
     assert scales is not None
-    blocks = tiles.blocks
+    blocks, sliced = tiles.blocks, plan.slices.number > 1
     clusters = -(-down // (tiles.block_m * tiles.cluster[0])) * -(-across // (tiles.block_n * tiles.cluster[1]))
-    rounds = -(-clusters * plan.slices.number // max(1, min(chosen.programs // blocks, clusters * plan.slices.number)))
+    clusters *= plan.slices.number
+    at_once = max(1, min(chosen.programs // blocks, clusters))
+    rounds = -(-clusters // at_once)
+    beside = -(-at_once * blocks // multiprocessors) - 1 if tiles.resident > 1 else 0
     own_columns = not scales.shared_columns(tiles.block_n)
     elements = tiles.block_m * tiles.block_n
     # A sum is multiplied by both scales in turn, or by their product, which few sums share.
@@ -108,10 +123,16 @@ def _expected_seconds(tiles: WarpgroupTiles, chosen: Schedule, down: int, across
     loads = tiles.block_n // 8 * (1 if tiles.maps_column_scales else 4) if own_columns else 0
     consumers = 1 if tiles.ping_pong else tiles.consumers
     stage = elements * steps * _OPERATION + consumers * (_CONSUMER + loads * _LOAD)
-    stage += (tiles.block_m // tiles.cluster[1] + tiles.block_n // tiles.cluster[0]) * BLOCK * _COPIED
     if consumers == 1:
         stage += elements * _ALONE
     if not (tiles.sums_alternate or tiles.ping_pong):
         stage += elements * BLOCK * _MULTIPLIED
+    copied = (tiles.block_m // tiles.cluster[1] + tiles.block_n // tiles.cluster[0]) * BLOCK
+    stage = stage * (1 + beside * _BESIDE) + copied * _COPIED * (1 + beside) + _WAITED / (tiles.stages - 1)
+    stage += 0.0 if tiles.maps_row_scales and tiles.maps_column_scales else _LATE
+    outside = max(0, tiles.block_m - down) / tiles.cluster[1] + max(0, tiles.block_n - across) / tiles.cluster[0]
+    stage += outside * _OUTSIDE
     stages = -(-plan.slices.span // BLOCK)
-    return _LAUNCH + rounds * (stages * stage * _CLUSTER[blocks] + _TILE + elements * _STORED)
+    crowded = 2 * at_once * blocks > multiprocessors * tiles.resident
+    launch = _LAUNCH + crowded * _CROWDED + sliced * _MERGE
+    return launch + rounds * (stages * stage * _CLUSTER[blocks] + _TILE)

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     import torch
 
 _FP8 = frozenset({"e4m3", "e5m2"})
-_FEW_ROWS = 64
+_FEW_ROWS = 8
 """The most rows or columns of an output for which schedules are ranked as those of products without scales."""
-_FEW_SUMS = 600_000
-"""The elements of an output with scales of all rows and columns below which tiles wait for loads, ranked alike."""
 _FEW_COLUMNS = 16
 """The columns of a tile up to which scales of their own cost little."""
 _CANDIDATES = 400
@@ -128,7 +126,7 @@ def schedules(
     if not isinstance(planned, MatrixPlan) or planned.k % BLOCK_K or not (has_map(a) and has_map(b)):
         return []
     m, n = (int(each) for each in out.shape)
-    if min(m, n) > _FEW_ROWS and not (left_first and m * n < _FEW_SUMS):
+    if min(m, n) > _FEW_ROWS:
         scaling = BlockScaling(scales_a, scales_b, left_first)
         own = scaling.scales(m, n, False), scaling.scales(m, n, True)
         types = type_of(a), type_of(b), type_of(out)

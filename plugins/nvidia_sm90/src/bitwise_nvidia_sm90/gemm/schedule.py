@@ -83,6 +83,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
         return
     if chosen.wide or chosen.lane_rows:
         raise UnsupportedGEMM(f"{chosen}: wide and lane_rows apply to products by lanes")
+    if plan.fp16_sums and (chosen.tma or chosen.consumers or chosen.packed):
+        raise UnsupportedGEMM(f"{chosen}: accumulators of fp16 have a kernel of Triton without tensor maps")
     if chosen.packed:
         if not chosen.tma:
             raise UnsupportedGEMM(f"{chosen}: packed needs tma")

@@ -51,6 +51,8 @@ def schedules_to_try(
     last = fallback(plan, m, n)
     if isinstance(plan, SinglePrecisionPlan):
         return [last]
+    if isinstance(plan, MatrixPlan) and plan.fp16_sums:
+        return [*[each for each in pointer_schedules(plan, m, n) if each != last][: most - 1], last]
     if not isinstance(plan, MatrixPlan):
         lanes = [each for each in lane_schedules(plan, m, n, k_contiguous) if each != last]
         return [*lanes[: most - 1], last]
@@ -68,7 +70,7 @@ def least_seconds(
 
     The arguments are those of `schedules_to_try`.
     """
-    if not isinstance(plan, MatrixPlan):
+    if not isinstance(plan, MatrixPlan) or plan.fp16_sums:
         return None
     _, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
     return float(seconds.min()) if len(seconds) else None

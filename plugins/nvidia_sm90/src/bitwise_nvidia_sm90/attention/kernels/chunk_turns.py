@@ -20,7 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift
+from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
@@ -380,7 +380,7 @@ def add_few(
     else:
         greatest = gl.reduce(scores, 1, greatest_of_four)
     for part in gl.static_range(COUNT):
-        highest = gl.maximum(top, greatest[part] * scale)
+        highest = maximum_after(top, greatest[part] * scale)
         shift = finite_shift(highest)
         factor = gl.full(scores[part].shape, scale, gl.float32, OUT)
         less, _ = gl.broadcast(gl.expand_dims(-shift, 1), scores[part])

@@ -11,13 +11,22 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from bitwise_nvidia_sm90.attention import tree
+
 NOTHING = tl.constexpr(float("-inf"))
+DESCENT = tl.constexpr(tree.DESCENT)
 
 
 @triton.jit
 def finite_shift(highest):
     """Return what is subtracted in exponents: the maximum, or the least finite number where no key has a score yet."""
     return tl.maximum(highest, -3.4028234663852886e38)
+
+
+@triton.jit
+def maximum_after(top, greatest):
+    """Return the maximum after a block with this greatest score; a block without one keeps it."""
+    return tl.where(greatest == NOTHING, top, tl.maximum(top - DESCENT, greatest))
 
 
 @triton.jit
@@ -186,7 +195,7 @@ def visit(
             top = tl.full(top.shape, NOTHING, tl.float32)
             total = tl.zeros(total.shape, tl.float32)
             out = tl.zeros(out.shape, tl.float32)
-        highest = tl.maximum(top, tl.max(scores, axis=1) * scale)
+        highest = maximum_after(top, tl.max(scores, axis=1) * scale)
         shift = finite_shift(highest)
         factor = tl.full(scores.shape, scale, tl.float32)
         weights = tl.math.exp2(tl.fma(scores, factor, tl.broadcast_to(-shift[:, None], scores.shape)))

@@ -7,13 +7,22 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.attention import tree
+
 NOTHING = gl.constexpr(float("-inf"))
+DESCENT = gl.constexpr(tree.DESCENT)
 
 
 @gluon.jit
 def finite_shift(highest):
     """Return what is subtracted in exponents; see `chunks.finite_shift`."""
     return gl.maximum(highest, -3.4028234663852886e38)
+
+
+@gluon.jit
+def maximum_after(top, greatest):
+    """Return the maximum after a block; see `chunks.maximum_after`."""
+    return gl.where(greatest == NOTHING, top, gl.maximum(top - DESCENT, greatest))
 
 
 @gluon.jit

@@ -22,7 +22,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, natural_logarithm
+from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after, natural_logarithm
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     clear_rows,
     copy_tile,
@@ -220,7 +220,7 @@ def visible_scores(
 @gluon.jit
 def softmax_step(s, top, total, scale):
     """Return the weights of a block of scores, the maximum and the denominator after it, and the output's factor."""
-    highest = gl.maximum(top, gl.max(s, axis=1) * scale)
+    highest = maximum_after(top, gl.max(s, axis=1) * scale)
     shift = finite_shift(highest)
     factor = gl.full(s.shape, scale, gl.float32, s.type.layout)
     less, _ = gl.broadcast(gl.expand_dims(-shift, 1), s)
