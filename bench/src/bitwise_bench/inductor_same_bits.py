@@ -305,7 +305,9 @@ def _has_templates(job: _Job) -> bool:
 def _gpu() -> dict[str, str]:
     import torch
 
-    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    from bitwise_bench.attention.timing import driver_version
+
+    return {"gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__}
 
 
 def _serve(job: _Job) -> None:
