@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 CASES = (
@@ -137,7 +138,13 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
-    from bitwise_nvidia_sm90.attention.launch import Schedule, attend, can_specialise, can_take_turns
+    from bitwise_nvidia_sm90.attention.launch import (
+        Schedule,
+        attend,
+        can_specialise,
+        can_take_turns,
+        specialised_schedule,
+    )
     from bitwise_nvidia_sm90.attention.tree import attention_descriptor
 
     desc = attention_descriptor(AttentionForm("bf16", query.shape[-1], value.shape[-1], query.shape[-1] ** -0.5, True))
@@ -150,7 +157,8 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     out = torch.empty((1, LAST, *query.shape[1:-1], value.shape[-1]), device="cuda", dtype=query.dtype)
     operands = AttentionOperands(query[None, -LAST:], key[None], value[None], out, LAST, len(key))
     if rows == 128 and can_specialise(desc, operands):
-        schedules += [Schedule(128, False, False, stages, specialised=True) for stages in (1, 2)]
+        own = specialised_schedule((query.shape[-1], value.shape[-1]))
+        schedules += [replace(own, stages=stages) for stages in (1, 2)]
     if rows == 64 and can_take_turns(desc, operands):
         schedules += [
             Schedule(each, True, split, stages, programs=programs, blocks=blocks, columns=columns)

@@ -53,8 +53,13 @@ def _bytes(record: Mapping[str, Any], first: Mapping[str, Any]) -> str:
         + ("" if same else " Their descriptors are earlier ones than those of the first GPU of this page.")
         + f" The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "
         "of 1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
-        f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n"
-    )
+        f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}."
+        + "".join(
+            f" Not computed with heads of {each['case']['depth']}: {', '.join(each['missing'])}."
+            for each in patterns if each.get("missing")
+        )
+        + "\n"
+    )  # fmt: skip
 
 
 def _seeds(record: Mapping[str, Any]) -> str:
