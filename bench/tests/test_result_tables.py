@@ -101,6 +101,8 @@ def test_a_table_without_a_generator_is_an_error() -> None:
 
 def test_kernels_that_keep_their_bits_are_counted_for_each_pair_of_architectures() -> None:
     results = ("equal", "equal", "alike", "unknown")
-    record = {"targets": ["sm_90", "sm_100"], "configurations": [{"result": each} for each in results]}
+    entries = [{"result": each, "kind": "scans"} for each in results]
+    entries.append({"result": "unknown", "kind": None})  # it does not compile
+    record = {"targets": ["sm_90", "sm_100"], "configurations": entries}
     *_, row = generations([record]).splitlines()
     assert row == "| sm_90 and sm_100 | 4 | 2 | 0 | 1 | 0 | 0 | 1 |"

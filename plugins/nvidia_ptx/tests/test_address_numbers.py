@@ -146,3 +146,15 @@ def test_kernels_that_store_an_address_are_equal_to_their_own_text(grid: int | N
     assert outcome(first, second) in (Outcome.UNPROVED, Outcome.UNKNOWN)
     if grid == 1 or grid is None:
         assert outcome(first, first) is Outcome.EQUAL
+
+
+def test_a_function_that_is_given_an_address_stores_a_number_of_its_text() -> None:
+    function = ".func keep(.param .u64 .ptr p, .param .u32 v) { .reg .b64 %d<3>; .reg .b32 %r<3>; ld.param.u64 %d1, [p]; ld.param.u32 %r1, [v]; st.global.b32 [%d1], %r1; ret; }"
+    call = (
+        "{ .param .u64 p0; .param .u32 p1; st.param.u64 [p0], %d3; st.param.u32 [p1], %r2; call.uni keep, (p0, p1); }"
+    )
+    stored, number = (
+        hashes(f"{OWN} mov.u32 %r9, room; mov.u32 %r2, {each}; {call}", shared=ARRAYS, before=function)
+        for each in ("room", "1088")
+    )
+    assert stored != number

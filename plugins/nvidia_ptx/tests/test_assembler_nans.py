@@ -167,3 +167,30 @@ def test_what_the_assembler_knows_depends_on_the_labels(rounding: str) -> None:
     assert verdict(body.format("", "L:"), body.format("", "L:"), "u32") is Outcome.EQUAL
     assert verdict(body.format("", "L:"), body.format("L:", ""), "fp32") is Outcome.EQUAL
     assert verdict(body.format("", "L:"), body.format("L:", ""), "u32") is Outcome.UNPROVED
+
+
+@pytest.mark.parametrize("nan", ["0x7fff", "0xffc1", "0x7f81"])
+def test_a_widened_nan_that_the_assembler_knows_has_no_known_bits(nan: str) -> None:
+    """ptxas returns 0x7fffffff, and the instruction moves the bits."""
+    widened = f"mov.b16 %h1, {nan}; cvt.f32.bf16 %r3, %h1;"
+    assert equal(widened, widened, "u32")
+    assert not equal(widened, f"mov.b32 %r3, {nan}0000;", "u32")
+    assert not equal(widened, "mov.b32 %r3, 0x7fffffff;", "u32")
+    assert equal("mov.b16 %h1, 0x3f81; cvt.f32.bf16 %r3, %h1;", "mov.b32 %r3, 0x3f810000;", "u32")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "shr.s32 %r3, %r4, 31;",
+        "setp.lt.s32 %p1, %r4, 0; selp.b32 %r3, 1, 0, %p1;",
+        "mov.b32 %r7, 0x80008000; prmt.b32 %r3, %r7, %r4, 0x1f;",
+    ],
+)
+def test_a_word_of_a_bf16_keeps_what_the_assembler_decides(read: str) -> None:
+    """ptxas returns x for min(x, x), and the unit the canonical NaN, whose sign is clear, for the others."""
+    widened = "mov.b32 {%h1, %h2}, %r1; mov.b16 %h3, 0; mov.b32 %r6, {%h3, %h2};"
+    forms = ["min.f32 %r4, %r6, %r6;", "min.NaN.f32 %r4, %r6, 0f7f800000;", "add.rn.f32 %r4, %r6, 0f80000000;"]
+    for one in forms:
+        for other in forms:
+            assert equal(f"{widened} {one} {read}", f"{widened} {other} {read}", "u32") == (one == other)

@@ -3,9 +3,9 @@
 In an analysis, arrays in shared, local, constant and global memory follow each other.  An assembler leaves out arrays
 that nothing uses and places them as it likes.  An address may select what is accessed in shared and local memory, and
 it may be moved, compared and packed into a descriptor for that.  Where what is computed from it, by moves, arithmetic,
-comparisons and selections, is stored in global or shared memory, contributes to an atomic operation, or is a part of an
-address of global memory, it is a number of this program alone: the assembler places the arrays of one text in one way.
-Branches on addresses, and numbers that functions are given, are not followed.
+comparisons and selections, is stored in global or shared memory, is given to a function, contributes to an atomic
+operation, or is a part of an address of global memory, it is a number of this program alone: the assembler places the
+arrays of one text in one way.  Branches on addresses are not followed.
 """
 
 from __future__ import annotations
@@ -130,6 +130,6 @@ def _numbers_and_addresses(instruction: Instruction) -> tuple[set[str], set[str]
         for place, operand in enumerate(instruction.operands):
             if isinstance(operand, Address):
                 selecting.update(registers_in(operand) if "global" in parts else ())
-            elif base in _STORES and not {"local", "param"} & set(parts) and (place or base != "atom"):
+            elif base in _STORES and "local" not in parts and (place or base != "atom"):
                 stored.update(registers_in(operand))
     return stored, selecting

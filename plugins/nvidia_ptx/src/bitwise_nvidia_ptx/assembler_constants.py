@@ -1,12 +1,18 @@
-"""Registers whose values the assembler may know: those computed only from literals of the text.
+"""Registers whose values the assembler may know, so that it evaluates approximate instructions on them itself.
 
 The assembler folds an approximate instruction of constants, and its result can differ from the machine's: a division by
 a literal becomes a product with the correctly rounded reciprocal.  So an approximation of such a register is a
 different operation from one of a register that holds the same number at run time.
+
+The assembler knows what simple instructions compute from literals.  It does not know a number that is loaded, and what
+sums and products with it are.  Of all other registers it may or may not know a number that is the same in all threads:
+ptxas passes literals through shuffles and local memory, evaluates `x & 0` and not `x - x`, and a sum of literals and
+not a fused product of them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -26,10 +32,20 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
 from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 _UNCLEAR = "approximates a number that the assembler may or may not know"
+
+_FOLDED = re.compile(
+    r"mov\.[bfsu]\d+|(neg|abs)\.f32|(add|sub|mul)(\.rn)?\.f32|(add|sub|mul\.lo|mad\.lo)\.[su]32|(shl|and|or)\.b32"
+    r"|cvt\.rn\.f32\.[su]32|cvt\.f32\.b?f16|cvt\.rn\.b?f16\.f32"
+)
+"""Instructions that ptxas evaluates on literals."""
+
+_PASSED_ON = frozenset({"mov", "cvt", "neg", "abs", "add", "sub", "mul", "mad", "fma", "shfl"})
+"""Opcodes whose result has no number that follows from the text, if one of their operands has none."""
 
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results the assembler cannot know."""
@@ -70,6 +86,50 @@ def _propagate(edges: list[tuple[frozenset[str], frozenset[str]]], found: set[st
                 changed = True
 
 
+@once_a_kernel
+def _known_registers(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the registers that the assembler certainly evaluates, and those whose numbers it cannot know."""
+    definitions: dict[str, list[Instruction]] = {}
+    for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
+        for name in info.writes:
+            definitions.setdefault(name, []).append(instruction)
+    literal: set[str] = set()
+    run_time = set(definitions)  # as far as nothing speaks against it: a register may be computed from itself
+    changed = True
+    while changed:
+        before = len(literal), len(run_time)
+        for name, written in definitions.items():
+            if name not in literal and len(written) == 1 and _is_folded(written[0], literal):
+                literal.add(name)
+            if name in run_time and not all(_is_unknown(each, kernel, run_time) for each in written):
+                run_time.discard(name)
+        changed = (len(literal), len(run_time)) != before
+    return frozenset(literal), frozenset(run_time)
+
+
+def _is_folded(instruction: Instruction, literal: set[str]) -> bool:
+    sources = instruction.operands[1:]
+    plain = all(
+        isinstance(each, Immediate) or (isinstance(each, Register) and each.name in literal) for each in sources
+    )
+    return plain and instruction.guard is None and _FOLDED.fullmatch(instruction.opcode) is not None
+
+
+def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str]) -> bool:
+    """Return whether an instruction loads its result, or moves, adds or multiplies what is loaded."""
+    base, *parts = instruction.opcode.split(".")
+    if base in ("ld", "ldu"):
+        return not {"local", "const"} & set(parts) and ("param" not in parts or kernel.entry)
+    if base not in _PASSED_ON or "sat" in parts:
+        return False
+    sources = instruction.operands[1:2] if base == "shfl" else instruction.operands[1:]
+    names = [each.name for each in sources if isinstance(each, Register)]
+    numbers = [each.value for each in sources if isinstance(each, Immediate)]
+    scaled = base in ("mul", "mad", "fma")
+    plain = len(names) + len(numbers) == len(sources) and len(set(names)) == len(names)
+    return plain and bool(names) and run_time.issuperset(names) and not (scaled and any(not each for each in numbers))
+
+
 def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool | None:
     """Return whether the assembler knows the operand's value.
 
@@ -80,8 +140,16 @@ def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable
         return True
     if not isinstance(operand, Register):
         return False
+    if operand.name in _known_registers(kernel, opcodes)[0]:
+        return True
     run_time, unclear = _classified_registers(kernel, opcodes)
-    return None if operand.name in unclear else operand.name not in run_time
+    count = operand.name not in run_time and operand.name not in unclear
+    return None if operand.name in unclear or count else False
+
+
+def may_be_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool:
+    """Return whether the assembler may know the number of an operand that is computed from others than literals."""
+    return not (isinstance(operand, Register) and operand.name in _known_registers(kernel, opcodes)[1])
 
 
 def literal_suffix(known: bool | None) -> str:
@@ -92,12 +160,14 @@ def literal_suffix(known: bool | None) -> str:
     return ".literal" if known else ""
 
 
-def of_this_text(step: Step, instruction: Instruction, context: Context) -> Step:
+def of_this_text(step: Step, instruction: Instruction, context: Context, operand: Operand | None = None) -> Step:
     """Return a step whose result is equal to none but that of the same execution of the same text.
 
     It is for an approximation of a number that the assembler may or may not know: whether it evaluates the instruction
     itself may differ between the copies that it makes of a loop, so the result of each execution in each thread is a
     number of its own.  The same text is assembled to the same copies.
+
+    With an `operand`, this holds only where it is one number in all threads, for which the result is no number.
     """
     destination = instruction.operands[0]
     assert isinstance(destination, Register)
@@ -105,16 +175,31 @@ def of_this_text(step: Step, instruction: Instruction, context: Context) -> Step
     name = f"{instruction.opcode} at line {instruction.line} of {program}"
 
     def run(machine: Machine) -> None:
-        if machine.domain.name not in ("terms", "addresses"):
+        domain = machine.domain.name
+        if operand is None and domain not in ("terms", "addresses"):
             raise Unsupported(f"the instruction {instruction.opcode} {_UNCLEAR}", instruction.line)
+        number = operand is None or _is_one_number(machine, machine.read(operand))
         step(machine)
-        if machine.domain.name != "terms":
+        if not number or domain in ("bits", "addresses"):
             return
-        count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
         found = as_symbolic_vector(machine.read(destination))
+        if operand is not None and np.all(constant_mask(found)):
+            return
+        if domain != "terms":
+            raise Unsupported(f"the instruction {instruction.opcode} {_UNCLEAR}", instruction.line)
+        count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
         parts = [found, as_symbolic_vector(machine.thread.astype(np.uint64))]
         machine.write(
             destination, term(found.bits, f"{name}, execution {count}", parts, recorder=machine.domain.recorder)
         )
 
     return run
+
+
+def _is_one_number(machine: Machine, value: Value) -> bool:
+    """Return whether a value is known, and the same in all active lanes."""
+    vector, active = as_symbolic_vector(value), machine.active()
+    if not np.all(np.logical_or(constant_mask(vector), ~active)):
+        return False
+    numbers = np.broadcast_to(vector.words[0], active.shape)[active]
+    return bool(numbers.size) and bool((numbers == numbers[0]).all())

@@ -58,11 +58,16 @@ def without_unspecified_nans(info: Operation, numbers: Sequence[Array], result: 
             if info.verb not in _SIGN_CHANGES and kind.canonical_nan is not None:
                 kept &= number != kind.canonical_nan
             chosen = chosen | kept
-    chosen = chosen & nan_of(result, form)
+    return open_nans(result, form, chosen)
+
+
+def open_nans(result: Array, form: FloatFormat, where: bool | Array = True) -> Value:
+    """Return constants of a format with a term for a NaN, in some lanes, whose bits the assembler decides."""
+    chosen = where & nan_of(result, form)
     if not np.any(chosen):
         return result
     words = np.broadcast_to(hashing.constant(f"a NaN of {form.name} from constants"), (2, *result.shape))
-    return L.blend(chosen, SymbolicVector(info.bits, words, L.TERM | L.INTEGER), L.constant_vector(result))
+    return L.blend(chosen, SymbolicVector(form.bits, words, L.TERM | L.INTEGER), L.constant_vector(result))
 
 
 _SIGN_CHANGES = ("neg", "abs")

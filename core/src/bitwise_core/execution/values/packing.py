@@ -59,7 +59,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     width,
     with_flags,
 )
-from bitwise_core.execution.values.term_hash import nan_bits, term, unsigned_hash
+from bitwise_core.execution.values.term_hash import may_be_moved, nan_bits, term, unsigned_hash
 
 
 class _Joined(SymbolicVector):
@@ -589,7 +589,8 @@ def _widened_term(
         flags = select_flags(np.asarray(canonical), clear_flags(flags, both) | CANONICAL_NAN, flags)
     zeros = constant_vector(np.zeros((1, 1), dtype=np.uint16))
     flags = flags | (parts[0].flags & STICKY)
-    moved = (high.flags & NAN_MARK) == 0
+    moved = np.logical_or((high.flags & NAN_MARK) == 0, may_be_moved(high.flags))
+    moved = moved if moved.ndim else bool(moved)
     flags = flags | (
         np.where(moved, np.uint32(INTEGER), np.uint32(0)) if isinstance(moved, np.ndarray) else INTEGER * moved
     )

@@ -13,9 +13,10 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.constant_folding import open_nans
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
-from bitwise_core.numerics import Operation, operation
+from bitwise_core.numerics import FLOAT_FORMATS, Operation, operation
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
@@ -123,9 +124,15 @@ _HIGH_HALF = operation("convert.fp32.bf16")
 
 
 def float_conversion(machine: Machine, meaning: Operation, value: Value) -> Value:
-    """Apply a floating-point conversion; bf16 to fp32 only moves the bits."""
+    """Apply a floating-point conversion; bf16 to fp32 only moves the bits.
+
+    Of a NaN that it knows, the assembler returns the canonical one.
+    """
     if meaning is _HIGH_HALF:
-        return concat([np.zeros((1, 1), dtype=np.uint16), value])
+        moved = concat([np.zeros((1, 1), dtype=np.uint16), value])
+        if not isinstance(moved, np.ndarray) or machine.domain.name == "bits":
+            return moved
+        return open_nans(moved, FLOAT_FORMATS["fp32"])
     return machine.domain.floating(meaning, [value])
 
 

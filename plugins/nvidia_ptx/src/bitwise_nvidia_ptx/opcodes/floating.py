@@ -20,7 +20,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant, literal_suffix, of_this_text
+from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant, literal_suffix, may_be_constant, of_this_text
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
@@ -65,9 +65,16 @@ def _approximation(
     instruction: Instruction, context: Context, name: str, operand: Operand, kind: str, properties: int = 0
 ) -> Step:
     """Return the step of an approximation, whose name has a place for the part that says what the assembler knows."""
-    known = is_assembler_constant(operand, context.kernel, context.arch.opcodes)
+    kernel, opcodes = context.kernel, context.arch.opcodes
+    known = is_assembler_constant(operand, kernel, opcodes)
     step = _lanewise(instruction, name.format(literal_suffix(known)), kind, instruction.operands[1:], properties)
-    return step if known is not None else of_this_text(step, instruction, context)
+    if known is None:
+        return of_this_text(step, instruction, context)
+    return (
+        step
+        if known or not may_be_constant(operand, kernel, opcodes)
+        else of_this_text(step, instruction, context, operand)
+    )
 
 
 def _format(kind: str, instruction: Instruction) -> str:

@@ -1,0 +1,93 @@
+# ruff: noqa: E501 - a line of PTX is read as one
+"""Approximations of numbers that the assembler knows, does not know, or may know.
+
+ptxas 12.8 and 13.0 return `x * (1 / 3)` for `div.full x, 3.0` where they know the divisor: of a literal, of what simple
+instructions compute from literals, of a shuffle of one, of `x & 0` plus one, and of what local memory keeps.  They do
+not evaluate `x - x`, fused products and integer divisions of literals.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_sm90.architecture import SM90
+from ptx_programs import store, text
+
+THREE = "0f40400000"
+LITERAL = f"mov.f32 %f2, {THREE};"
+LOADED = {
+    "a parameter": "mov.f32 %f2, %f3;",
+    "a sum with a parameter": "add.rn.f32 %f2, %f3, 0f00000000;",
+    "a converted parameter": "cvt.rn.f32.s32 %f2, %r9;",
+    "a product of a parameter": "mul.lo.s32 %r4, %r9, 1; cvt.rn.f32.s32 %f2, %r4;",
+    "what another lane has of a parameter": "shfl.sync.idx.b32 %f2, %f3, 0, 31, -1;",
+    "what shared memory keeps": "st.shared.f32 [room], %f3; bar.sync 0; ld.shared.f32 %f2, [room];",
+}
+EVALUATED = {
+    "a literal": LITERAL,
+    "a literal in two registers": f"mov.f32 %f4, {THREE}; mov.f32 %f2, %f4;",
+    "a sum": "mov.f32 %f4, 0f3f800000; add.rn.f32 %f5, %f4, %f4; add.rn.f32 %f2, %f5, %f4;",
+    "a converted literal": "mov.u32 %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
+}
+OPEN = {
+    "a literal of another lane": f"mov.f32 %f4, {THREE}; shfl.sync.idx.b32 %f2, %f4, 0, 31, -1;",
+    "a sum with no bits": "and.b32 %r4, %r1, 0; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
+    "a sum with a product with 0": "mul.lo.u32 %r4, %r1, 0; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
+    "a sum with a difference": "sub.u32 %r4, %r1, %r1; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
+    "a choice of one number": f"setp.gt.u32 %p1, %r1, 7; selp.f32 %f2, {THREE}, {THREE}, %p1;",
+    "what local memory keeps": f"mov.f32 %f4, {THREE}; st.local.f32 [mine], %f4; ld.local.f32 %f2, [mine];",
+    "a fused product": "mov.f32 %f4, 0f3f800000; mov.f32 %f5, 0f40000000; fma.rn.f32 %f2, %f4, %f5, %f4;",
+    "an integer quotient": "mov.u32 %r4, 9; div.u32 %r5, %r4, 3; cvt.rn.f32.u32 %f2, %r5;",
+    "a root": "mov.f32 %f4, 0f41100000; sqrt.rn.f32 %f2, %f4;",
+    "an extremum in a range": "min.u32 %r4, %r0, 0; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;",
+}
+
+
+def kernel(divisor: str, opcode: str = "div.full.f32 %r3, %r1, %f2;") -> str:
+    """Return a kernel with two parameters, the numbers 3 in %f3 and %r9, that divides what it loads by %f2."""
+    loads = "ld.param.f32 %f3, [c]; ld.param.s32 %r9, [n]; mul.wide.u32 %d2, %r0, 4; add.s64 %d2, %d1, %d2; ld.global.b32 %r1, [%d2];"
+    arrays = ".shared .align 4 .b8 room[4]; .local .align 4 .b8 mine[4];"
+    body = f"{loads} {divisor} {opcode} {store('%r3', 32)}"
+    return text(body, shared=arrays).replace(".param .u64 in)", ".param .u64 in, .param .f32 c, .param .s32 n)")
+
+
+def outcome(left: str, right: str) -> Outcome:
+    buffers = (Argument(kind="buffer", buffer=each, dtype="fp32") for each in ("out", "in"))
+    scalars = Argument(kind="fp32", value=3.0), Argument(kind="i32", value=3)
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=(*buffers, *scalars))
+    options = Options(audit_contraction=False)
+    return compare(Source("l", left, launch), Source("r", right, launch), SM90, options).verdict.outcome
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_loaded_numbers_are_divisors_at_run_time(name: str) -> None:
+    assert outcome(kernel(LOADED[name]), kernel(LOADED["a parameter"])) is Outcome.EQUAL
+    assert outcome(kernel(LOADED[name]), kernel(LITERAL)) is Outcome.UNPROVED
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_numbers_from_literals_are_evaluated(name: str) -> None:
+    assert outcome(kernel(EVALUATED[name]), kernel(LITERAL)) is Outcome.EQUAL
+    assert outcome(kernel(EVALUATED[name]), kernel(LOADED["a parameter"])) is Outcome.UNPROVED
+    ptxas = Ptxas.locate("sm_90a")
+    assert ptxas.digest(kernel(EVALUATED[name])) == ptxas.digest(kernel(LITERAL))
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_number_that_the_assembler_may_know_is_that_of_one_text(name: str) -> None:
+    for other in (LITERAL, LOADED["a parameter"], *(each for each in OPEN.values() if each != OPEN[name])):
+        assert outcome(kernel(OPEN[name]), kernel(other)) in (Outcome.UNPROVED, Outcome.UNKNOWN)
+    assert outcome(kernel(OPEN[name]), kernel(OPEN[name])) is Outcome.EQUAL
+    exponential = "ex2.approx.ftz.f32 %r3, %f2;"
+    assert outcome(kernel(OPEN[name], exponential), kernel(LITERAL, exponential)) in (Outcome.UNPROVED, Outcome.UNKNOWN)
+
+
+def test_a_number_that_differs_between_threads_is_none_that_the_assembler_knows() -> None:
+    first = kernel("and.b32 %r4, %r0, 7; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;")
+    second = kernel("shl.b32 %r4, %r0, 29; shr.u32 %r4, %r4, 29; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;")
+    assert outcome(first, second) is Outcome.EQUAL
