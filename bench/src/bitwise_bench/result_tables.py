@@ -603,6 +603,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),
         "model-locks-h200": ("model-locks-own-sm90-h200.json", model_tables.model_locks),
         "model-locks-pinned-h200": ("model-locks-pinned-sm90-h200.json", model_tables.model_locks),
+        "model-locks-held-out-h200": ("model-locks-held-out-sm90-h200.json", model_tables.model_locks),
         "lock-costs-h200": ("lock-costs-sm90-h200.json", model_tables.lock_costs),
         "replayed-locks": ("model-locks-sm90-h200.json", model_tables.replayed_locks),
         "replayed-locks-h200": ("model-locks-workspaces-sm90-h200.json", model_tables.replayed_locks),
