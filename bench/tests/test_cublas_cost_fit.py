@@ -174,6 +174,13 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     for other in (*fitted, "held-out", "second-held-out"):
         assert not third & {(each.n, each.k) for each in SETS[other]()}, other
     assert not second & {(each.n, each.k) for each in SETS["slow"]()}
+    fourth = SETS["fourth-held-out"]()
+    layers = {(each.n, each.k) for each in fourth if "gradient" not in each.group}
+    for other in (*fitted[:-1], "varied", "held-out", "second-held-out", "third-held-out"):
+        assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
+        assert not {(each.m, each.n, each.k) for each in fourth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
+    varied = {(each.n, each.k) for each in SETS["varied"]()}
+    assert not varied & (second | third | {(each.n, each.k) for each in (*held_out, *fourth)})
     for other in ("spread", "spread-unaligned"):
         assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS[other]()}, other
     assert {*SETS["few-rows"]()} <= {*SETS["fitted"](), *SETS["spread"]()}

@@ -66,7 +66,7 @@ def test_steps_of_zeros_are_those_of_the_rows() -> None:
         assert Ptxas.locate("sm_90a").digest(text)
 
 
-def test_the_lowest_lane_remains_of_stores_of_at_most_32_bits() -> None:
+def test_the_lowest_lane_of_the_last_group_remains() -> None:
     recorded = RECORD["colliding lanes"]
     assert {(each["memory"], each["store"]) for each in recorded} == set(
         product(("shared", "global"), COLLIDING_STORES)
@@ -74,8 +74,11 @@ def test_the_lowest_lane_remains_of_stores_of_at_most_32_bits() -> None:
     for each in recorded:
         assert each["collisions"] > 9000
         assert each["other differences"] == 0
-        small = 8 * COLLIDING_STORES[each["store"]][0] <= MAXIMUM_BITS
-        assert (each["not the lowest lane's value"] == 0) == small, each
+        assert 8 * COLLIDING_STORES[each["store"]][0] <= MAXIMUM_BITS
+        group = lanes_at_once(each["store"])
+        assert each["lanes of a group"] == group
+        assert (each["not the lowest lane's value"] == 0) == (group == 32), each
+        assert each["not the value of the lowest lane of the last group"] == 0
 
 
 class NoDevice(Device):

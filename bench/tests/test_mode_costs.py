@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios
+from bitwise_bench.mode_costs import STARVED, Costs, Measured, add_costs, eager_times, no_costs, ratios, ratios_of_turns
 
-RECORD = Path(__file__).parents[2] / "records" / "train-equals-serve-sm90-h100.json"
+RECORDS = sorted(Path(__file__).parents[2].glob("records/train-equals-serve-*.json"))
 
 
 def prepare(name: str) -> Mapping[str, Measured]:
@@ -58,7 +58,16 @@ def test_ratios_are_geometric_means_by_kind() -> None:
     assert content["ratios"] == {
         "prefill": {"mode": 1.0}, "decode, graph": {"mode": 0.5}, "rows": {"mean of fp32": {"mode": 3.0}},
     }  # fmt: skip
-    assert ratios({}) == {}
+    assert ratios(content, []) == {}
+
+
+def test_ratios_are_those_of_turns() -> None:
+    """A machine that slows down for half of the turns does not change them."""
+    content = no_costs()
+    add_costs(content, "x", {"decode of 1": {"PyTorch": [1.0, 9.0, 2.0, 8.0], "mode": [2.0, 9.0, 3.0, 8.0]}})
+    assert content["ratios of turns"]["x"]["decode of 1"] == {"mode": [1.0, 1.25, 1.625]}
+    assert content["ratios"] == {"decode": {"mode": 1.25}}
+    assert ratios_of_turns({"PyTorch": [1.0], "mode": [2.0]}) == ratios_of_turns({"mode": [1.0, 2.0]}) == {}
 
 
 def test_times_without_workspaces_belong_to_their_model() -> None:
@@ -71,8 +80,9 @@ def test_times_without_workspaces_belong_to_their_model() -> None:
     assert content["ratios"] == {"decode": {STARVED: 1.5, "mode": 0.5}}
 
 
-def test_the_record_has_no_difference_in_the_mode_and_some_without_it() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_record_has_no_difference_in_the_mode_and_some_without_it(path: Path) -> None:
+    record = json.loads(path.read_text(encoding="utf-8"))
     assert sum(each["held out"] for each in record["models"].values()) >= 5
     for each in record["models"].values():
         assert all(found for what, found in each["mode"].items() if what != "greatest divergence")

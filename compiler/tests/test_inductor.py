@@ -300,7 +300,7 @@ def test_a_search_proves_what_is_faster_only() -> None:
 
 def test_what_is_hardly_faster_needs_no_proof(reports: list[KernelReport]) -> None:
     tensors = Tensor(1 << 40), Tensor(1 << 41)
-    for time, chosen in ((0.995, 1), (0.985, 2)):
+    for time, chosen in ((0.985, 1), (0.975, 2)):
         Autotuner({1: 1.0, 2: time}).run(*tensors, 1, stream=0)
         assert launched[-1] == chosen
     assert [(len(each.kept), len(each.slower)) for each in reports] == [(0, 1), (1, 0)]
@@ -310,7 +310,7 @@ def test_a_search_that_gains_little_stays(monkeypatch: pytest.MonkeyPatch) -> No
     launched.clear()
     found: list[KernelReport] = []
     with hooked_autotuner(Searching, Result, Rules(report=found.append)):
-        for time in (0.995, 0.985):
+        for time in (0.985, 0.975):
             tuner = Searching({1: 1.0})
             tuner.times[4] = time
             tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
@@ -335,6 +335,30 @@ def test_a_search_from_a_start_that_is_timed_slower_again_chooses_nothing_unprov
     assert [len(each.kept) + len(each.dropped) for each in found] == [0]
 
 
+def test_behind_the_fastest_several_are_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[tuple[int, int | None]] = []
+    read = selection.compare_with_reference
+
+    def recorded(reference: Any, candidates: Sequence[Any], **settings: Any) -> Any:
+        together.append((len(candidates), settings["workers"]))
+        return read(reference, candidates, **settings)
+
+    monkeypatch.setattr(selection, "compare_with_reference", recorded)
+    monkeypatch.setattr(selection, "_processors", lambda: 2)
+    launched.clear()
+    found: list[KernelReport] = []
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append)):
+        tuner = Autotuner({8: 5.0, 1: 1.0, 2: 2.0, 4: 3.0})
+        # The same configuration as the reference, with other stages.
+        tuner.compile_results.append(Result(triton.Config({"BLOCK": 256}, num_warps=8, num_stages=2)))
+        tuner.compile_results[-1].config.num_warps = 16
+        tuner.times[16] = 4.0
+        tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
+    assert together == [(1, 1), (2, 2), (1, 1)]
+    assert launched == [16]
+    assert [each.outcome for each in found[0].dropped] == ["unproved"] * 3
+
+
 def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     read, clock = selection.compare_with_reference, iter(range(0, 1000, 4))
@@ -347,13 +371,13 @@ def test_after_the_limit_of_its_proofs_a_kernel_keeps_the_reference(monkeypatch:
     monkeypatch.setattr(selection, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     launched.clear()
     found: list[KernelReport] = []
-    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, seconds=8.25)):
+    with hooked_autotuner(Autotuner, Result, Rules(report=found.append, seconds=4.25)):
         tuner = Autotuner({8: 5.0, 1: 1.0, 2: 2.0, 4: 3.0})
         tuner.run(Tensor(1 << 40), Tensor(1 << 41), 200, stream=0)
-        # Each proof takes 4 s of this clock: two are made.
-        assert limits == [8.25, 4.25]
-        assert [each.outcome for each in found[0].dropped] == ["unproved", "unproved", "unknown"]
-        assert found[0].dropped[2].reason == "The limit of 8.25 s for the proofs is reached."
+        # A proof takes 4 s of this clock: one is made.
+        assert limits == [4.25]
+        assert [each.outcome for each in found[0].dropped] == ["unproved", "unknown", "unknown"]
+        assert found[0].dropped[2].reason == "The limit of 4.25 s for the proofs is reached."
         # Another launch has its own time.
         tuner.run(Tensor(1 << 40), Tensor(1 << 41), 1, stream=0)
     assert launched == [8, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -63,12 +64,19 @@ commands.as_errors = interrupt
     assert python(script, "partition", "folder").returncode == 130
 
 
-def test_a_full_disk_and_a_closed_pipe_are_errors() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_an_error(unbuffered: str) -> None:
+    """It is found when the command ends, or with the first line that it prints."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-c", MAIN, "plugins"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", MAIN, "plugins"], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "No space left on device" in done.stderr
+    assert "cannot be written (No space left on device)" in done.stderr
+
+
+def test_a_closed_pipe_is_an_error() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, "plugins", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -66,8 +66,12 @@ def left_by(memory: GlobalMemory, release: bool = False) -> dict[int, Output] | 
 def columns(found: dict[int, Output] | str) -> Any:
     if isinstance(found, str):
         return found
+    # The numbers of threads take 4 or 8 bytes, as they need.
     return {
-        (buffer, each.name): (getattr(output, each.name).dtype, getattr(output, each.name).tolist())
+        (buffer, each.name): (
+            None if each.name == "thread" else getattr(output, each.name).dtype,
+            getattr(output, each.name).tolist(),
+        )
         for buffer, output in found.items()
         for each in fields(Output)
     }

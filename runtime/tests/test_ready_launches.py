@@ -238,6 +238,38 @@ def in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bitwise_torch.ready_launches.gpu_memory_of", memory_of)
 
 
+@pytest.mark.parametrize("out", [False, True])
+@pytest.mark.parametrize("in_python", [False, True])
+def test_a_call_that_is_not_locked_is_passed_on_in_c(
+    stub: Stub, in_c: None, in_python: bool, out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_python:
+        monkeypatch.setattr(calls_in_c, "module", lambda: None)
+    a, b = tensor(4, K), tensor(K, WIDE, seed=1)
+    other, target = tensor(5, K), tensor(4, WIDE)
+    given = {"out": target} if out else {}
+    expected = torch.mm(a, b)
+    with locked_products(Lock(entries=()), missing="pass") as replay:
+        found = [torch.mm(a, b, **given) for _ in range(3)]
+        handled: list[str] = []
+        real = type(replay).handle
+
+        def handle(self: Any, operation: Any, name: str, *rest: Any) -> Any:
+            handled.append(name)
+            return real(self, operation, name, *rest)
+
+        monkeypatch.setattr(type(replay), "handle", handle)
+        found += [torch.mm(a, b, **given) for _ in range(20)]
+        assert handled == (["mm"] * 20 if in_python else [])
+        torch.mm(other, b)
+        assert handled[-1] == "mm"
+    assert all(torch.equal(each, expected) for each in found)
+    counts = sorted(replay.not_replayed.values())
+    assert counts == [1, 23]
+    assert replay.report()[0] == "0 products of 0 problems ran from the lock, 24 ran in this machine's library"
+    assert not stub.launched
+
+
 @pytest.mark.parametrize("scope", ["mode", "lock"])
 def test_a_product_that_ran_is_repeated_in_c(
     stub: Stub, in_c: None, scope: str, monkeypatch: pytest.MonkeyPatch

@@ -200,7 +200,7 @@ class _Process:
 
 def _ready(processes: Sequence[_Process], end: float) -> list[_Process]:
     """Return the processes that have an answer or have ended, once there is one, or none at `end`."""
-    by_output = {each.process.stdout: each for each in processes}
+    by_output = {each.process.stdout: each for each in processes if each.process.stdout is not None}
     found, _, _ = select.select(list(by_output), [], [], max(0.0, end - time.time()))
     return [by_output[each] for each in found]
 
@@ -243,8 +243,8 @@ def _side_by_side(
             for each in ready:
                 each.result = each.answer(end - _SECONDS_TO_MEASURE)
                 tuning.remove(each)
-                found = each.reason() if each.result is None else _tuning_in_words(each.result)
-                stage(f"{each.job.model}, {each.job.mode}: {found}")
+                said = each.reason() if each.result is None else _tuning_in_words(each.result)
+                stage(f"{each.job.model}, {each.job.mode}: {said}")
         in_turns = sorted(processes, key=lambda each: each.job.model)
         for question in _QUESTIONS:
             for number in range(rounds):
@@ -305,7 +305,9 @@ def _has_templates(job: _Job) -> bool:
 def _gpu() -> dict[str, str]:
     import torch
 
-    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    from bitwise_bench.attention.timing import driver_version
+
+    return {"gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__}
 
 
 def _serve(job: _Job) -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
+from operator import truediv
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -405,15 +406,33 @@ class Costs:
             raise RuntimeError("a model could not be measured; its error is printed above")
 
 
-def ratios(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Return, by kind of work and scope, the geometric mean over models and sizes of the times beside PyTorch's."""
+def ratios_of_turns(times: Times) -> dict[str, list[float]]:
+    """Return the quartiles of the times beside PyTorch's in the same turn, by scope, to four digits behind the point.
+
+    What slows a machine down for a while slows both.
+    """
+    base = times.get("PyTorch", [])
+    return {
+        scope: [round(each, 4) for each in statistics.quantiles(map(truediv, values, base), n=4, method="inclusive")]
+        for scope, values in times.items() if scope != "PyTorch" and len(values) == len(base) > 1
+    }  # fmt: skip
+
+
+def ratios(content: Mapping[str, Any], names: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return, by kind of work and scope, the geometric mean over models and sizes of the times beside PyTorch's.
+
+    A ratio is the median of those of the turns, or that of the medians for a scope that has no turns with PyTorch.
+    """
     kinds: dict[str, dict[str, list[float]]] = {}
-    for works in models.values():
-        for what, times in works.items():
+    for name in names:
+        for what, times in content["milliseconds"][name].items():
             kind = what.removesuffix(", graph").rsplit(" of ", 1)[0] + (", graph" if what.endswith("graph") else "")
-            for scope, value in times.items():
-                if scope != "PyTorch" and "PyTorch" in times:
-                    kinds.setdefault(kind, {}).setdefault(scope, []).append(value / times["PyTorch"])
+            for scope in times if "PyTorch" in times else ():
+                if scope == "PyTorch":
+                    continue
+                turns = content["ratios of turns"][name][what].get(scope)
+                ratio = times[scope] / times["PyTorch"] if turns is None else turns[1]
+                kinds.setdefault(kind, {}).setdefault(scope, []).append(ratio)
     return {
         kind: {scope: round(math.exp(statistics.fmean(map(math.log, each))), 4) for scope, each in found.items()}
         for kind, found in kinds.items()
@@ -433,7 +452,7 @@ def no_costs() -> dict[str, Any]:
 
 def no_times() -> dict[str, Any]:
     """Return a record's part of the times, without any; "quartiles" are the first and the third one."""
-    return {"milliseconds": {}, "quartiles": {}, "ratios": {}}
+    return {"milliseconds": {}, "quartiles": {}, "ratios of turns": {}, "ratios": {}}
 
 
 def add_costs(content: dict[str, Any], name: str, measured: Mapping[str, Times]) -> None:
@@ -444,18 +463,16 @@ def add_costs(content: dict[str, Any], name: str, measured: Mapping[str, Times])
     if name == "rows":
         measured = {what.removesuffix(", graph"): each for what, each in measured.items()}
     name = name.removesuffix(f" {STARVED}")
-    for kind, summary in (("milliseconds", medians), ("quartiles", quartiles)):
+    summaries = (("milliseconds", medians), ("quartiles", quartiles), ("ratios of turns", ratios_of_turns))
+    for kind, summary in summaries:
         of_model = content[kind].setdefault(name, {})
         for what, each in measured.items():
             of_model[what] = {**of_model.get(what, {}), **summary(each)}
-    times = content["milliseconds"][name]
-    models = {each: found for each, found in content["milliseconds"].items() if each != "rows"}
-    content["ratios of held-out models"] = ratios(
-        {each: models[each] for each in content["held out"] if each in models}
-    )
+    models = [each for each in content["milliseconds"] if each != "rows"]
+    content["ratios of held-out models"] = ratios(content, [each for each in models if each in content["held out"]])
     content["ratios"] = (
-        ratios(models)
-        | ({"rows": ratios({name: times})} if name == "rows" else {})
+        ratios(content, models)
+        | ({"rows": ratios(content, [name])} if name == "rows" else {})
         | {kind: each for kind, each in content["ratios"].items() if kind == "rows" and name != "rows"}
     )
 

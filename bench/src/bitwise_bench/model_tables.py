@@ -132,16 +132,17 @@ def lock_costs(record: Mapping[str, Any]) -> str:
     for name, measured in record["milliseconds"].items():
         for what, times in measured.items():
             spread = record["quartiles"][name][what]
+            low, middle, high = record["ratios of turns"][name][what]["lock"]
             rows.append([
                 f"{name}{' (held out)' if name in record['held out'] else ''}", what,
                 *(f"{times[scope]:.3f} ({spread[scope][0]:.3f} to {spread[scope][1]:.3f})" for scope in times),
-                f"{times['lock'] / times['PyTorch']:.3f}",
+                f"{middle:.3f} ({low:.3f} to {high:.3f})",
             ])  # fmt: skip
     return "\n\n".join([
         _ratios(record, ("lock",)),
-        _markdown(("model", "work", "library", "lock", "ratio"), rows),
-        f"Milliseconds: the median of {record['turns']} turns, and the first and the third quartile; geometric means "
-        f"over models. {_origin(record['environment'])}.",
+        _markdown(("model", "work", "library", "lock", "lock beside library"), rows),
+        f"Milliseconds, and ratios of the times of one turn: the median of {record['turns']} turns, and the first and "
+        f"the third quartile; geometric means over models. {_origin(record['environment'])}.",
     ])  # fmt: skip
 
 

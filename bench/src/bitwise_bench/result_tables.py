@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_bench import model_tables
-from bitwise_bench.readings.between_generations import table_of
+from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.capabilities import TITLES, capabilities
@@ -298,9 +298,13 @@ def unwitnessed_pairs(record: Mapping[str, Any]) -> str:
         if each["tried"]
     ]
     settings, groups = record["settings"], record["groups"]
+    what = "Up to {pairs} pairs" if settings["pairs"] else "All pairs"
+    chosen = "with the same recorded bytes" if settings["agreeing"] else "with the same recorded bytes first"
     note = (
-        f"\n\nUp to {settings['pairs']} pairs of classes in each of {groups['done']} of {groups['all']} groups of the "
-        f"corpus, pairs with the same recorded bytes first; {settings['seconds']:.0f} s for each pair."
+        f"\n\n{what.format(**settings)} of classes in each of {groups['done']} of {groups['all']} groups of the "
+        f"corpus, pairs {chosen}; {settings['seconds']:.0f} s for each pair."
+        + " Executed on bit patterns, with surrogates for approximate instructions."
+        * bool(settings.get("surrogates"))
     )
     head = ("recorded bytes", "pairs", "counterexample found", "none found")
     return _markdown(head, rows) + note
@@ -499,9 +503,7 @@ def siblings(record: Mapping[str, Any]) -> str:
 
 def generations(records: Sequence[Mapping[str, Any]]) -> str:
     """Return how many kernels keep their bits from one architecture to another, a row for each pair."""
-    return "\n".join(
-        table_of("architectures", {" and ".join(each["targets"]): each["configurations"] for each in records})
-    )
+    return "\n".join(table_of("architectures", {" and ".join(each["targets"]): compiled(each) for each in records}))
 
 
 def supported() -> str:
@@ -572,6 +574,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "overpartition": ("reading-sm90.json", overpartition),
         "precision-gfx942": ("reading-gfx942.json", precision),
         "overpartition-gfx942": ("reading-gfx942.json", overpartition),
+        "overpartition-sm100": ("reading-sm100.json", overpartition),
         "adversary": ("adversary-sm90.json", adversary),
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
@@ -586,6 +589,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
         "pinned-proof-gfx942": ("pinned-reductions-proof-gfx942.json", pinned_proof),
         "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
+        "unwitnessed-pairs-sm100": ("unwitnessed-pairs-sm100.json", unwitnessed_pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "replayed-products": ("cublas-travels-sm90.json", replayed_products),
@@ -593,6 +597,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
+        "train-equals-serve-more-h200": ("train-equals-serve-more-sm90-h200.json", model_tables.train_equals_serve),
         "mode-costs": ("mode-costs-sm90-h100.json", model_tables.mode_costs),
         "mode-costs-h200": ("mode-costs-sm90-h200.json", model_tables.pictured_mode_costs),
         "model-locks": ("model-locks-sm90-h100.json", model_tables.model_locks),

@@ -190,11 +190,11 @@ def test_blocks_of_many_classes_are_executed_together(followed: bool, monkeypatc
         original = analysis.outputs_of_all_blocks
 
         def refused(
-            ready: PreparedLaunch, buffers: Mapping[str, int], options: Options, work: int | None = None
+            ready: PreparedLaunch, buffers: Mapping[str, int], options: Options, work: int | None = None, *limits: Any
         ) -> Any:
             if work is None:
                 raise Unsupported("the launch stores too many elements")
-            return original(ready, buffers, options, work)
+            return original(ready, buffers, options, work, *limits)
 
         monkeypatch.setattr(analysis, "outputs_of_all_blocks", refused)
     for change, equal in ((("v_cmp_ge_u32_e32 vcc, s2, v0", "v_cmp_le_u32_e32 vcc, v0, s2"), True),

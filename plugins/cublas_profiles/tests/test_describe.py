@@ -157,6 +157,23 @@ def test_queries_that_are_only_extrapolated(why: str, fields: dict[str, Any], co
         assert descriptor_of(query, NVJET, H100, extrapolate=True).k == 64
 
 
+def test_products_accumulated_in_fp16_have_the_order_of_others_with_sums_of_fp16() -> None:
+    configuration = replace(NVJET, algorithm=21, stages=18, split_k=4, reduction=2, custom=0)
+    query = gemm_query(40, 48, 1024)
+    plain, found = (
+        descriptor_of(each, configuration, H100) for each in (query, replace(query, compute="fp16"))
+    )  # fmt: skip
+    assert (plain.accumulator_dtype, found.accumulator_dtype) == ("fp32", "fp16")
+    assert [(each.span, each.partial_dtype, each.merge_dtype) for each in found.k_cuts] == [
+        (each.span, "fp16", "fp16") for each in plain.k_cuts
+    ]
+    names = set(type(plain).model_fields) - {"accumulator_dtype", "k_cuts"}
+    assert {name: getattr(found, name) for name in names} == {name: getattr(plain, name) for name in names}
+    for fields in ({"algorithm": 66, "stages": 35, "split_k": 1}, {"reduction": 1}):
+        with pytest.raises(RowNotCovered, match="fp16 accumulation are not measured for this shape by algorithm"):
+            descriptor_of(replace(query, compute="fp16"), replace(configuration, **fields), H100)
+
+
 def test_measured_features_have_the_descriptor_of_the_plain_product() -> None:
     sliced = replace(NVJET, split_k=4, reduction=2)
     plain = {False: descriptor_of(gemm_query(64, 64, 640), NVJET, H100),

@@ -18,6 +18,7 @@ from bitwise_cublas_profiles.query import CublasError, GemmQuery, gemm_query
         ({"m": 1 << 31}, "2147483648 x 3 x 4: a dimension of 2**31 or more is not measured"),
         ({"a": "fp64"}, "'fp64' is not an element type of a; choose one of fp32, fp16, bf16, e4m3, e5m2"),
         ({"compute": "tf32"}, "tf32 needs fp32 operands, not fp16 and fp16"),
+        ({"compute": "fp16", "c": "fp32"}, "fp16 accumulation needs matrices of fp16, not fp16, fp16 and fp32"),
         ({"epilogue": "tanh"}, "'tanh' is not an epilogue; choose one of none, relu, bias, relu_bias, gelu, gelu_bias"),
         ({"workspace": -1}, "the workspace limit is -1 bytes; it must be 0 or more"),
         ({"ld_b": 2}, "the leading dimension of b is 2; its 4 rows of 3 elements would overlap"),

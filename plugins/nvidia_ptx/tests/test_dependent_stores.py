@@ -156,7 +156,7 @@ def _never_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _any_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(run: Any, elements: Any, open_: Any) -> Any:
+    def found(run: Any, elements: Any, open_: Any, of: Any = None) -> Any:
         return np.ones(elements.loaded.size, dtype=bool)
 
     monkeypatch.setattr(dependent_stores, "_depend_on_their_own", found)
@@ -235,3 +235,27 @@ def test_each_load_of_a_state_comes_before_the_stores_that_depend_on_it(
 ) -> None:
     body = "mov.b16 %h1, 1;" + STATE.format(lanes=lanes) + EXTREMUM + after
     assert is_determined(prepared(body.replace(";", ";\n"), blocks)) is expected
+
+
+SECOND = "ld.global.u32 %r7, [%d7+64]; mul.lo.u32 %r8, %r7, 5;" + EXTREMUM.replace("%r4", "%r8").replace("%r5", "%r9")
+NEW_STATES = NEW_STATE + "@%p2 st.global.u32 [%d7+64], %r8;"
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ("", True),
+        ("add.u32 %r4, %r4, %r7;", True),
+        ("setp.eq.u32 %p3, %r0, 5; selp.b32 %r4, %r7, %r4, %p3;", False),  # lane 5 takes the other state instead
+    ],
+)
+def test_a_store_of_two_states_depends_on_each_load_of_its_own(first: str, expected: bool) -> None:
+    body = STATE.format(lanes=32) + SECOND + first + EXTREMUM + NEW_STATES + OUT.format(guard="", value="%r1")
+    assert is_determined(prepared(body.replace(";", ";\n"))) is expected
+
+
+def test_stores_of_several_states_are_not_followed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = "setp.eq.u32 %p3, %r0, 5; selp.b32 %r4, %r7, %r4, %p3;"
+    body = STATE.format(lanes=32) + SECOND + lane + EXTREMUM + NEW_STATES + OUT.format(guard="", value="%r1")
+    _never_of_others(monkeypatch)
+    assert is_determined(prepared(body.replace(";", ";\n")))

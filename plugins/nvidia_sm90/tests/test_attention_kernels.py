@@ -469,13 +469,15 @@ def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu()
         assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
     assert schedule_of(desc, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, programs=132)
     assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(divided, blocks=2)
-    for sequences, stages, programs in ((100, 12, 115), (64, 6, 256), (48, 3, 396)):
+    for sequences, stages, programs in ((100, 12, 132), (64, 6, 256), (48, 3, 396)):
         expected = Schedule(16, True, False, stages, programs=programs, blocks=2)
         assert schedule_of(narrow, sequences, 1, 2048, 32, 8, False, 132, True) == expected
+    small = Schedule(16, True, True, 4, programs=352)
+    assert schedule_of(narrow, 2, 1, 90000, 32, 4, False, 132, True) == small
     # Lengths that may differ share their chunks, few of them among as many programs as there is memory for.
     assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
     assert schedule_of(desc, 20, 1, 2048, 32, 8, True, 132, True) == replace(divided, programs=264)
-    assert schedule_of(narrow, 64, 1, 2048, 32, 8, True, 132, True) == replace(divided, programs=342, blocks=2)
+    assert schedule_of(narrow, 64, 1, 2048, 32, 8, True, 132, True) == replace(small, programs=342)
     assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, programs=264, split=False)
 
 
@@ -486,7 +488,7 @@ def test_programs_of_few_parts_share_the_components_of_outputs() -> None:
         assert schedule_of(desc, 1, 1, keys, 32, 8, False, 132, True) == replace(shared, columns=columns)
     assert schedule_of(desc, 1, 1, 512, 32, 8, True, 132, True) == replace(shared, split=False, columns=4)
     assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132, True) == Schedule(16, True, True, 6, programs=132)
-    assert schedule_of(narrow, 1, 1, 1024, 32, 8, False, 132, True) == replace(shared, stages=12, columns=2)
+    assert schedule_of(narrow, 1, 1, 1024, 32, 8, False, 132, True) == replace(shared, stages=6, columns=2)
 
 
 def test_other_descriptors_are_refused() -> None:

@@ -35,6 +35,8 @@ setp.lt.u32 %p6, %r2, 16; ld.global.f32 %f1, [%d4]; mov.f32 %f3, 0f40000000; st.
 """
 """%f1: the thread's element of a; %r5 and %r7: the place of its warp, and one of four; %p1: its lane is 5 or more."""
 OF_WARP = "bar.sync 0; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;"
+SECOND = "bar.sync 0; ld.shared.f32 %f2, [%r5+4]; st.global.f32 [%d5], %f2;"
+OF_LANE = "setp.eq.u32 %p7, %r2, {};"
 OF_FOUR = "bar.sync 0; ld.shared.f32 %f2, [%r7]; st.global.f32 [%d5], %f2;"
 
 CASES = {
@@ -62,6 +64,11 @@ CASES = {
         "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
         "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
+    "behind a barrier after a branch that parted lanes": (
+        "@%p6 bra S; mov.f32 %f3, %f3; S: bar.sync 0; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
     "a load beside it": (
         "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5+4];" + OF_WARP,
         "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
@@ -72,20 +79,59 @@ CASES = {
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h2, %h1}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,
         "mov.b32 {%h1, %h2}, %f1; mov.b32 %r8, {%h1, %h2}; @%p2 st.shared.b32 [%r5], %r8;" + OF_WARP,
     ),
+    "vectors of two": (
+        "st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+        OF_LANE.format(16) + "@%p7 st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+        "@%p2 st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+    ),
+    "vectors of two in the lower half of a warp": (
+        "@%p6 st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+        "@%p2 st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+        OF_LANE.format(15) + "@%p7 st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+    ),
+    "vectors of four": (
+        "st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3};" + SECOND,
+        OF_LANE.format(24) + "@%p7 st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3};" + SECOND,
+        OF_LANE.format(16) + "@%p7 st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3};" + SECOND,
+    ),
+    "vectors of four in the lower half of a warp": (
+        "@%p6 st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3};" + SECOND,
+        OF_LANE.format(8) + "@%p7 st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3};" + SECOND,
+        "@%p2 st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3};" + SECOND,
+    ),
+    "vectors of four at two places": (
+        "and.b32 %r8, %r1, 1; mad.lo.u32 %r8, %r8, 32, %r5; st.shared.v4.f32 [%r8+128], {%f1, %f3, %f3, %f3}; bar.sync 0; ld.shared.f32 %f2, [%r8+128]; st.global.f32 [%d5], %f2;",
+        "and.b32 %r8, %r1, 1; mad.lo.u32 %r8, %r8, 32, %r5; or.b32 %r9, %r2, 1; setp.eq.u32 %p7, %r9, 25; @%p7 st.shared.v4.f32 [%r8+128], {%f1, %f3, %f3, %f3}; bar.sync 0; ld.shared.f32 %f2, [%r8+128]; st.global.f32 [%d5], %f2;",
+        "and.b32 %r8, %r1, 1; mad.lo.u32 %r8, %r8, 32, %r5; setp.lt.u32 %p7, %r2, 2; @%p7 st.shared.v4.f32 [%r8+128], {%f1, %f3, %f3, %f3}; bar.sync 0; ld.shared.f32 %f2, [%r8+128]; st.global.f32 [%d5], %f2;",
+    ),
+    "vectors in global memory": (
+        "mul.wide.u32 %d8, %r3, 8; add.s64 %d8, %d2, %d8; st.global.v2.f32 [%d8], {%f1, %f3};",
+        OF_LANE.format(16) + "mul.wide.u32 %d8, %r3, 8; add.s64 %d8, %d2, %d8; @%p7 st.global.v2.f32 [%d8], {%f1, %f3};",
+        "mul.wide.u32 %d8, %r3, 8; add.s64 %d8, %d2, %d8; @%p2 st.global.v2.f32 [%d8], {%f1, %f3};",
+    ),
+    "64 bits": (
+        "mov.b64 %d8, {%f1, %f3}; st.shared.b64 [%r5], %d8;" + OF_WARP,
+        OF_LANE.format(16) + "mov.b64 %d8, {%f1, %f3}; @%p7 st.shared.b64 [%r5], %d8;" + OF_WARP,
+        "mov.b64 %d8, {%f1, %f3}; @%p5 st.shared.b64 [%r5], %d8;" + OF_WARP,
+    ),
     "sums in another order of the lanes": (
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; st.shared.f32 [%r5], %f1;" + OF_WARP,
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; setp.eq.u32 %p7, %r2, 1; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
 }  # fmt: skip
-"""For each case the colliding stores, the same by the lowest lanes alone, and a mutant of these that keeps another."""
+"""For each case the colliding stores, the same by the lanes that remain, and a mutant of these that keeps others."""
 
 UNDETERMINED = {
     "two warps": "st.shared.f32 [%r4], %f1; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
     "two warps in global memory": "st.global.f32 [%d2], %f1;",
-    "vectors that overlap": "mad.lo.u32 %r8, %r6, 0, %r5; st.shared.v2.f32 [%r8], {%f1, %f3};" + OF_WARP,
-    "vectors in global memory": "mul.wide.u32 %d8, %r3, 8; add.s64 %d8, %d2, %d8; st.global.v2.f32 [%d8], {%f1, %f3};",
-    "64 bits": "mov.b64 %d8, {%f1, %f3}; st.shared.b64 [%r5], %d8;" + OF_WARP,
+    "vectors of two warps": "st.shared.v2.f32 [%r4], {%f1, %f3}; bar.sync 0; ld.shared.f32 %f2, [%r4]; st.global.f32 [%d5], %f2;",
+    "vectors beside each other, which an assembler may join": "st.shared.v2.f32 [%r5], {%f1, %f3}; st.shared.v2.f32 [%r5+8], {%f3, %f3};"
+    + OF_WARP,
+    "a word beside a vector": "@%p2 st.shared.f32 [%r5+8], %f3; st.shared.v2.f32 [%r5], {%f1, %f3};" + OF_WARP,
+    "vectors that a branch parted": "@%p6 bra S; mov.f32 %f1, %f3; S: st.shared.v4.f32 [%r5], {%f1, %f3, %f3, %f3};"
+    + OF_WARP,
+    "a lane that reads a word of its vector": "st.shared.v4.f32 [%r5], {%f3, %f1, %f3, %f3}; @%p5 ld.shared.f32 %f2, [%r5+4]; @%p5 st.global.f32 [%d5], %f2;",
     "stores beside each other, which an assembler may join": "mov.f32 %f2, %f1; st.shared.f32 [%r5], %f1; st.shared.f32 [%r5+4], %f3;"
     + OF_WARP,
     "the second of two stores beside each other": "st.shared.f32 [%r5+4], %f3; st.shared.f32 [%r5], %f1;" + OF_WARP,
@@ -105,6 +151,14 @@ UNDETERMINED = {
     "lanes that a branch parted": "@%p6 bra S; mov.f32 %f1, %f3; S: st.shared.f32 [%r5], %f1;" + OF_WARP,
     "lanes that have waited, each until it succeeded": "setp.eq.u32 %p7, %r1, 0; @%p7 mbarrier.init.shared.b64 [room+512], 64; bar.sync 0;"
     "mbarrier.arrive.shared.b64 _, [room+512]; W: mbarrier.try_wait.parity.shared.b64 %p8, [room+512], 0; @!%p8 bra W; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a barrier that need not be aligned": "@%p6 bra S; mov.f32 %f3, %f3; S: barrier.sync 0; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a barrier that a branch follows": "bar.sync 0; @%p6 bra S; mov.f32 %f3, %f3; S: st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a barrier of a warp": "@%p6 bra S; mov.f32 %f3, %f3; S: bar.warp.sync -1; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a barrier of some threads": "@%p6 bra S; mov.f32 %f3, %f3; S: bar.sync 1, 64; st.shared.f32 [%r5], %f1;"
     + OF_WARP,
     "lanes inside a branch": "@%p6 bra S; st.shared.f32 [%r5], %f1; S:" + OF_WARP,
     "a condition on data": "setp.gt.f32 %p7, %f1, %f3; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,

@@ -78,15 +78,17 @@ class Replay:
 
     lock: Lock
     missing: Literal["error", "pass"]
-    not_replayed: Counter[str] = field(default_factory=Counter)
     other_threads: OtherThreads = "error"
     attention: AttentionScope | None = None
     """The calls of pinned attention, of a lock that pins it."""
     _warned: set[str] = field(default_factory=set)
-    _library_calls: set[Hashable] = field(default_factory=set)
+    _passed: dict[Hashable, Count] = field(default_factory=dict)
+    """The counts of calls that PyTorch computes."""
     _counts: dict[GEMMProblem, Count] = field(default_factory=dict)
     _ready: ReadyLaunches = field(default_factory=lambda: ReadyLaunches(calls_in_c.module()))
     _library_counts: dict[str, Count] = field(default_factory=dict)
+    _missed: dict[str, Count] = field(default_factory=dict)
+    _missed_attention: Counter[str] = field(default_factory=Counter)
     _entries: dict[Hashable, Entry] = field(default_factory=dict)
 
     calls_in_c: Any = field(init=False)
@@ -99,6 +101,11 @@ class Replay:
     def replayed(self) -> Counter[GEMMProblem]:
         """How often the product of each problem ran from the lock."""
         return Counter({problem: each.calls for problem, each in self._counts.items()})
+
+    @property
+    def not_replayed(self) -> Counter[str]:
+        """How often a call that is not in the lock ran in the library, by operation and reason."""
+        return Counter({reason: each.calls for reason, each in self._missed.items()}) + self._missed_attention
 
     @property
     def library(self) -> Counter[str]:
@@ -134,8 +141,8 @@ class Replay:
             found, key = self._ready.run(name, arguments)
             if found is not None:
                 return found
-        elif _call_key(operation, arguments, options) in self._library_calls:
-            return self._left_to_pytorch(operation, arguments, options)
+        elif (count := self._passed.get(_call_key(operation, arguments, options))) is not None:
+            return self._passed_on(count, operation, arguments, options)
         # The operands are those of a kernel: autograd recorded the operation already.
         with WithoutGradients():
             if name == "mm" and operation.overload in ("default", "out"):
@@ -169,8 +176,8 @@ class Replay:
         `key` is that of a product of two matrices, `ready` that of a product that may be kept with its launch.
         """
         call = _call_key(operation, arguments, options)
-        if call in self._library_calls:
-            return self._left_to_pytorch(operation, arguments, options)
+        if (passed := self._passed.get(call)) is not None:
+            return self._passed_on(passed, operation, arguments, options)
         if is_exact(name, arguments):
             return operation(*arguments, **options)
         try:
@@ -185,17 +192,17 @@ class Replay:
             product, entry = self._product_and_entry(call, name, operation.overload, arguments, options)
         except (NotLockable, LockError) as reason:
             problem = self._library_problem(operation, arguments, options)
-            if problem is None:
-                if call is not None:
-                    self._library_calls.add(call)
-                if operation.is_kernel:
-                    count = self._library_count(operation.full_name)
-                    self._ready.pass_on(operation.full_name, arguments, options, count)
-                return self._left_to_pytorch(operation, arguments, options)
-            if self.missing == "error":
+            if problem is not None and self.missing == "error":
                 raise LockError(f"torch.{name}: {reason}{problem}") from None
-            self.not_replayed[f"{name}: {reason}"] += 1
-            return operation(*arguments, **options)
+            if problem is None:
+                passed = self._library_count(operation.full_name)
+            else:
+                passed = self._missed.setdefault(f"{name}: {reason}", Count())
+            if call is not None:
+                self._passed[call] = passed
+            if operation.is_kernel:
+                self._ready.pass_on(operation.full_name, arguments, options, passed)
+            return self._passed_on(passed, operation, arguments, options)
         out = arguments[0] if name in IN_PLACE else options.get("out")
         count = self._count_of(product.problem)
         finished = entry.finished
@@ -242,9 +249,11 @@ class Replay:
         self._ready.add(count)
         return result
 
-    def _left_to_pytorch(self, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Run a call of which samples agree on this machine."""
-        self._ready.add(self._library_count(operation.full_name))
+    def _passed_on(
+        self, count: Count, operation: Intercepted, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """Count a call, and run it as usual."""
+        self._ready.add(count)
         return operation(*arguments, **options)
 
     def _library_count(self, operator: str) -> Count:
@@ -276,7 +285,8 @@ class Replay:
             return ""
         if not entry.agrees_on(machine):
             if entry.reason is not None:
-                return f"; its bits on other machines are unknown, since it has no sample: {entry.reason}"
+                remedy = f"; {REMEDY}" if entry.undetermined else ""
+                return f"; its bits on other machines are unknown, since it has no sample: {entry.reason}{remedy}"
             seen = ", ".join(entry.digests)
             return (
                 f"; PyTorch computed it when the lock was recorded, and samples of it were compared on {seen}: run "
@@ -388,7 +398,7 @@ def locked_products(
             from bitwise_torch.pinned_attention import locked_attention
 
             replay.attention = stack.enter_context(
-                locked_attention(lock.by_heads, missing, replay.not_replayed, other_threads)
+                locked_attention(lock.by_heads, missing, replay._missed_attention, other_threads)
             )
         yield replay
 

@@ -28,7 +28,7 @@ from typing import Any
 from bitwise_bench.attention import digests, errors, timing
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
-from bitwise_bench.attention.random_problems import PROBLEMS, compare_configuration, evaluate_configuration
+from bitwise_bench.attention.random_problems import NUMBERS, PROBLEMS, compare_configuration, evaluate_configuration
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
 from bitwise_core.output_files import write_text
@@ -145,7 +145,9 @@ def _correctness(
     end = time.monotonic() + seconds
     counted = [[pool.apply_async(digests_of, (case, part)) for part in PARTS] for case in CASES]
     compared = pool.imap_unordered(partial(compare_configuration, folder=evaluated), range(configurations))
-    found: dict[str, Any] = {"problems": 0, "configurations": 0, "different": [], "failed": []}
+    found: dict[str, Any] = {
+        "problems": 0, "configurations": 0, "numbers": NUMBERS, "different": [], "failed": [],
+    }  # fmt: skip
     for each in _before(end, compared):
         if isinstance(each, Exception):
             found["failed"].append(f"{type(each).__name__}: {each}")

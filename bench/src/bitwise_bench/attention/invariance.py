@@ -11,6 +11,7 @@ CASES = (
     {"depth": 64, "width": 64, "heads": 4, "groups": 4, "keys": 1500},
     {"depth": 192, "width": 128, "heads": 4, "groups": 1, "keys": 1300},
     {"depth": 96, "width": 96, "heads": 8, "groups": 8, "keys": 1100},
+    {"depth": 256, "width": 256, "heads": 4, "groups": 2, "keys": 1100},
 )
 
 LAST = 40
@@ -155,7 +156,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
             Schedule(each, True, split, stages, programs=programs, blocks=blocks, columns=columns)
             for each, split, stages, programs, blocks, columns in (
                 (64, True, 3, 5, 1, 1), (64, False, 4, 132, 1, 1), (16, True, 3, 132, 1, 1), (16, False, 3, 5, 1, 1),
-                (16, True, 3, 132, 2, 2),
+                (16, True, 3, 132, 2, 2), (16, True, 4, 352, 1, 1),
             )
         ]  # fmt: skip
     for schedule in schedules:

@@ -24,7 +24,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "FlexAttention (`flex`, compiled). FlashAttention-2 and 3 were not installed. "
         "`python -m bitwise_bench.attention` records and prints this page.\n",
         "## Bytes\n",
-        *(_bytes(each) for each in records if "correctness" in each),
+        *(_bytes(each, records[0]["environment"]) for each in records if "correctness" in each),
         _comparison(records),
         *(_seeds(each) for each in records if "errors" in each),
         "## Speed\n",
@@ -38,17 +38,19 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(each for each in parts if each)
 
 
-def _bytes(record: Mapping[str, Any]) -> str:
-    """Return what was compared with evaluation on a GPU."""
+def _bytes(record: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """Return what was compared with evaluation on a GPU; `first` is the environment of the first record of the page."""
     correctness = record["correctness"]
     different = sum(len(each["problems"]) for each in correctness["different"])
     patterns = correctness["invariance"]
+    same = record["environment"].get("descriptors") == first.get("descriptors")
     return (
         f"On an {record['environment']['gpu']}, {correctness['problems']} random problems of "
         f"{correctness['configurations']} configurations were computed, and evaluated on a CPU: outputs, logarithms "
         "and gradients of dense sequences, variable lengths, pages, masks, windows, soft caps and sinks. "
-        f"{different or 'None'} had other bytes."
+        f"{correctness.get('numbers', '')}{different or 'None'} had other bytes."
         + (f" They do not include {correctness['not covered']}." if "not covered" in correctness else "")
+        + ("" if same else " Their descriptors are earlier ones than those of the first GPU of this page.")
         + f" The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "
         "of 1 to 64 with other neighbours, from pages of 16 to 256 keys, one at a time, and with every schedule. The "
         f"number of byte patterns of each case: {', '.join(str(each['patterns']['all']) for each in patterns)}.\n"

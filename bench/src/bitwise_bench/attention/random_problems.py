@@ -38,6 +38,11 @@ FORMS: tuple[dict[str, Any], ...] = (
 IN_TURN = {"chunks in turn": "dense", "lengths in turn": "varlen", "pages in turn": "paged"}
 """Layouts of programs that take chunks in turn, by the layout of their tensors."""
 LAYOUTS = "dense", "gradients", "varlen", "paged", "mask", "gradients of lengths", *IN_TURN
+NUMBERS = (
+    "One in five problems without gradients has numbers of many magnitudes, and some of these have infinities and "
+    "NaNs, but not as values of hidden keys. "
+)
+"""What the problems have beside normal numbers."""
 PROBLEMS = 16
 """The problems of a configuration, for which kernels are compiled once."""
 

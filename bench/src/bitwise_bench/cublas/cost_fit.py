@@ -53,8 +53,8 @@ _UNFITTED = frozenset({"operator", "packing", "packed", "launch by pointers", "p
 """Costs of schedules and of operators whose times are not fitted."""
 OF_GATHERING = frozenset(
     {
-        "gathered element", "gathered rows", "gathered columns", "gathered sums", "gathering alone", "sums across",
-        "written element",
+        "gathered element", "gathered rows", "gathered columns", "gathered sums", "gathering alone",
+        "gathering in turn", "sums across", "written element",
     }
 )  # fmt: skip
 """Costs of schedules that gather operands, which are fitted to their times alone."""

@@ -4,7 +4,8 @@
 
 With `torch.backends.cuda.matmul.allow_fp16_accumulation`, random products of all layouts run by `torch.mm`. The library
 is asked for the configuration of each, and nine elements are evaluated on the CPU by its descriptor. Rows of the
-profile's table `features` count the products of the record. The exit status is 1 if elements differ.
+profile's table `features` count the products of a record, whose `configuration` names the attributes that it has. The
+exit status is 1 if elements differ.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import RowNotCovered, profile
+from bitwise_cublas_profiles.query import Configuration
 
 COLUMNS = ("number", "m", "n", "k", "transposes", "configuration", "outcome")
 FEATURE = "fp16 accumulation"
@@ -123,7 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     rows, died = run_workers(rows_of, given.processes, given.seconds, given.seed)
     rows.sort(key=lambda row: int(row[0]))
-    record = {"environment": _environment(), "seed": given.seed, "columns": COLUMNS, "rows": rows}
+    attributes = [each.name for each in fields(Configuration)]
+    record = {"environment": _environment(), "seed": given.seed, "columns": COLUMNS, "configuration": attributes}
+    record["rows"] = rows
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     different = [row for row in rows if row[-1] == "different"]
     for name, each in by_kernel(rows).items():

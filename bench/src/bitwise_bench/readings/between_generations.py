@@ -204,6 +204,11 @@ def summary(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {name: counts[name] for name in RESULTS}
 
 
+def compiled(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the configurations of a record that both compilers took; only these have a kind."""
+    return [each for each in record["configurations"] if each.get("kind") is not None]
+
+
 _TITLES = ("same bits", "same if approximations agree", "alike", "other bits", "open", "Unknown")
 
 
@@ -229,7 +234,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "",
     ]
     for record, other in zip(records, others, strict=True):
-        entries = record["configurations"]
+        entries = compiled(record)
+        refused = len(record["configurations"]) - len(entries)
         kinds: dict[str, list[Mapping[str, Any]]] = {}
         families: dict[str, list[Mapping[str, Any]]] = {}
         for each in entries:
@@ -240,7 +246,9 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             "",
             f"{len(entries)} configurations of {len(families)} families of Triton kernels, compiled for both "
             f"architectures with Triton {record['environment']['triton']} and compared for one launch each; "
-            f"{len(record['draws'])} kinds of drawn inputs.",
+            f"{len(record['draws'])} kinds of drawn inputs."
+            + f" Of {refused} more, one of both is not compiled."
+            * bool(refused),
             "",
             *table_of("kind of kernels", {name: kinds[name] for name in KINDS if name in kinds}, total=True),
             "",

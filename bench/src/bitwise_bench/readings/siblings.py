@@ -27,6 +27,7 @@ KEPT = (
     "sample",
     "left out",
     "read again",
+    "read elsewhere",
 )
 """The parts of a reading that the record keeps where it has them, beside the number of its families."""
 

@@ -8,10 +8,11 @@ chosen, so that the limit decides the speed of a model and never its bits.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 from bitwise_triton.compilation import CompiledKernel, configuration_name
@@ -53,6 +54,9 @@ class KernelReport:
 
 PROOF_SECONDS = 30.0
 """How long the configurations of one kernel are compared for one launch."""
+
+_MOST_AT_ONCE = 4
+"""How many configurations are compared at the same time, each in a process of its own."""
 
 _SHORTEST_READING = 0.5
 """With less time left, in seconds, no reading is begun."""
@@ -100,7 +104,11 @@ class LaunchSelection:
         start = time.perf_counter()
         before = len(self.judged)
         faster = list(takewhile(lambda each: each is not self.reference, results))
-        chosen = next((each for each in faster if self._is_equal(each)), self.reference)
+        # Mostly the fastest one is equal.  Behind it, several are read at once.
+        workers = min(_MOST_AT_ONCE, _processors())
+        places = [0, *range(1, len(faster), workers)]
+        groups = [faster[first:end] for first, end in pairwise([*places, len(faster)])]
+        chosen = next((each for group in groups for each in self._equal_of(group)), self.reference)
         judged = self.judged[before:]
         slower = [each for each in results if each is not self.reference and self._verdict(each) is None]
         self._publish(judged, slower, time.perf_counter() - start)
@@ -112,7 +120,7 @@ class LaunchSelection:
             return True
         start = time.perf_counter()
         before = len(self.judged)
-        found = self._is_equal(result)
+        found = bool(self._equal_of([result]))
         if len(self.judged) > before:
             self._publish(self.judged[before:], (), time.perf_counter() - start)
         return found
@@ -127,23 +135,24 @@ class LaunchSelection:
         verdict = self._verdict(result)
         return verdict is not None and verdict.outcome != "equal"
 
-    def _is_equal(self, result: Any) -> bool:
-        """Return whether a configuration is proved equal to the reference.
+    def _equal_of(self, results: Sequence[Any]) -> list[Any]:
+        """Return those configurations that are proved equal to the reference; the proofs are made at the same time.
 
         One whose proof fails because the reference is Unknown is not compared again, nor is any other one.
         """
-        verdict = self._verdict(result) or self._reference_verdict
-        if verdict is None and self._left < _SHORTEST_READING:
-            verdict = CandidateVerdict("unknown", f"The limit of {self.rules.seconds:g} s for the proofs is reached.")
-        elif verdict is None:
+        new = [each for each in results if self._verdict(each) is None]
+        if new and self._reference_verdict is None and self._left >= _SHORTEST_READING:
             start = time.perf_counter()
-            (verdict,) = self._compared([result])
+            verdicts = self._compared(new)
             self.spent += time.perf_counter() - start
-            if verdict.of_reference:
-                self._reference_verdict = verdict
-        if self._verdict(result) is None:
-            self.judged.append((result, verdict))
-        return verdict.outcome == "equal"
+            self._reference_verdict = next((each for each in verdicts if each.of_reference), None)
+        elif new:
+            ended = CandidateVerdict("unknown", f"The limit of {self.rules.seconds:g} s for the proofs is reached.")
+            verdicts = [self._reference_verdict or ended] * len(new)
+        else:
+            verdicts = []
+        self.judged.extend(zip(new, verdicts, strict=True))
+        return [each for each in results if self.has_allowed(each)]
 
     @property
     def _left(self) -> float:
@@ -192,6 +201,10 @@ class LaunchSelection:
         return answers
 
 
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def digests_of(recorded: Mapping[str, TensorContents]) -> tuple[tuple[str, str], ...]:
     """Return the digests of the contents of tensors, by buffer."""
     return tuple(sorted((name, contents.digest) for name, contents in recorded.items()))
@@ -212,7 +225,12 @@ def compared(
     known = [each for each in kernels if isinstance(each, CompiledKernel)]
     try:
         found = compare_with_reference(
-            reference, known, every_launch=rules.every_launch, assume=rules.assume, workers=1, time_limit=time_limit
+            reference,
+            known,
+            every_launch=rules.every_launch,
+            assume=rules.assume,
+            workers=min(len(known), _MOST_AT_ONCE, _processors()) or 1,
+            time_limit=time_limit,
         )
     except CaptureError as error:
         found = [CandidateVerdict("unknown", str(error)) for _ in known]

@@ -19,7 +19,7 @@ _SEARCHES = ("coordinate_descent_tuning", "_combo_sequential_autotune")
 """Methods of the autotuner that take a launcher and the arguments, and return a launcher that may be another."""
 
 
-WORTH_A_PROOF = 0.01
+WORTH_A_PROOF = 0.02
 """The part of a kernel's time that another configuration must gain to be proved; less is hardly more than noise."""
 
 Settled: TypeAlias = Callable[[Any, Any, Any], Any]

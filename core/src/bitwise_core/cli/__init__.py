@@ -39,9 +39,9 @@ def main() -> None:
         # What is left in the buffer would fail again when the interpreter ends.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = WRONG_INPUT
-        if not isinstance(error, BrokenPipeError):
+        if status != WRONG_INPUT and not isinstance(error, BrokenPipeError):  # else the command has said so
             _complain(f"standard output cannot be written ({error.strerror})")
+        status = WRONG_INPUT
     sys.exit(status)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from bitwise_core.visible_text import visible
@@ -10,6 +11,9 @@ WRONG_INPUT = 2
 """The exit status of an error of any kind."""
 
 INTERRUPTED = 130
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of writing to a full disk."""
 
 MAXIMUM_SENTENCE = 4000
 """A longer sentence repeats what the user wrote, and its middle is left out."""
@@ -26,6 +30,8 @@ def internal_error(error: BaseException) -> str:
         traceback.print_exception(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory"
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return f"standard output or a file cannot be written ({error.strerror}): make room on the disk"
     return (
         f"internal error ({type(error).__name__}: {error}); please report it, "
         f"with the traceback that {TRACEBACK_VARIABLE}=1 prints"

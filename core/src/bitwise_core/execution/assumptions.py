@@ -43,7 +43,7 @@ LOWEST_LANE = "lowest-lane"
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
         FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
-        LOWEST_LANE: "of the values that one store of a warp sends to one address, that of the lowest lane remains",
+        LOWEST_LANE: "of a warp's store to one address, the value of the lowest lane of its last group remains",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
@@ -53,7 +53,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         FINITE: "all values are finite",
-        LOWEST_LANE: "of the values that a warp's store sends to one address the lowest lane's remains (as on an H200)",
+        LOWEST_LANE: "of a warp's store to one address its last group's lowest lane's value remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
         WORK_STEALING: "which block computes a tile changes no result",
     }

@@ -8,7 +8,8 @@ Which loads a stored value depends on is found by executions in which some of th
 store to a contested element depends on its load if it is undetermined where all loads are, and is not where only others
 are: for each bit of the addresses, those whose address differs in this bit.  A store that depends on several loads must
 be undetermined where its own alone, of those of its block, is.  Of an element that several threads load, such as the
-state of a block, each load comes before the stores that are undetermined where this load alone is.
+state of a block, each load comes before the stores that are undetermined where this load alone is, of those of its
+block; or of those of the element, if its stores depend on no load of another one.
 """
 
 from __future__ import annotations
@@ -130,11 +131,14 @@ def _outputs(prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[
     if not _are_stored_plainly(memory, elements):
         return None
     dependent, alone = _is_undetermined(memory, elements), elements.have_one_load
-    others = dependent & (~alone | _with_other_loads(lambda chosen: run(chosen)[0], elements))
+    others = dependent & _with_other_loads(lambda chosen: run(chosen)[0], elements)
+    # Stores that depend on no load of another element may be followed together.
+    together = dependent & ~others & ~alone
     others &= ~(alone & _depend_within_buffers(lambda chosen: run(chosen)[0], elements, others & alone))
-    open_ = np.flatnonzero(others[elements.loaded])
-    before = (dependent & ~others)[elements.loaded]
-    before |= _depend_on_their_own(lambda chosen: run(chosen)[0], elements, open_)
+    before = (dependent & ~others & alone)[elements.loaded]
+    for chosen, of in ((together, elements.loaded), (others, None)):
+        open_ = np.flatnonzero(chosen[elements.loaded])
+        before |= _depend_on_their_own(lambda chosen: run(chosen)[0], elements, open_, of)
     return checked_outputs(*run(lambda address, thread: ~_among(address, thread, elements, before)))
 
 
@@ -195,15 +199,17 @@ def _with_other_loads(run: Callable[[Chosen], GlobalMemory], elements: _Elements
     return found
 
 
-def _depend_on_their_own(run: Callable[[Chosen], GlobalMemory], elements: _Elements, open_: Array) -> Array:
+def _depend_on_their_own(
+    run: Callable[[Chosen], GlobalMemory], elements: _Elements, open_: Array, of: Array | None = None
+) -> Array:
     """Return on which of all loads, of these, all stores to the element of the load depend.
 
-    In each run, one of these loads of each block is undetermined.
+    In each run, one of these loads of each of the numbers `of` is undetermined, None: of each block.
     """
     found: Array = np.zeros(elements.loaded.size, dtype=bool)
-    block = block_of(elements.thread[open_])
-    order = np.argsort(block, kind="stable")
-    first = np.flatnonzero(np.append(True, block[order][1:] != block[order][:-1])) if order.size else order
+    number = (block_of(elements.thread) if of is None else of)[open_]
+    order = np.argsort(number, kind="stable")
+    first = np.flatnonzero(np.append(True, number[order][1:] != number[order][:-1])) if order.size else order
     rank = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
     if rank.max(initial=-1) >= MAXIMUM_LOADS_OF_BLOCK:
         return found

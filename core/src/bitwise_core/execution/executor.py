@@ -323,6 +323,8 @@ class Executor:
                     raise Unsupported(reason, self._line(pc))
             group.pc = pc + 1
             group.waiting = control
+            if control.aligned and control.count is None and group.mask is None and self._runs_all_threads():
+                machine.parted_lanes = False
             self._release_barriers(groups, alive)
         elif isinstance(control, Blocked):
             group.blocked = control.what
@@ -330,6 +332,10 @@ class Executor:
         self._unblock_groups(groups)
         self._merge_groups(groups)
         return alive
+
+    def _runs_all_threads(self) -> bool:
+        """Return whether this executor runs all threads of all blocks, and on no side of a branch."""
+        return self.depth == 0 and self.outside is None and self.machine.condition is None and self.machine.path is None
 
     def _end(self, group: LaneGroup) -> None:
         """The threads of a group end."""
@@ -379,7 +385,8 @@ class Executor:
         if not rest.any():
             group.pc = control.target
             return
-        machine.splits_warps = machine.splits_warps or self._splits_warps(active, rest)
+        if not machine.parted_lanes and self._splits_warps(active, rest):
+            machine.splits_warps = machine.parted_lanes = True
         group.mask, group.pc = rest, pc + 1
         groups.append(replace(group, pc=control.target, mask=active))
 
@@ -396,7 +403,7 @@ class Executor:
         if not self.follows_data:
             raise Unsupported("an indirect branch is followed for a given launch only", self._line(group.pc))
         active = self.machine.active()
-        self.machine.splits_warps = True
+        self.machine.splits_warps = self.machine.parted_lanes = True
         targets = np.broadcast_to(control.targets, active.shape)
         first, *others = np.unique(targets[active]).tolist()
         groups += [replace(group, pc=place, mask=active & (targets == place)) for place in others]
@@ -416,7 +423,8 @@ class Executor:
                 "the kernel's control flow depends on data, and its end may not be reached", self._line(pc)
             )
         entered = self.entered.get(pc, 0)
-        splits, machine.splits_warps = machine.splits_warps, True
+        splits, parted = machine.splits_warps, machine.parted_lanes
+        machine.splits_warps = machine.parted_lanes = True
         if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
             machine.mask, group.pc = group.mask, join
             return
@@ -426,7 +434,7 @@ class Executor:
         if last is not None:
             raise _noted(self._long_loop(control, join, pc, last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
-        machine.splits_warps = splits or not whole
+        machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not whole
         if entered:
             self._run_sides(control, taken, group, join, whole)
             return
@@ -549,7 +557,7 @@ class Executor:
     def _run_forward_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
-        machine.splits_warps = True
+        machine.splits_warps = machine.parted_lanes = True
         guarded = self.program.kernel.instructions[pc].guard is not None
         reconvergence = self.program.reconvergence.get(pc) if guarded else None
         if (

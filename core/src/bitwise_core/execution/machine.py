@@ -82,12 +82,14 @@ class Call:
 class Barrier:
     """The active lanes wait at barrier `number` until `count` threads of their block have arrived (None: all).
 
-    `orders_global`: whether accesses to global memory before it are ordered before those after it.
+    `orders_global`: whether accesses to global memory before it are ordered before those after it.  `aligned`: the
+    lanes of a warp must execute it together.
     """
 
     number: int
     count: int | None = None
     orders_global: bool = True
+    aligned: bool = False
 
 
 @dataclass(slots=True)
@@ -144,7 +146,8 @@ class Machine:
     holds the addresses of arrays, and `windows`, for those whose address differs between blocks, the special register
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp;
-    whether its lanes are together again is not determined.
+    whether its lanes are together again is not determined.  `parted_lanes`: the same since the last aligned barrier
+    that all threads have passed.
     """
 
     domain: Domain
@@ -180,6 +183,7 @@ class Machine:
     cluster: ClusterState | None = None
     storing_agents: int = 0
     splits_warps: bool = False
+    parted_lanes: bool = False
     _whole_blocks: tuple[Array, WholeBlocks] | None = None
 
     def read(self, operand: Operand) -> Value:

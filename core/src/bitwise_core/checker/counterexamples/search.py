@@ -13,7 +13,13 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.counterexamples.kernel_pair import KernelPair, NotFound, make_pair, zero_extended
 from bitwise_core.checker.counterexamples.tree_search import Evaluator, build_trees, candidates
-from bitwise_core.checker.counterexamples.value_distributions import DISTINGUISHING_KINDS, WORDS, draw, special_patterns
+from bitwise_core.checker.counterexamples.value_distributions import (
+    DISTINGUISHING_KINDS,
+    NEUTRAL_KINDS,
+    WORDS,
+    draw,
+    special_patterns,
+)
 from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.results import conflicting_tensors, given_digests
 from bitwise_core.checker.sources import Arches, Options, Source, arch_pair
@@ -201,6 +207,10 @@ def _drawn_input(
         kind_of = dict.fromkeys(kernels.forms, str(random.choice(["normal", "normal", "positive"])))
     elif mixed and random.random() < 0.5:
         kind_of = {name: str(random.choice(DISTINGUISHING_KINDS)) for name in kernels.forms}
+    elif mixed and random.random() < 0.5:
+        # The other buffers mask no difference in the sums of one.
+        kind_of = {name: str(random.choice(NEUTRAL_KINDS)) for name in kernels.forms}
+        kind_of[str(random.choice(list(kernels.forms)))] = kind
     else:
         kind_of = dict.fromkeys(kernels.forms, kind)
     contents = {

@@ -1,10 +1,12 @@
 """Stores by which lanes of one warp send different values to one address in one instruction.
 
-The CUDA C++ Programming Guide leaves open which lane's value remains.  Under the assumption `LOWEST_LANE` it is that of
-the lowest active lane: each lane then stores this value, so that the order of the lanes no longer matters.  The
-accesses themselves remain those of all lanes.
+The CUDA C++ Programming Guide leaves open which lane's value remains.  Under the assumption `LOWEST_LANE` a store
+serves as many lanes at once as move 128 bytes together: the whole warp, or groups of 16 or 8 consecutive lanes one
+after another.  Of each group the value of the lowest active lane remains, so that of the last group with a lane at the
+address is left.  Each lane then stores this value, so that the order of the lanes no longer matters.  The accesses
+themselves remain those of all lanes.
 
-The assumption is one on a machine instruction of at most 32 bits in a lane.  An assembler may join stores of a thread
+The assumption is one on a machine instruction of at most 128 bits in a lane.  An assembler may join stores of a thread
 to neighbouring bytes, at a distance that is the same in every thread, in a wider one, of which another lane's value
 remains.  It may also let a lane load what it has stored itself.  Only a barrier of whole warps keeps it from both.
 Before the next barrier, no such store may be beside a colliding one, and no lane may load what colliding lanes have
@@ -28,8 +30,11 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 CHUNK = 16
 """The most bytes that a lane stores or loads by one machine instruction; its address is a multiple of their number."""
 
-MAXIMUM_BITS = 32
+MAXIMUM_BITS = 8 * CHUNK
 """How many bits a store of a lane has at most of which one lane's are assumed to remain together."""
+
+BYTES_AT_ONCE = 128
+"""How many bytes the lanes move at most that a store serves at once."""
 
 
 MAXIMUM_RECENT = 64
@@ -39,9 +44,10 @@ MAXIMUM_RECENT = 64
 def lanes_are_together(machine: Machine) -> bool:
     """Return whether the active lanes of each warp are known and execute the current instruction together.
 
-    They are not after a branch that may have split a warp, nor under a condition on data.
+    They are not after a branch that may have split a warp, up to an aligned barrier that all threads pass, nor under a
+    condition on data.
     """
-    return machine.condition is None and not machine.splits_warps
+    return machine.condition is None and not machine.parted_lanes
 
 
 def may_be_settled(machine: Machine) -> bool:
@@ -60,15 +66,15 @@ def values_of_lowest_lanes(
     """Return the values that each lane stores by one instruction, one after another from its address on.
 
     The address, of shape (1 or blocks, 1 or threads), is a multiple of what a lane stores, so that two lanes store to
-    the same bytes or to no common one.  Under `LOWEST_LANE` they are the values of the lowest active lane of its warp
-    with the same address, else its own, if the instruction is one that was `measured`.  Raises Race for a store beside
+    the same bytes or to no common one.  Under `LOWEST_LANE` they are the values of the lane of its warp that remains at
+    the same address (`remaining_lanes`), if the instruction is one that was `measured`.  Raises Race for a store beside
     a colliding one.
     """
     if not machine.domain.assumes(LOWEST_LANE):
         return values
     recent, size = _recent(machine, space), sum(map(width, values)) // 8
     address = address.astype(np.uint64, copy=False)
-    source = lowest_lanes(machine, address) if measured and lanes_are_together(machine) else None
+    source = remaining_lanes(machine, address, size) if measured and lanes_are_together(machine) else None
     if source is None:
         recent.add(machine, address, size, None)
         return values
@@ -196,10 +202,11 @@ class RecentStores:
         self.made = [each for each in self.made if np.any(np.asarray(each.epoch) >= np.asarray(machine.epoch))]
 
 
-def lowest_lanes(machine: Machine, address: Array) -> Array | None:
-    """Return for each thread the lowest active one of its warp with the same address, itself for an inactive one.
+def remaining_lanes(machine: Machine, address: Array, size: int) -> Array | None:
+    """Return for each thread the one of its warp whose value remains at its address, itself for an inactive one.
 
-    The shape is (1 or blocks, threads).  None if no two active lanes of a warp have one address.
+    It is the lowest active lane of the last group with an active lane at this address, of a store of `size` bytes.  The
+    shape is (1 or blocks, threads).  None if no two active lanes of a warp have one address.
     """
     threads, warp = machine.threads, machine.warp
     rows = address.shape[0] if machine.mask is None else max(address.shape[0], machine.mask.shape[0])
@@ -209,8 +216,9 @@ def lowest_lanes(machine: Machine, address: Array) -> Array | None:
     where = np.zeros((rows, warps * warp), dtype=np.uint64)
     where[:, :threads] = address
     active, where = active.reshape(-1, warp), where.reshape(-1, warp)
-    # Active lanes come first, by address and then by number: the sort is stable.
-    order = np.lexsort((where, ~active), axis=1)
+    # Active lanes come first, by address, and then the one that remains: by group from the last one on, and by number.
+    group = np.arange(warp) // max(1, min(warp, BYTES_AT_ONCE // size))
+    order = np.lexsort((np.broadcast_to(-group, where.shape), where, ~active), axis=1)
     active, where = (np.take_along_axis(each, order, axis=1) for each in (active, where))
     alike = (where[:, 1:] == where[:, :-1]) & active[:, 1:]
     if not alike.any():
@@ -228,7 +236,7 @@ def would_agree(machine: Machine, cells: Array, value: Value) -> bool:
 
     `cells` are those where the store of each lane begins, of shape (1 or blocks, threads).
     """
-    source = lowest_lanes(machine, cells) if may_be_settled(machine) else None
+    source = remaining_lanes(machine, cells, width(value) // 8) if may_be_settled(machine) else None
     if source is None:
         return False
     shared, lowest = machine.shared.copy(), take_threads(value, source)

@@ -51,7 +51,7 @@ from bitwise_core.numerics import FloatFormat, Operation, operation
 _LOADS_PER_BATCH = 1 << 14
 """The number of loaded elements that are compared with stores in one step."""
 
-MAXIMUM_ROWS = 1 << 18
+MAXIMUM_ROWS = 1 << 17
 """How many stored elements of one buffer are sorted together, where no two of them can overlap partially."""
 
 _PLACES_PER_ELEMENT = 8
@@ -68,7 +68,8 @@ COMPUTED_ADDRESSES = 0
 class Output:
     """What a launch leaves in one buffer, by sorted address: bytes (uint8), full hashes, flags, lines and threads.
 
-    Threads are numbered as in `Access`.  The thread of an element made by atomic operations has no meaning.
+    Threads are numbered as in `Access`, in 8 bytes, or in 4 where these hold all numbers.  The thread of an element
+    made by atomic operations has no meaning.
     """
 
     address: Array
@@ -354,6 +355,7 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
     most, filled = count * (max(1, width // 2) if narrowest is None else width), 0
     found: dict[str, Array] = {}
     pending = list(zip(events, bounds, strict=True))
+    numbers = np.uint32 if max(int(each.thread.max()) for each in events) < 1 << 32 else np.int64
     # With nothing stored twice, every range succeeds, and no store is needed after its last range.
     forgets = release and _are_distinct(events, low, high, width, count)
     if forgets:
@@ -378,7 +380,8 @@ def _output_by_ranges(memory: GlobalMemory, buffer: int, form: FloatFormat | Non
         for each in fields(Output):
             column: Array = getattr(part, each.name)
             if each.name not in found:
-                found[each.name] = np.empty((*column.shape[:-1], most), dtype=column.dtype)
+                dtype = numbers if each.name == "thread" else column.dtype
+                found[each.name] = np.empty((*column.shape[:-1], most), dtype=dtype)
             found[each.name][..., filled : filled + size] = column
         filled += size
         if forgets:

@@ -112,7 +112,8 @@ def joined_constants(cells: Sequence[tuple[hashing.Words, Array]], granule: int)
     number = cells[0][0][0].copy()
     for part, (words, _) in enumerate(cells[1:], 1):
         number |= words[0] << np.uint64(8 * part * granule)
-    return number.astype(L.UNSIGNED[bits])
+    found: Array = number.astype(L.UNSIGNED[bits])
+    return found
 
 
 def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:

@@ -15,14 +15,14 @@ BOUNDED = frozenset({"add", "mul", "and", "or", "xor", "shr", "popc"})
 
 def maximum_of(value: Value) -> int | None:
     """Return a number that no lane of a value exceeds as an unsigned integer, None where nothing is known."""
+    if isinstance(value, np.ndarray):
+        return int(value.max(initial=0))
+    if lazy_integers(value) is not None:  # also one that is a symbolic vector
+        return None
     if isinstance(value, SymbolicVector):
         if value.maximum is None and constant_mask(value) is True:
             return int(value.words[0].max(initial=0))
         return value.maximum
-    if isinstance(value, np.ndarray):
-        return int(value.max(initial=0))
-    if lazy_integers(value) is not None:
-        return None
     bits, parts = value.bits, list(value.parts)
     while isinstance(parts[-1], np.ndarray) and not parts[-1].any():
         bits -= width(parts.pop())

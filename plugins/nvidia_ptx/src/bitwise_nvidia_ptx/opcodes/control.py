@@ -140,13 +140,14 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     if "red" in parts or "sync" not in parts:
         raise UnknownInstruction(instruction)
     number, *count = instruction.operands
+    aligned = parts[0] == "bar" or "aligned" in parts
 
     def step(machine: Machine) -> Control:
         numbers = [machine.known(machine.read_bits(each, 32)) for each in (number, *count)]
         if any(each is None or (each != each.flat[0]).any() for each in numbers):
             raise Unsupported("a barrier's number or count varies", instruction.line)
         values = [int(each.flat[0]) for each in numbers if each is not None]
-        return Barrier(values[0], values[1] if len(values) > 1 else None)
+        return Barrier(values[0], values[1] if len(values) > 1 else None, aligned=aligned)
 
     return step
 

@@ -235,7 +235,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             if place is None:
                 raise DataDependent("an mbarrier is at a computed address", line)
             # Each lane repeats it until it succeeds there, so that lanes may go on one after another.
-            machine.splits_warps = True
+            machine.splits_warps = machine.parted_lanes = True
             for_each_number(
                 machine,
                 (own_offset(machine, place), wanted & np.uint32(1)),

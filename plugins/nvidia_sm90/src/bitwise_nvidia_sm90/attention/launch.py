@@ -104,7 +104,10 @@ def _few_rows(desc: AttentionDesc, rows: int, keys: int, ragged: bool, processor
         # Programs that share the components of an output copy less each, and visit two blocks at a time.
         columns = next(each for each in (4, 2, 1) if each * parts <= processors and width >= 32 * each)
         blocks = 2 if width == 64 or desc.scores.k == 96 or columns > 1 else 1
-        return _filled(desc, Schedule(_FEW_ROWS, True, parts > rows, 0, blocks=blocks, columns=columns), 1, processors)
+        # Half of the memory holds all that narrow heads copy, and leaves room for the next kernel to start.
+        resident = 2 if width == 64 and columns > 1 else 1
+        shared = Schedule(_FEW_ROWS, True, parts > rows, 0, blocks=blocks, columns=columns)
+        return _filled(desc, shared, resident, processors)
     common = Schedule(_FEW_ROWS, True, False, 0, blocks=2 if desc.scores.k < 128 else 1)
     # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch that of
     # 30 KB of keys.
@@ -118,16 +121,19 @@ def _few_rows(desc: AttentionDesc, rows: int, keys: int, ragged: bool, processor
     resident, count = (several, parts) if split or parts == rows else (together, rows)
     programs = resident * processors
     turns = -(-count // programs)
-    if not ragged or turns > 3:  # no program has more than it must, and all have as many where they can
-        programs = -(-count // turns) if turns > 1 else programs
-    return _filled(desc, replace(common, split=split), resident, programs)
+    even = -(-count // turns)
+    # No program has more than it must, and all have as many where they can, unless multiprocessors would have none.
+    if turns > 1 and (not ragged or turns > 3) and 20 * even >= 19 * processors:
+        programs = even
+    blocks = 1 if split and width == 64 else common.blocks  # small tiles: fewer bytes are copied ahead
+    return _filled(desc, replace(common, split=split, blocks=blocks), resident, programs)
 
 
 def _filled(desc: AttentionDesc, schedule: Schedule, resident: int, programs: int) -> Schedule:
     """Return a schedule of so many programs, whose tiles fill the memory of each multiprocessor `resident` times."""
     tile = schedule.blocks * desc.key_block * power_above(desc.scores.k) * 2
     stages = ((227 << 10) // resident - _exchanged(desc, schedule) - (1 << 10)) // tile
-    return replace(schedule, stages=min(stages, 3 if resident == 3 else 12), programs=programs)
+    return replace(schedule, stages=min(stages, max(3, (1 << 15) // tile) if resident == 3 else 12), programs=programs)
 
 
 @cache

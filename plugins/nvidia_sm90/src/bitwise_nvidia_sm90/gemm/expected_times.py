@@ -131,6 +131,7 @@ def modelled_seconds_gathered(
 
     Each warpgroup that gathers waits for its loads, then writes them.  The instructions of all blocks of a
     multiprocessor share its rate.  Sums are stored one by one, unless those of two neighbours of a row are whole pairs.
+    Two warpgroups that gather the stages of jobs in turn wait for each other where there are many slices of few stages.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
     sliced = slices.number > 1 or slices.from_zero
@@ -158,6 +159,7 @@ def modelled_seconds_gathered(
     rounds, at_once, stages, gathering, loaded, written, stored = np.array(rows, dtype=float).reshape(len(rows), 7).T
     issue = loaded * cost["gathered element"] + written * cost["written element"]
     body = stages * issue * (cost["gathering alone"] / gathering + at_once)
+    body = body * (1 + cost["gathering in turn"] * (gathering - 1) * slices.number / stages**2)
     seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
     partial = slices.number * m * n * 4
     merge = cost["merge"] + partial / cost["merged"] if sliced else 0.0
