@@ -97,13 +97,16 @@ def _known_registers(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[st
     run_time = set(definitions)  # as far as nothing speaks against it: a register may be computed from itself
     changed = True
     while changed:
-        before = len(literal), len(run_time)
+        before = len(literal)
+        literal |= {name for name, each in definitions.items() if len(each) == 1 and _is_folded(each[0], literal)}
+        changed = len(literal) != before
+    changed = True
+    while changed:
+        before = len(run_time)
         for name, written in definitions.items():
-            if name not in literal and len(written) == 1 and _is_folded(written[0], literal):
-                literal.add(name)
-            if name in run_time and not all(_is_unknown(each, kernel, run_time) for each in written):
+            if name in run_time and not all(_is_unknown(each, kernel, run_time, literal) for each in written):
                 run_time.discard(name)
-        changed = (len(literal), len(run_time)) != before
+        changed = len(run_time) != before
     return frozenset(literal), frozenset(run_time)
 
 
@@ -115,7 +118,7 @@ def _is_folded(instruction: Instruction, literal: set[str]) -> bool:
     return plain and instruction.guard is None and _FOLDED.fullmatch(instruction.opcode) is not None
 
 
-def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str]) -> bool:
+def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str], literal: set[str]) -> bool:
     """Return whether an instruction loads its result, or moves, adds or multiplies what is loaded."""
     base, *parts = instruction.opcode.split(".")
     if base in ("ld", "ldu"):
@@ -127,7 +130,9 @@ def _is_unknown(instruction: Instruction, kernel: Kernel, run_time: set[str]) ->
     numbers = [each.value for each in sources if isinstance(each, Immediate)]
     scaled = base in ("mul", "mad", "fma")
     plain = len(names) + len(numbers) == len(sources) and len(set(names)) == len(names)
-    return plain and bool(names) and run_time.issuperset(names) and not (scaled and any(not each for each in numbers))
+    # A literal in a register may be 0, which leaves nothing of a product.
+    loaded = names if scaled else [each for each in names if each not in literal]
+    return plain and bool(loaded) and run_time.issuperset(loaded) and not (scaled and any(not each for each in numbers))
 
 
 def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool | None:
