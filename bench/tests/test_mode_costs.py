@@ -92,6 +92,7 @@ def test_a_record_has_no_difference_in_the_mode_and_some_without_it(path: Path) 
 
 
 def test_scopes_take_turns_in_both_orders() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     order: list[str] = []
 
     @contextmanager
