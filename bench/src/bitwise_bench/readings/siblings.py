@@ -27,7 +27,6 @@ KEPT = (
     "sample",
     "left out",
     "read again",
-    "read elsewhere",
 )
 """The parts of a reading that the record keeps where it has them, beside the number of its families."""
 
