@@ -35,6 +35,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     Array,
     LazyIntegers,
     Origin,
+    QUIET,
     PackedVector,
     SymbolicVector,
     TermRecorder,
@@ -582,6 +583,8 @@ def _widened_term(
     if np.any(foreign):
         return None
     flags = high.flags & (NOT_MINUS_ZERO | NOT_NEGATIVE | CANONICAL_BF16_NAN | FLIPPED_NAN)
+    # The quiet bit of a bf16 is that of the fp32.  That of an fp16, which has no such mark, is another one.
+    flags = flags | np.where((high.flags & CANONICAL_BF16_NAN) != 0, high.flags & np.uint32(QUIET), np.uint32(0))
     zero_safe = high.flags & PLUS_ZERO
     flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
     if np.any(canonical):
