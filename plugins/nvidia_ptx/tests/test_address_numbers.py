@@ -95,11 +95,15 @@ OPEN_ARRAYS = {
     "an address that shared memory keeps": f"{OWN} mov.u32 %r4, room; add.u32 %r5, %r4, 4; mul.lo.u32 %r6, %r0, 4; add.u32 %r6, %r6, %r4;"
     f" st.shared.b32 [%r6], %r5; ld.shared.b32 %r2, [%r6]; {STORE}",
     "a contribution": "mov.u32 %r4, room; red.global.max.u32 [%d0], %r4;",
+    "a register that some lanes write after it": f"{OWN} mov.u32 %r4, room; setp.eq.u32 %p1, %r0, 3; @%p1 mov.u32 %r4, 5; mov.u32 %r2, %r4; {STORE}",
+    "a register of another block of instructions": f"{OWN} mov.u32 %r4, 5; mov.u32 %r6, 0; L: mov.u32 %r2, %r4; mov.u32 %r4, room;"
+    f" add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 2; @%p1 bra L; {STORE}",
 }  # fmt: skip
 OF_ARRAYS = {
     "an access": f"{OWN} mov.u32 %r4, room; mul.lo.u32 %r6, %r0, 4; add.u32 %r6, %r6, %r4; ld.global.b32 %r2, [%d4]; st.shared.b32 [%r6], %r2; ld.shared.b32 %r2, [%r6]; {STORE}",
     "an address that local memory keeps": f"{OWN} mov.u32 %r4, room; mul.lo.u32 %r6, %r0, 4; add.u32 %r6, %r6, %r4; st.local.b32 [mine], %r6; ld.local.b32 %r7, [mine];"
     f" ld.global.b32 %r2, [%d4]; st.shared.b32 [%r7], %r2; ld.shared.b32 %r2, [%r7]; {STORE}",
+    "a register that held an address before": f"{OWN} mov.u32 %r4, room; st.shared.b32 [%r4], %r0; ld.global.b32 %r4, [%d4]; mov.u32 %r2, %r4; {STORE}",
 }  # fmt: skip
 
 

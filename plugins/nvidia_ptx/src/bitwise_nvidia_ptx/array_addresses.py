@@ -10,7 +10,7 @@ arrays of one text in one way.  Branches on addresses are not followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bitwise_core.assembly.module import Address, Instruction, Kernel, Symbol, once_a_kernel, program_digest
 from bitwise_core.assembly.module import registers_of as registers_in
@@ -83,37 +83,65 @@ def _stored(kernel: Kernel, opcodes: OpcodeTable, in_global: frozenset[str]) -> 
 
     `in_global` are the arrays whose addresses are those of global memory.
     """
+    if not any(_names_array(each, frozenset()) for each in kernel.instructions):
+        return {}
     flow = flow_of(kernel, opcodes)
-    of_all = _held(flow, frozenset())
-    of_own = _held(flow, in_global) if in_global and of_all else of_all
+    in_block = _definitions_in_block(flow, kernel)
+    of_all = _held(flow, in_block, frozenset())
+    of_own = _held(flow, in_block, in_global) if in_global else of_all
     found: dict[int, frozenset[str]] = {}
-    for index in {each for name in of_all for each in flow.uses.get(name, ())}:
+    for index, (held, own) in enumerate(zip(of_all, of_own, strict=True)):
         stored, selecting = _numbers_and_addresses(kernel.instructions[index])
-        names = frozenset(stored & of_all | selecting & of_own)
+        names = frozenset(stored & held | selecting & own)
         if names:
             found[id(kernel.instructions[index])] = names
     return found
 
 
-def _held(flow: Flow, excepted: frozenset[str]) -> set[str]:
-    """Return the registers that are computed from addresses of arrays, but for some arrays."""
-    held: set[str] = set()
+def _definitions_in_block(flow: Flow, kernel: Kernel) -> list[dict[str, int]]:
+    """Return for each instruction the definitions in its basic block that are the only ones to reach it.
+
+    A register without one may have any of its definitions in the kernel.
+    """
+    starts = set(kernel.labels.values())
+    found: list[dict[str, int]] = []
+    last: dict[str, int] = {}
+    for index, (instruction, info) in enumerate(zip(flow.instructions, flow.infos, strict=True)):
+        if index in starts:
+            last = {}
+        found.append({name: last[name] for name in info.reads if name in last})
+        for name in info.writes:
+            if instruction.guard is None:
+                last[name] = index
+            else:
+                last.pop(name, None)
+    return found
+
+
+def _held(flow: Flow, in_block: Sequence[Mapping[str, int]], excepted: frozenset[str]) -> list[set[str]]:
+    """Return for each instruction what it reads that is computed from addresses of arrays, but for some arrays."""
+    held: list[set[str]] = [set() for _ in flow.instructions]
     work = [index for index, each in enumerate(flow.instructions) if _names_array(each, excepted)]
+    made: set[int] = set()
     in_local = False
     while work:
         index = work.pop()
         instruction, info = flow.instructions[index], flow.infos[index]
         base, *parts = instruction.opcode.split(".")
         if base == "st" and "local" in parts:
-            if not in_local and not held.isdisjoint(registers_in(*instruction.operands[1:])):
+            if not in_local and not held[index].isdisjoint(registers_in(*instruction.operands[1:])):
                 in_local = True
                 work += [place for place, each in enumerate(flow.instructions) if each.opcode.startswith("ld.local")]
-        elif (base == "ld" and "local" in parts and in_local) or not (
-            base in _NOT_COMPUTED or info.effects.overlaps(_ENDS)
+        elif index not in made and (
+            (base == "ld" and "local" in parts and in_local)
+            or not (base in _NOT_COMPUTED or info.effects.overlaps(_ENDS))
         ):
-            for name in info.writes - held:
-                held.add(name)
-                work += flow.uses.get(name, ())
+            made.add(index)
+            for name in info.writes:
+                for use in flow.uses.get(name, ()):
+                    if in_block[use].get(name, index) == index:
+                        held[use].add(name)
+                        work.append(use)
     return held
 
 

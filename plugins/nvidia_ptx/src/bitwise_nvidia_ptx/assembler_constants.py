@@ -188,7 +188,7 @@ def of_this_text(step: Step, instruction: Instruction, context: Context, operand
         if not number or domain in ("bits", "addresses"):
             return
         found = as_symbolic_vector(machine.read(destination))
-        if operand is not None and np.all(constant_mask(found)):
+        if operand is not None and np.all(np.logical_or(constant_mask(found), ~machine.active())):
             return
         if domain != "terms":
             raise Unsupported(f"the instruction {instruction.opcode} {_UNCLEAR}", instruction.line)
