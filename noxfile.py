@@ -16,9 +16,8 @@ import nox
 nox.needs_version = ">=2025.5"
 nox.options.reuse_venv = "yes"
 nox.options.sessions = ["tests"]
-# uv builds the distributions of this repository side by side.  Debian ships ensurepip in a separate package;
-# virtualenv, a dependency of nox, contains an installer.  NOX_DEFAULT_VENV_BACKEND=venv installs with pip's settings.
-nox.options.default_venv_backend = "uv|venv" if importlib.util.find_spec("ensurepip") else "uv|virtualenv"
+# Debian ships ensurepip in a separate package.  virtualenv, a dependency of nox, contains an installer.
+nox.options.default_venv_backend = "venv" if importlib.util.find_spec("ensurepip") else "virtualenv"
 
 ROOT = Path(__file__).parent
 GROUPS = nox.project.load_toml("pyproject.toml")
