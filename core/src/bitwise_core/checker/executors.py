@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -32,6 +33,8 @@ def dask_executor(address: str) -> Iterator[Executor]:
         client = distributed.Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"--scheduler {address}: the scheduler does not answer ({error})") from None
+    # The client warns of each result that was lost with its worker, and asks for it again.
+    logging.getLogger("distributed.client").setLevel(logging.ERROR)
     with client:
         # A reading has no effect besides its result, and its key is its content: dask may run it anywhere.
         executor: Executor = client.get_executor(pure=False)
