@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.product_forms import TYPES, Comparison
+from bitwise_bench.cublas.product_forms import TYPES, Comparison, environment
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds, types, given.undescribed))
     rows = sorted(each for each in found if len(each) == len(COLUMNS))
     others = Counter(each[0] for each in found if len(each) != len(COLUMNS))
-    record = {"environment": _environment(), "seed": given.seed, "columns": COLUMNS, "rows": rows}
+    record = {"environment": environment(), "seed": given.seed, "columns": COLUMNS, "rows": rows}
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     for name, each in by_kernel(rows).items():
         print(f"{name}: {json.dumps(each)}")
@@ -191,17 +191,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {count}: {reason}")
     print(f"{len(found)} calls, {len(rows)} rows; {died[:3]}")
     return 1 if died or any(each.startswith("failed") for each in others) else 0
-
-
-def _environment() -> dict[str, str]:
-    import torch
-
-    from bitwise_cublas_profiles.driver import driver_version
-    from bitwise_cublas_profiles.library import Library
-
-    with Library() as library:
-        return {"gpu": torch.cuda.get_device_name(), "library": library.version, "torch": torch.__version__,
-                "driver": driver_version()}  # fmt: skip
 
 
 if __name__ == "__main__":

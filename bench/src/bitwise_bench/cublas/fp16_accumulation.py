@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_bench.cublas.product_forms import environment
 from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.describe import descriptor_of
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, died = run_workers(rows_of, given.processes, given.seconds, given.seed)
     rows.sort(key=lambda row: int(row[0]))
     attributes = [each.name for each in fields(Configuration)]
-    record = {"environment": _environment(), "seed": given.seed, "columns": COLUMNS, "configuration": attributes}
+    record = {"environment": environment(), "seed": given.seed, "columns": COLUMNS, "configuration": attributes}
     record["rows"] = rows
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     different = [row for row in rows if row[-1] == "different"]
@@ -135,17 +136,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name}: {json.dumps(each)}")
     print(f"{len(rows)} products, {len(different)} different: {different[:5]}; {died[:3]}")
     return 1 if different or died else 0
-
-
-def _environment() -> dict[str, str]:
-    import torch
-
-    from bitwise_cublas_profiles.driver import driver_version
-    from bitwise_cublas_profiles.library import Library
-
-    with Library() as library:
-        return {"gpu": torch.cuda.get_device_name(), "library": library.version, "torch": torch.__version__,
-                "driver": driver_version()}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -140,47 +140,20 @@ def second_held_out() -> list[Problem]:
             for each in [(group, round(math.exp(dice.uniform(math.log(first), math.log(last)))), n, k)]
         ]
     for first, last in _ROW_RANGES:
-        for _ in range(4):
-            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
-            found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
+        found += [_odd(dice, first, last) for _ in range(4)]
     return found
 
 
 def third_held_out() -> list[Problem]:
     """Return layers and gradients of models that are in no other set, with drawn rows, and drawn odd sizes."""
     dice = random.Random(_SEED + 20)
-    others = {(each.n, each.k) for make in (*_FITTED_SETS, held_out, second_held_out) for each in make()}
-    layers = [(group, n, k) for model in THIRD_HELD_OUT for group, n, k in model.layers() if (n, k) not in others]
-    layers = list(dict.fromkeys(layers))
-    found = []
-    for first, last in _ROW_RANGES:
-        for group, n, k in dice.sample(layers, 10):
-            found.append(Problem(group, _drawn(dice, first, last, 1), n, k, "nt", "bfloat16"))
-        for _ in range(2):
-            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
-            found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
-    for _, n, k in dice.sample(layers, 8):
-        found += _gradients(_drawn(dice, 256, 4096, 8), n, k)
-    return found
+    return _of_unseen_layers(dice, THIRD_HELD_OUT, (*_FITTED_SETS, held_out, second_held_out), 10)
 
 
 def fourth_held_out() -> list[Problem]:
     """Return layers and gradients of models that are in no other set, squares, and odd sizes: 100 products."""
     dice = random.Random(_SEED + 30)
-    others = {
-        (each.n, each.k) for make in (*_FITTED_SETS, held_out, second_held_out, third_held_out) for each in make()
-    }
-    layers = [(group, n, k) for model in FOURTH_HELD_OUT for group, n, k in model.layers() if (n, k) not in others]
-    layers = list(dict.fromkeys(layers))
-    found = []
-    for first, last in _ROW_RANGES:
-        for group, n, k in dice.sample(layers, 9):
-            found.append(Problem(group, _drawn(dice, first, last, 1), n, k, "nt", "bfloat16"))
-        for _ in range(2):
-            m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
-            found.append(Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
-    for _, n, k in dice.sample(layers, 8):
-        found += _gradients(_drawn(dice, 256, 4096, 8), n, k)
+    found = _of_unseen_layers(dice, FOURTH_HELD_OUT, (*_FITTED_SETS, held_out, second_held_out, third_held_out), 9)
     for _ in range(7):
         size = _drawn(dice, 500, 8192, 4)
         found.append(
@@ -436,6 +409,32 @@ def varied_products(seed: int) -> list[Problem]:
     return [
         Problem(f"varied-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
+
+
+def _of_unseen_layers(
+    dice: random.Random, models: Sequence[Decoder], others: Sequence[Callable[[], list[Problem]]], count: int
+) -> list[Problem]:
+    """Return `count` layers and two odd sizes for each range of rows, and gradients of eight layers.
+
+    The layers are those of models that have other sizes than the products of the other sets.
+    """
+    known = {(each.n, each.k) for make in others for each in make()}
+    layers = [(group, n, k) for model in models for group, n, k in model.layers() if (n, k) not in known]
+    layers = list(dict.fromkeys(layers))
+    found = []
+    for first, last in _ROW_RANGES:
+        for group, n, k in dice.sample(layers, count):
+            found.append(Problem(group, _drawn(dice, first, last, 1), n, k, "nt", "bfloat16"))
+        found += [_odd(dice, first, last) for _ in range(2)]
+    for _, n, k in dice.sample(layers, 8):
+        found += _gradients(_drawn(dice, 256, 4096, 8), n, k)
+    return found
+
+
+def _odd(dice: random.Random, first: int, last: int) -> Problem:
+    """Return a product of drawn rows, from first to last, with odd n and k."""
+    m, n, k = dice.randint(first, last), 2 * dice.randint(200, 3000) + 1, 2 * dice.randint(200, 3000) + 1
+    return Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16")))
 
 
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:

@@ -364,7 +364,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts = summary(rows)
     unequal = [row for row in rows if row[3] in ("different", "failed")]
     reasons = Counter(row[5] for row in rows if row[3] in ("declined", "refused by PyTorch"))
-    record = {"environment": _environment(given.seed), "compared": "elements" if given.elements else "outputs",
+    record = {"environment": {**environment(), "seed": given.seed},
+              "compared": "elements" if given.elements else "outputs",
               "outcomes": counts, "different": sorted(unequal)[:50],
               "reasons": dict(reasons.most_common(40)), "died": died}  # fmt: skip
     if given.out is not None:
@@ -378,7 +379,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if unequal or died or most > given.declined else 0
 
 
-def _environment(seed: int) -> dict[str, Any]:
+def environment() -> dict[str, str]:
+    """Return the GPU, its driver, and the versions of PyTorch and of the library that it calls."""
     import torch
 
     from bitwise_cublas_profiles.driver import driver_version
@@ -386,7 +388,7 @@ def _environment(seed: int) -> dict[str, Any]:
 
     with Library() as library:
         return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": library.version,
-                "driver": driver_version(), "seed": seed}  # fmt: skip
+                "driver": driver_version()}  # fmt: skip
 
 
 if __name__ == "__main__":

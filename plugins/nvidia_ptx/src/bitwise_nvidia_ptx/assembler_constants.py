@@ -148,8 +148,7 @@ def is_assembler_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable
     if operand.name in _known_registers(kernel, opcodes)[0]:
         return True
     run_time, unclear = _classified_registers(kernel, opcodes)
-    count = operand.name not in run_time and operand.name not in unclear
-    return None if operand.name in unclear or count else False
+    return None if operand.name in unclear or operand.name not in run_time else False
 
 
 def may_be_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool:

@@ -102,7 +102,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "linear_batch_invariant": linear, "matmul_batch_invariant": matmul, "mm_batch_invariant": matmul,
     "bmm_batch_invariant": matmul, "matmul_persistent": matmul, "rms_norm_batch_invariant": rms_norm,
 }  # fmt: skip
-"""Functions that engines call in place of PyTorch's operators where their mode is enabled, and what stands for them."""
+"""Functions that engines call in place of PyTorch's operators where their mode is enabled, and their replacements."""
 
 
 def replace_functions(engine: str, modules: Sequence[str]) -> None:
