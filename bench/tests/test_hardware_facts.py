@@ -29,7 +29,7 @@ from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.launch import Argument, Launch
-from bitwise_core.execution.memory.colliding_lanes import MAXIMUM_BITS
+from bitwise_core.execution.races.colliding_lanes import MAXIMUM_BITS
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.special_registers import fixed_by_launch

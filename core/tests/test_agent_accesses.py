@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.race_detector import RaceDetector
-from bitwise_core.execution.memory.undetermined import Race
+from bitwise_core.execution.races.agent_accesses import AgentAccess
+from bitwise_core.execution.races.race_detector import RaceDetector
+from bitwise_core.execution.races.undetermined import Race
 
 CELLS = np.arange(4)
 PIPELINE, OTHER = (1, 0), (2, 32)

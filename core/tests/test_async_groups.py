@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
-from bitwise_core.execution.memory.race_histories import RaceDetectors
+from bitwise_core.execution.races.race_histories import RaceDetectors
 
 WARP, THREADS, BLOCKS, CELLS = 4, 16, 3, 12
 KINDS = ("matrix", "bulk")

@@ -151,7 +151,7 @@ def test_a_loop_summary_is_unknown() -> None:
         ("bitwise_core.execution.executor", PLAIN, False),
         ("bitwise_core.checker.parametric.induction_variables", SYMBOLIC, True),
         ("bitwise_core.checker.parametric.global_conflicts", SYMBOLIC, True),
-        ("bitwise_core.execution.memory.late_races", IN_PLACE, False),
+        ("bitwise_core.execution.races.late_races", IN_PLACE, False),
         ("bitwise_nvidia_ptx.contraction.candidates", CONTRACTIBLE, False),
     ],
 )

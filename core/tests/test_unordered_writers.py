@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bitwise_core.execution.memory.race_detector import RaceDetector
+from bitwise_core.execution.races.race_detector import RaceDetector
 
 CELLS, THREADS, WARP = 6, 16, 4
 

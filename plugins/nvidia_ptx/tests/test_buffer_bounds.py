@@ -11,7 +11,7 @@ from bitwise_core.checker.analysis import Session
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.launch import Argument, Launch, Manifest, buffer_at, offset_at
-from bitwise_core.execution.memory.undetermined import Kind
+from bitwise_core.execution.races.undetermined import Kind
 from bitwise_core.execution.tensor_contents import TensorContents
 from ptx_programs import ARCH, text
 

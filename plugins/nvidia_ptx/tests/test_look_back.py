@@ -15,7 +15,7 @@ from bitwise_core.execution.concrete import PreparedLaunch, prepare_launch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.way_memory import WayMemory
+from bitwise_core.execution.synchronised_blocks.way_memory import WayMemory
 from bitwise_core.execution.tensor_contents import tensor_contents
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.term_hash import exact_hash
@@ -259,7 +259,7 @@ def test_sums_of_integers_have_one_form_in_all_ways_and_sums_of_floats_do_not() 
 
 
 def test_many_ways_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bitwise_core.execution.memory.way_memory.MAXIMUM_WAYS", 5)
+    monkeypatch.setattr("bitwise_core.execution.synchronised_blocks.way_memory.MAXIMUM_WAYS", 5)
     assert outputs(launched(LOOK_BACK)) is None
 
 

@@ -9,9 +9,9 @@ import pytest
 from bitwise_core.execution import concrete
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import TensorMap
-from bitwise_core.execution.memory import race_histories
-from bitwise_core.execution.memory.race_detector import RaceDetector
-from bitwise_core.execution.memory.race_histories import RaceDetectors
+from bitwise_core.execution.races import race_histories
+from bitwise_core.execution.races.race_detector import RaceDetector
+from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_nvidia_ptx.architecture import host_tensor_map
 from ptx_programs import hashes, stored
 

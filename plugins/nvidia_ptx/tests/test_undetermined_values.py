@@ -17,9 +17,9 @@ from bitwise_core.execution.interleavings import ORDERS, run_in_order
 from bitwise_core.execution.launch import POINTER_SHIFT, Launch
 from bitwise_core.execution.memory import global_memory, ordered_atomics, shared_updates
 from bitwise_core.execution.memory.outputs import final_events
-from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
 from bitwise_core.execution.memory.store_forwarding import Access
+from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.values import symbolic_vector as L
 from ptx_programs import ARCH, hashes, store, text
 

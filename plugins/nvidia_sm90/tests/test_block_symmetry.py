@@ -22,7 +22,7 @@ from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, pre
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT, Launch
-from bitwise_core.execution.memory.undetermined import Nondeterministic
+from bitwise_core.execution.races.undetermined import Nondeterministic
 from bitwise_nvidia_sm90.architecture import SM90
 
 BUFFERS = {"x": 1, "y": 2}

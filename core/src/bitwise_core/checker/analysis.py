@@ -34,12 +34,9 @@ from bitwise_core.execution.dependent_stores import outputs_by_dependence
 from bitwise_core.execution.domains.domain import DataDependent, Interrupted, Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import LongLoop
-from bitwise_core.execution.grid_barriers import outputs_by_barriers
-from bitwise_core.execution.last_block import outputs_by_tickets
 from bitwise_core.execution.launch import Launch, ManifestError
-from bitwise_core.execution.look_back import outputs_by_look_back
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.races.undetermined import (
     Cause,
     ComputedStore,
     Nondeterministic,
@@ -47,8 +44,11 @@ from bitwise_core.execution.memory.undetermined import (
     Undetermined,
     UndeterminedValues,
 )
+from bitwise_core.execution.synchronised_blocks.grid_barriers import outputs_by_barriers
+from bitwise_core.execution.synchronised_blocks.last_block import outputs_by_tickets
+from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look_back
+from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.execution.turns import outputs_by_turns
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,

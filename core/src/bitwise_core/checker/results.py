@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bitwise_core.execution.concrete import PreparedLaunch
     from bitwise_core.execution.launch import Launch
     from bitwise_core.execution.memory.outputs import Output
-    from bitwise_core.execution.memory.undetermined import Cause
+    from bitwise_core.execution.races.undetermined import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,22 +19,22 @@ from bitwise_core.execution.executor import DIVIDED_BLOCKS, MAXIMUM_STEPS, Execu
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.machine import ClusterState, Machine
-from bitwise_core.execution.memory.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory, StoreLimitExceeded
-from bitwise_core.execution.memory.late_races import contest_late_races
 from bitwise_core.execution.memory.ordered_atomics import note_ordered_atomics
 from bitwise_core.execution.memory.outputs import Output, is_written_once, outputs
-from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.program import Program, build
+from bitwise_core.execution.races.cluster_races import ClusterRaceDetectors
+from bitwise_core.execution.races.late_races import contest_late_races
+from bitwise_core.execution.races.race_histories import RaceDetectors
+from bitwise_core.execution.races.undetermined import (
     Cause,
     Kind,
     Undetermined,
     UndeterminedValues,
     undetermined_output,
 )
-from bitwise_core.execution.program import Program, build
 from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector

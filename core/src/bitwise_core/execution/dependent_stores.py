@@ -27,8 +27,8 @@ from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.undetermined import Cause, Kind, UndeterminedValues
-from bitwise_core.execution.synchronised_launch import lines_with_infos
+from bitwise_core.execution.races.undetermined import Cause, Kind, UndeterminedValues
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import lines_with_infos
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from bitwise_core.execution.concrete import PreparedLaunch, lines_that_synchronise
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.interleavings import ORDERS, run_in_order
-from bitwise_core.execution.memory.undetermined import Nondeterministic
+from bitwise_core.execution.races.undetermined import Nondeterministic
 from bitwise_core.execution.simulation import SimulationResult, simulate
 from bitwise_core.execution.values.symbolic_vector import Array
 

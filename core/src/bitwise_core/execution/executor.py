@@ -45,7 +45,6 @@ from bitwise_core.execution.machine import (
     invert,
     is_unwritten_register,
 )  # fmt: skip
-from bitwise_core.execution.memory.epochs import next_epoch
 from bitwise_core.execution.program import (
     Program,
     merge_local,
@@ -54,6 +53,7 @@ from bitwise_core.execution.program import (
     refusal_under_condition,
 )
 from bitwise_core.execution.program_analyses import effects_of, live_at, order_of, region
+from bitwise_core.execution.races.epochs import next_epoch
 from bitwise_core.execution.separate_registers import SeparateRegisters, may_be_separated
 from bitwise_core.execution.sides import BlockSide, Side, join_blocks, join_sides, require_no_work_in_flight
 from bitwise_core.execution.time_limit import check_time

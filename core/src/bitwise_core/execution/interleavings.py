@@ -19,12 +19,12 @@ from bitwise_core.execution.concrete import PreparedLaunch, lines_that_synchroni
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import Executor, LaneGroup
 from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
-from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.given_contents import placed_pointers
 from bitwise_core.execution.memory.global_memory import Change
-from bitwise_core.execution.memory.race_histories import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
+from bitwise_core.execution.races.epochs import Epoch
+from bitwise_core.execution.races.race_histories import NoRaceDetection
 from bitwise_core.execution.simulation import bits_domain
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat

@@ -13,10 +13,10 @@ from bitwise_core.execution.active_lanes import WholeBlocks, whole_mask
 from bitwise_core.execution.clusters import Clusters
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.async_groups import AsynchronousReads
-from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
-from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.races.epochs import Epoch
+from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.thread_numbers import MAXIMUM_AGENTS, agent_of_block
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, concat, extract

@@ -14,11 +14,11 @@ from typing import Any
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.epochs import Epoch, earlier_epoch
-from bitwise_core.execution.memory.race_histories import RaceDetectors
 from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.memory.store_choices import Recorded, Stores, join_stores
 from bitwise_core.execution.program import merge_local
+from bitwise_core.execution.races.epochs import Epoch, earlier_epoch
+from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.uniformity import of_blocks
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import poison

@@ -20,7 +20,7 @@ from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.machine import Control, Machine, Step
-from bitwise_core.execution.memory.undetermined import Cause, Kind, undetermined
+from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values.symbolic_vector import Value, width
 
 _ALIGNMENT = 256

@@ -12,8 +12,8 @@ import numpy as np
 from bitwise_core.execution.architecture import Context
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_detectors
+from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.matrix_chains import shape_of
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors

@@ -13,8 +13,8 @@ from bitwise_core.assembly.module import Address, Instruction
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_detectors
+from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_nvidia_sm100.issued_numbers import issuing_thread, known_numbers, numbers_of_blocks
 from bitwise_nvidia_sm100.products import OPERAND_READ, SHIFT, pairs_of
 from bitwise_nvidia_sm100.tensor_memory import LANES, NAME, PIPELINE, QUARTER, moved, race_cells, tensor_memory

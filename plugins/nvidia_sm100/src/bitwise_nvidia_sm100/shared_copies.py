@@ -14,8 +14,8 @@ from bitwise_core.assembly.module import Address, Instruction
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_detectors
+from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_nvidia_ptx.opcodes.matrix_tiles import tile_addresses, tile_cells, tile_values

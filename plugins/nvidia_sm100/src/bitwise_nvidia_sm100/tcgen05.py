@@ -21,8 +21,8 @@ from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import write_shared
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
 from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
+from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values.mma_steps import MmaStep
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import operation

@@ -39,11 +39,11 @@ from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
-from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.race_histories import NoRaceDetection
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
+from bitwise_core.execution.races.epochs import Epoch
+from bitwise_core.execution.races.race_histories import NoRaceDetection
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import mma_steps
 from bitwise_core.execution.values import symbolic_vector as L

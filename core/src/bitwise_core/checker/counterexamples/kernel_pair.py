@@ -17,7 +17,7 @@ from bitwise_core.execution.determined_runs import may_wait, simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.element_types import Array, ElementType
 from bitwise_core.execution.launch import offset_at
-from bitwise_core.execution.memory.undetermined import Nondeterministic
+from bitwise_core.execution.races.undetermined import Nondeterministic
 from bitwise_core.execution.simulation import SimulationResult, simulate, simulate_batch
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of, storage

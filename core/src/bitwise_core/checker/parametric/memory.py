@@ -16,8 +16,8 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
+from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract

@@ -39,7 +39,7 @@ from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import build
-from bitwise_core.execution.synchronised_launch import unordered_lines
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import unordered_lines
 from bitwise_core.execution.thread_numbers import thread_numbers
 from bitwise_core.execution.values import hashing
 

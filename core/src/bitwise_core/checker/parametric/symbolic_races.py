@@ -14,8 +14,8 @@ from copy import copy
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.race_detector import RaceDetector
-from bitwise_core.execution.memory.race_histories import RaceDetectors
+from bitwise_core.execution.races.race_detector import RaceDetector
+from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_HISTORIES = 48

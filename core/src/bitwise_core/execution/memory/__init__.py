@@ -1,1 +1,1 @@
-"""The memories of a launch (shared, global, local, parameters), race detection, and the launch's outputs."""
+"""The memories of a launch (shared, global, local, parameters), and the launch's outputs."""

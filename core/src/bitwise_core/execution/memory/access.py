@@ -16,11 +16,12 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.launch import buffer_at
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.colliding_lanes import would_agree
 from bitwise_core.execution.memory.global_memory import Change
-from bitwise_core.execution.memory.race_detector import RaceDetector
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.races.colliding_lanes import would_agree
+from bitwise_core.execution.races.race_detector import RaceDetector
+from bitwise_core.execution.races.undetermined import (
     LANES_RACE,
     OVERWRITE_RACE,
     READ_RACE,
@@ -32,7 +33,6 @@ from bitwise_core.execution.memory.undetermined import (
     race,
     undetermined,
 )
-from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.chosen_elements import element_at, sequence
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values

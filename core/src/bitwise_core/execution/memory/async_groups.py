@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from bitwise_core.execution.memory.race_histories import RaceDetectors
+from bitwise_core.execution.races.race_histories import RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 Work = TypeVar("Work")

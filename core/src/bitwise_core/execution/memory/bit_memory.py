@@ -10,10 +10,10 @@ from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.domains.bits import undefined_lanes
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, buffers_at
-from bitwise_core.execution.memory.epochs import Epoch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.outputs import final_events
 from bitwise_core.execution.memory.store_forwarding import Access
+from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 

@@ -12,10 +12,10 @@ import numpy as np
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.machine import Blocked, ClusterState, Control, Machine, Predicated
 from bitwise_core.execution.memory.access import read_shared, write_shared
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
-from bitwise_core.execution.memory.race_detector import RaceDetector
-from bitwise_core.execution.memory.undetermined import SAME_STEP_RACE, Kind, race
+from bitwise_core.execution.races.agent_accesses import AgentAccess
+from bitwise_core.execution.races.cluster_races import BlockOfCluster, ClusterDetector, ClusterRaceDetectors
+from bitwise_core.execution.races.race_detector import RaceDetector
+from bitwise_core.execution.races.undetermined import SAME_STEP_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.store_forwarding import Access, overlapping, payload
-from bitwise_core.execution.memory.undetermined import AFTER_CONDITION, Cause, Kind, Nondeterministic
+from bitwise_core.execution.races.undetermined import AFTER_CONDITION, Cause, Kind, Nondeterministic
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value

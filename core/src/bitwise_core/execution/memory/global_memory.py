@@ -16,7 +16,6 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
-from bitwise_core.execution.memory.epochs import Epoch, epochs_at, epochs_of_lanes
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -29,7 +28,8 @@ from bitwise_core.execution.memory.store_forwarding import (
     overlapping,
 )
 from bitwise_core.execution.memory.store_pages import StorePages
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.races.epochs import Epoch, epochs_at, epochs_of_lanes
+from bitwise_core.execution.races.undetermined import (
     AFTER_ATOMIC,
     AFTER_CONDITION,
     BEYOND,

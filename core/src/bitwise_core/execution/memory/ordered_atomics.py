@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import Access, overlapping
-from bitwise_core.execution.memory.undetermined import UndeterminedValues
+from bitwise_core.execution.races.undetermined import UndeterminedValues
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import operation

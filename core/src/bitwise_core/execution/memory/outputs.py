@@ -10,7 +10,6 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, Module, program_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined
-from bitwise_core.execution.memory.epochs import epochs_at
 from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
@@ -21,7 +20,8 @@ from bitwise_core.execution.memory.store_forwarding import (
     payload,
     range_pairs,
 )
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.races.epochs import epochs_at
+from bitwise_core.execution.races.undetermined import (
     AFTER_ATOMIC,
     LANES_STORE_RACE,
     MIXED_UPDATES,

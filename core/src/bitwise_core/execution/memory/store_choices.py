@@ -12,7 +12,6 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.atomic_contributions import combined
-from bitwise_core.execution.memory.epochs import Epoch, epochs_at, simplest
 from bitwise_core.execution.memory.global_memory import GlobalMemory, Load
 from bitwise_core.execution.memory.outputs import split_elements
 from bitwise_core.execution.memory.store_forwarding import (
@@ -23,7 +22,8 @@ from bitwise_core.execution.memory.store_forwarding import (
     forward_stores,
     payload,
 )
-from bitwise_core.execution.memory.undetermined import STORE_RACE, Kind, race, undetermined_where
+from bitwise_core.execution.races.epochs import Epoch, epochs_at, simplest
+from bitwise_core.execution.races.undetermined import STORE_RACE, Kind, race, undetermined_where
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.memory.epochs import Epoch, epochs_at
-from bitwise_core.execution.memory.undetermined import OTHER_BLOCK, OTHER_THREAD, STORE_RACE, Cause, Kind
+from bitwise_core.execution.races.epochs import Epoch, epochs_at
+from bitwise_core.execution.races.undetermined import OTHER_BLOCK, OTHER_THREAD, STORE_RACE, Cause, Kind
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.thread_numbers import block_of, is_agent
 from bitwise_core.execution.values import hashing

@@ -12,8 +12,8 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Jump, Machine, Return, Step
-from bitwise_core.execution.memory.colliding_lanes import pass_barrier_of_warps
 from bitwise_core.execution.opcode_steps import branch
+from bitwise_core.execution.races.colliding_lanes import pass_barrier_of_warps
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.clusters import cluster_barrier
 

@@ -27,13 +27,13 @@ from bitwise_core.execution.memory.access import (
     store_global,
     write_shared,
 )
-from bitwise_core.execution.memory.colliding_lanes import (
+from bitwise_core.execution.opcode_steps import for_each_set_of_threads
+from bitwise_core.execution.races.colliding_lanes import (
     MAXIMUM_BITS,
     check_load,
     may_be_settled,
     values_of_lowest_lanes,
 )
-from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.race_detector import RaceDetector
+from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_ALTERNATIVES = 12

@@ -18,11 +18,15 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.synchronised_memory import Synchronisation
-from bitwise_core.execution.memory.undetermined import Cause, Kind
-from bitwise_core.execution.memory.way_memory import WayMemory
 from bitwise_core.execution.program_analyses import live_at
-from bitwise_core.execution.synchronised_launch import SynchronisedLaunch, lines_with_infos, unordered_lines
+from bitwise_core.execution.races.undetermined import Cause, Kind
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
+    SynchronisedLaunch,
+    lines_with_infos,
+    unordered_lines,
+)
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
+from bitwise_core.execution.synchronised_blocks.way_memory import WayMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_BLOCKS = 64

@@ -15,15 +15,15 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.synchronised_memory import Synchronisation
-from bitwise_core.execution.memory.turn_memory import TurnMemory
-from bitwise_core.execution.memory.undetermined import Cause, Kind
-from bitwise_core.execution.synchronised_launch import (
+from bitwise_core.execution.races.undetermined import Cause, Kind
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     SynchronisedLaunch,
     lines_with_infos,
     synchronising_lines,
     unordered_lines,
 )
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
+from bitwise_core.execution.synchronised_blocks.turn_memory import TurnMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_BLOCKS = 256

@@ -16,9 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.agent_accesses import AgentAccess
-from bitwise_core.execution.memory.race_detector import NO_BARRIER_SUFFICES, PENDING, RaceDetector
-from bitwise_core.execution.memory.race_histories import History, RaceDetectors
+from bitwise_core.execution.races.agent_accesses import AgentAccess
+from bitwise_core.execution.races.race_detector import NO_BARRIER_SUFFICES, PENDING, RaceDetector
+from bitwise_core.execution.races.race_histories import History, RaceDetectors
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_HISTORIES = 64

@@ -22,8 +22,8 @@ import numpy as np
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
 from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.epochs import Epoch
-from bitwise_core.execution.memory.undetermined import BESIDE_LANES_RACE, Kind, race
+from bitwise_core.execution.races.epochs import Epoch
+from bitwise_core.execution.races.undetermined import BESIDE_LANES_RACE, Kind, race
 from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 

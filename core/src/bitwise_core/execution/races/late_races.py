@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from bitwise_core.execution.memory.epochs import epochs_at
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -20,7 +19,8 @@ from bitwise_core.execution.memory.store_forwarding import (
     range_pairs,
 )
 from bitwise_core.execution.memory.store_pages import decisive
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.races.epochs import epochs_at
+from bitwise_core.execution.races.undetermined import (
     AFTER_ATOMIC,
     OTHER_BLOCK,
     OTHER_THREAD,

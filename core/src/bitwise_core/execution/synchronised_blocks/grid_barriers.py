@@ -15,19 +15,19 @@ import numpy as np
 from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
-from bitwise_core.execution.memory.barrier_memory import BarrierMemory
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.synchronised_memory import Synchronisation
-from bitwise_core.execution.memory.undetermined import Cause, Kind
 from bitwise_core.execution.program_analyses import live_at
-from bitwise_core.execution.synchronised_launch import (
+from bitwise_core.execution.races.undetermined import Cause, Kind
+from bitwise_core.execution.synchronised_blocks.barrier_memory import BarrierMemory
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     SynchronisedLaunch,
     equal_outputs,
     lines_with_infos,
     synchronising_lines,
     unordered_lines,
 )
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
 
 MAXIMUM_BLOCKS = 32
 """The largest number of blocks whose barriers are followed; there are about as many runs."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.undetermined import undetermined
+from bitwise_core.execution.races.undetermined import undetermined
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 

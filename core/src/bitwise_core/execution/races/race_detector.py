@@ -21,10 +21,10 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.agent_accesses import AgentAccess, AgentMemory
-from bitwise_core.execution.memory.memory_barriers import Phases, with_further_agent
 from bitwise_core.execution.memory.shared_updates import SharedUpdates
-from bitwise_core.execution.memory.undetermined import (
+from bitwise_core.execution.races.agent_accesses import AgentAccess, AgentMemory
+from bitwise_core.execution.races.memory_barriers import Phases, with_further_agent
+from bitwise_core.execution.races.undetermined import (
     AGENT_RACE,
     OVERWRITE_RACE,
     READ_RACE,

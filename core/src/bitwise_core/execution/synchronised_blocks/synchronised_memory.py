@@ -13,10 +13,10 @@ import numpy as np
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import Access, LoadRaces, StoredRows, forward_stores
+from bitwise_core.execution.races.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width

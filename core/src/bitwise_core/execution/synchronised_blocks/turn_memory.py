@@ -22,12 +22,12 @@ import numpy as np
 
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.memory.block_knowledge import BlockKnowledge
-from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change
-from bitwise_core.execution.memory.machine_state import MachineState, forget_changes
-from bitwise_core.execution.memory.synchronised_memory import Synchronisation, SynchronisedMemory
+from bitwise_core.execution.races.epochs import Epoch, epoch_of_all
+from bitwise_core.execution.synchronised_blocks.block_knowledge import BlockKnowledge
+from bitwise_core.execution.synchronised_blocks.machine_state import MachineState, forget_changes
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisedMemory
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width

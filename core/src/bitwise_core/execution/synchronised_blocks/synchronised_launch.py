@@ -21,8 +21,8 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.outputs import Output
-from bitwise_core.execution.memory.synchronised_memory import SynchronisedMemory
-from bitwise_core.execution.memory.undetermined import UndeterminedValues
+from bitwise_core.execution.races.undetermined import UndeterminedValues
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import SynchronisedMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
 MAXIMUM_STEPS = 2_000_000

@@ -26,15 +26,15 @@ import numpy as np
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.block_knowledge import AccessesOfBlock, BlockKnowledge
-from bitwise_core.execution.memory.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
-from bitwise_core.execution.memory.late_races import contest_late_races
-from bitwise_core.execution.memory.machine_state import MachineState, digest_of, forget_changes
 from bitwise_core.execution.memory.outputs import outputs
 from bitwise_core.execution.memory.store_forwarding import Access
-from bitwise_core.execution.memory.synchronised_memory import Synchronisation, SynchronisedMemory
+from bitwise_core.execution.races.epochs import Epoch, epoch_of_all
+from bitwise_core.execution.races.late_races import contest_late_races
+from bitwise_core.execution.synchronised_blocks.block_knowledge import AccessesOfBlock, BlockKnowledge
+from bitwise_core.execution.synchronised_blocks.machine_state import MachineState, digest_of, forget_changes
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisedMemory
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads

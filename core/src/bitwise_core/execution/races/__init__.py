@@ -1,0 +1,1 @@
+"""Races: the order of accesses of threads, warps, agents and blocks, and the values that depend on it."""
