@@ -81,3 +81,26 @@ def test_a_forbidden_mention_is_found(line: str) -> None:
 @pytest.mark.parametrize("line", ["a/home/b", "https://example.org/work/x", "#include", "&#39;", "mov.u32 %r1, 0x1;"])
 def test_other_text_is_allowed(line: str) -> None:
     assert faults(line) == []
+
+
+def captured_in_possessive_groups(text: str) -> list[str]:
+    """Return the groups of patterns in a Python file that are repeated possessively and capture a part.
+
+    Python 3.11.0 to 3.11.4 matches them wrongly (gh-101955).
+    """
+    found = []
+    for end in re.finditer(r"\)[?*+]\+", text):
+        depth, place = 1, end.start()
+        while depth and place:
+            place -= 1
+            if text[place] in "()" and text[place - 1] != "\\" and text[place + 1] != "]":
+                depth += 1 if text[place] == ")" else -1
+        if re.search(r"(?<!\\)\((?![?\]])", text[place + 1 : end.start()]) or text[place + 1] != "?":
+            found.append(text[place : end.end()])
+    return found
+
+
+def test_no_pattern_is_one_that_some_versions_of_python_match_wrongly() -> None:
+    assert captured_in_possessive_groups(r'"(a)?+ (?:b(c))*+ (?:d(?:e))?+ \(?+ (?:f)++"') == ["(a)?+", "(?:b(c))*+"]
+    sources = {name: (ROOT / name).read_text() for name in FILES if "/src/" in name and name.endswith(".py")}
+    assert {name: found for name, text in sources.items() if (found := captured_in_possessive_groups(text))} == {}
