@@ -16,6 +16,11 @@ FORBIDDEN = {
     "the number of an issue": re.compile(r"\b[Ii]ssues? #?\d|(?<![\w&])#\d{1,4}\b(?!\w)"),
     "something unfinished": re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b"),
 }
+PARTS = (
+    "/work/", "/home/", "/root/", "/Users/", "/mnt/", "/workspace/", "/tmp/", "../shared", "../../", "ssue", "#",
+    "TO" + "DO", "FIX" + "ME", "X" + "XX",
+)  # fmt: skip
+"""A text without any of these parts, which are found faster than the patterns, mentions nothing that is forbidden."""
 
 
 def tracked() -> list[str]:
@@ -38,7 +43,7 @@ def test_the_files_are_found() -> None:
 
 def faults(text: str) -> list[str]:
     """Return a sentence for each forbidden mention in a text, with its line."""
-    if not any(pattern.search(text) for pattern in FORBIDDEN.values()):
+    if not any(part in text for part in PARTS) or not any(pattern.search(text) for pattern in FORBIDDEN.values()):
         return []
     return [
         f"line {number}: {what}: {line.strip()[:80]}"
