@@ -74,7 +74,7 @@ def test_a_fit_of_gathering_finds_other_costs() -> None:
         ]
         if not tried:
             continue
-        made = Gathered(problem.m, problem.n, planned, k_contiguous, tuple(tried), np.zeros(0))
+        made = Gathered(problem.m, problem.n, planned, tuple(tried), np.zeros(0))
         noise = np.array([math.exp(dice.gauss(0, 0.01)) for _ in tried])
         products.append(replace(made, seconds=made.modelled(true) * noise))
 

@@ -192,7 +192,7 @@ class Bench:
         record |= {"default schedule": _fields(chosen)}
         record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
-        record |= {"maps columns": True, "times": tuned.times} if times else {}
+        record |= {"maps columns": True, "gathers units": True, "times": tuned.times} if times else {}
         return {**record, "descriptor": desc.to_text(), "wrong": wrong, "ran": tuned.ran + 1}
 
 
