@@ -14,7 +14,7 @@ from bitwise_core.descriptors.evaluation.operands import add, convert, fp32, pat
 from bitwise_core.descriptors.hardware import IEEE, Hardware
 from bitwise_core.descriptors.k_axis import FILL, Part, innermost_parts, instructions, parts_of, tile_number
 from bitwise_core.numerics import Bits, operation
-from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numerics.mma import MmaSpec, chains_in_c, multiply_accumulate
 
 ELEMENTS = 1 << 22
 """The number of accumulators in memory at once, over all parts of the k axis."""
@@ -129,6 +129,8 @@ def _accumulate(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: B
             result = multiply_accumulate(unit, left[:, :, low : low + unit.k], right[:, low : low + unit.k], begin)
             total = add(total, dtype, result, dtype, dtype)
         return total
+    if desc.path == "fma" and dtype == "fp32" and chains_in_c.available():
+        return chains_in_c.multiply_adds(left, right, total)
     fused, product, plus = (operation(f"{verb}.rn.{dtype}") for verb in ("fma", "mul", "add"))
     for k in range(a.shape[2]):
         factors = left[:, :, k, None], right[:, k, None]
