@@ -51,7 +51,7 @@ from bitwise_cublas_profiles.pytorch_settings import current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
 from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
-KINDS = tuple(each for each in ALL_KINDS if each[0] not in ("row", "grouped"))
+KINDS = tuple(each for each in ALL_KINDS if each[0] not in ("row", "grouped", "integers"))
 """The calls of `product_forms` and their shares."""
 COLUMNS = (
     "compared", "call", "dtype", "m", "n", "k", "batch", "transposes", "alpha", "beta", "configuration", "orders",

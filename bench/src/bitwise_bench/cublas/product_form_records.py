@@ -2,8 +2,9 @@
 
     python -m bitwise_bench.cublas.product_form_records forms-1.json forms-2.json --record NAME
 
-A run is its record, beside which the file of its calls has the same name with `.jsonl`. Runs of one GPU and one library
-are counted together by setting, and every call is kept in NAME.jsonl.xz, without those that were refused by PyTorch.
+A run is its record, beside which the file of its calls has the same name with `.jsonl`. Runs on one GPU with one
+library are counted together by setting. NAME.jsonl.xz has a line for each run: what its calls were drawn from, and the
+numbers of its calls by outcome, as distances.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import lzma
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,31 +34,41 @@ def calls_of(path: Path) -> list[list[Any]]:
     return found
 
 
-def together(paths: Sequence[Path]) -> tuple[dict[str, Any], list[list[Any]]]:
-    """The record of runs, and their rows with the seed and the setting first. Raises ValueError for two machines."""
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    machines = [{name: run["environment"][name] for name in MACHINE} for run in runs]
-    if any(each != machines[0] for each in machines):
-        raise ValueError(f"the runs are of several machines or versions: {machines}")
+def distances(numbers: Sequence[int]) -> list[int]:
+    """The first of ascending numbers, and the distance of each to the one before."""
+    return [each - before for before, each in zip((0, *numbers), numbers, strict=False)]
+
+
+def together(paths: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The record of runs, and a line for each of them. Raises ValueError for runs on two machines."""
     by_setting: dict[str, list[list[Any]]] = {}
-    rows, died = [], []
-    for path, run in zip(paths, runs, strict=True):
-        seed, setting = run["environment"]["seed"], run["environment"]["setting"]
-        found = calls_of(path.with_suffix(".jsonl"))
-        by_setting.setdefault(setting, []).extend(found)
-        rows += [[seed, setting, *each] for each in found if each[3] != "refused by PyTorch"]
+    machine: dict[str, Any] | None = None
+    lines, died = [], []
+    for path in paths:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        about = run["environment"]
+        here = {name: about[name] for name in MACHINE} | {"compared": run["compared"]}
+        machine = machine or here
+        if here != machine:
+            raise ValueError(f"the runs are of several machines or versions: {machine} and {here}")
+        found = sorted(calls_of(path.with_suffix(".jsonl")), key=lambda row: int(row[0]))
+        by_setting.setdefault(about["setting"], []).extend(found)
         died += run["died"]
+        numbers: dict[str, list[int]] = {}
+        for number, _, _, outcome, *_ in found:
+            numbers.setdefault(outcome, []).append(number)
+        drawn = {name: about[name] for name in ("seed", "setting", "kinds", "types")}
+        lines.append(drawn | {"calls": {name: distances(each) for name, each in sorted(numbers.items())}})
     settings = {}
     for name in sorted(by_setting):
-        of_setting = record_of(by_setting[name], [], {}, runs[0]["compared"])
-        totals: dict[str, int] = {}
-        for each in of_setting["outcomes"].values():
-            for outcome, count in each.items():
-                totals[outcome] = totals.get(outcome, 0) + count
-        settings[name] = {"totals": totals} | {
-            part: of_setting[part] for part in ("outcomes", "different", "reasons")
+        counted = record_of(by_setting[name], [], {}, "")
+        totals: Counter[str] = Counter()
+        for each in counted["outcomes"].values():
+            totals.update(each)
+        settings[name] = {"totals": dict(totals)} | {
+            part: counted[part] for part in ("outcomes", "different", "reasons")
         }  # fmt: skip
-    return {"environment": machines[0], "compared": runs[0]["compared"], "settings": settings, "died": died}, rows
+    return {"environment": machine, "settings": settings, "died": died}, lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,13 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", type=Path, required=True, help="write NAME.json and NAME.jsonl.xz")
     given = parser.parse_args(arguments)
     try:
-        record, rows = together(given.runs)
+        record, lines = together(given.runs)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     given.record.with_name(given.record.name + ".json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-    lines = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in rows)
-    packed = lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME)
+    text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines)
+    packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
     given.record.with_name(given.record.name + ".jsonl.xz").write_bytes(packed)
     different = 0
     for name, each in record["settings"].items():

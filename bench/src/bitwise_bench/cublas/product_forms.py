@@ -37,13 +37,13 @@ FUSED = 8
 KINDS = (
     ("product", 30), ("products", 14), ("times a vector", 6), ("dot", 3), ("matrix", 26), ("vector", 10), ("line", 6),
     ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12), ("relu", 7), ("tensor", 9), ("row", 7),
-    ("blocks", 6), ("grouped", 7),
+    ("blocks", 6), ("grouped", 7), ("integers", 6),
 )  # fmt: skip
 """The calls and their shares: products of matrices, of batches and of vectors; addends by shape, operations in place,
-addmv, a batch of matrices; scales for each operand, for each row and column, or for each block of 128 values of k.  A
-line is an addend of shape (1, n)."""
+addmv, a batch of matrices; scales for each operand, for each row and column, or for each block of 128 values of k; int8.
+A line is an addend of shape (1, n)."""
 PLAIN = {"product": "mm", "products": "bmm", "times a vector": "mv", "dot": "dot"}
-"""The functions of products alone, which --elements compares."""
+"""The functions of products alone, which --elements compares, as it does integers."""
 _TYPES = {"matrix", "vector", "line", "expanded", "in place", "column", "batch", "relu", *PLAIN}
 TYPES = (("bf16", 8), ("fp16", 8), ("fp32", 6), ("tf32", 2))
 """The types of calls with addends and their shares."""
@@ -98,9 +98,30 @@ class Comparison:
         ):
             return None
         self.torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
-        calls = {"tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped}
+        calls = {
+            "tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped,
+            "integers": self.integers,
+        }  # fmt: skip
         call = self.alone if kind in PLAIN else calls.get(kind, self.added)
         return call(number, kind, query, dtype, source)
+
+    def integers(self, number: int, kind: str, query: GemmQuery, _: str, source: random.Random) -> list[Any]:
+        """A call of `torch._int_mm`, of which elements are compared with exact sums."""
+        torch = self.torch
+        m, n, k = max(query.m, 17), 8 * -(-query.n // 8), 8 * -(-query.k // 8)
+        a, b = (
+            torch.randint(-128, 128, shape, device=self.device, dtype=torch.int8, generator=self.generator)
+            for shape in ((m, k), (n, k) if (across := source.random() < 0.5) else (k, n))
+        )
+        b = b.t() if across else b
+        about = [m, n, k, 1, f"N{'NT'[across]}"]
+        wanted = torch._int_mm(a, b)
+        rows, columns = (
+            torch.tensor(sorted({0, length - 1, source.randrange(length)}), device=self.device) for length in (m, n)
+        )
+        exact = a[rows].cpu().long() @ b.t()[columns].t().cpu().long()
+        equal = torch.equal(exact, wanted[rows][:, columns].cpu().long())
+        return [number, kind, "int8", "equal" if equal else "different", about, None]
 
     def alone(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
         """A call of a product alone, of matrices, a batch, or vectors."""
@@ -452,14 +473,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
-    kinds = [each for each in kinds if (each[0] != "grouped" if given.elements else each[0] not in PLAIN)]
+    sampled_only = {*PLAIN, "integers"}
+    kinds = [each for each in kinds if (each[0] != "grouped" if given.elements else each[0] not in sampled_only)]
     types = [each for each in TYPES if not given.types or each[0] in given.types]
     os.environ.update(SETTINGS[given.setting].get("environment", {}))
     # Workers are new processes, whose environment this one's is.
     task = (given.seed, kinds, given.elements, types, given.setting)
     rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
-    record = record_of(rows, died, {**environment(), "seed": given.seed, "setting": given.setting},
-                       "elements" if given.elements else "outputs")  # fmt: skip
+    drawn = {"seed": given.seed, "setting": given.setting, "kinds": kinds, "types": types}
+    record = record_of(rows, died, {**environment(), **drawn}, "elements" if given.elements else "outputs")
     counts, reasons = record["outcomes"], Counter(record["reasons"])
     unequal = [row for row in rows if row[3] in ("different", "failed")]
     if given.out is not None:
