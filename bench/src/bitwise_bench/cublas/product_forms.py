@@ -40,8 +40,8 @@ KINDS = (
     ("blocks", 6), ("grouped", 7), ("integers", 6),
 )  # fmt: skip
 """The calls and their shares: products of matrices, of batches and of vectors; addends by shape, operations in place,
-addmv, a batch of matrices; scales for each operand, for each row and column, or for each block of 128 values of k; int8.
-A line is an addend of shape (1, n)."""
+addmv, a batch of matrices; scales for each operand, for each row and column, or for each block of 128 values of k;
+int8.  A line is an addend of shape (1, n)."""
 PLAIN = {"product": "mm", "products": "bmm", "times a vector": "mv", "dot": "dot"}
 """The functions of products alone, which --elements compares, as it does integers."""
 _TYPES = {"matrix", "vector", "line", "expanded", "in place", "column", "batch", "relu", *PLAIN}
@@ -109,9 +109,10 @@ class Comparison:
         """A call of `torch._int_mm`, of which elements are compared with exact sums."""
         torch = self.torch
         m, n, k = max(query.m, 17), 8 * -(-query.n // 8), 8 * -(-query.k // 8)
+        across = source.random() < 0.5
         a, b = (
             torch.randint(-128, 128, shape, device=self.device, dtype=torch.int8, generator=self.generator)
-            for shape in ((m, k), (n, k) if (across := source.random() < 0.5) else (k, n))
+            for shape in ((m, k), (n, k) if across else (k, n))
         )
         b = b.t() if across else b
         about = [m, n, k, 1, f"N{'NT'[across]}"]
