@@ -123,6 +123,8 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
 class Survey(Comparison):
     """State of one process: the library, and which calls are rows."""
 
+    unaligned = 0.3
+
     def __init__(self, seed: int, types: Sequence[tuple[str, int]], *, undescribed: bool) -> None:
         from bitwise_cublas_profiles.library import Library
 
@@ -174,6 +176,8 @@ class Survey(Comparison):
                             orders.append(f"{way}{sums}{order}")
         query, found = asked[0][1:]
         call = "one row" if kind == "matrix" and query.m == 1 and finish.beta == 1.0 else kind
+        padded = any(each not in (None, query.dense_ld[name]) for name, each in (("a", query.ld_a), ("b", query.ld_b)))
+        call += " unaligned" if min(alignment) < 16 else " padded" if padded else ""
         return [
             "elements", call, dtype, query.m, query.n, query.k, query.batch, query.transposes, finish.alpha,
             finish.beta, list(found.configuration.record().values()), orders,

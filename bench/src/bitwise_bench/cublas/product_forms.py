@@ -63,6 +63,8 @@ class Comparison:
     """State of one process: a generator of operands, and the shares of types of calls with addends."""
 
     device = "cuda"
+    unaligned = 0.0
+    """The share of padded matrices whose first element has no alignment."""
 
     def __init__(self, seed: int, *, elements: bool = False, types: Sequence[tuple[str, int]] = TYPES) -> None:
         import torch
@@ -82,7 +84,8 @@ class Comparison:
         found = torch.randn(stored, device=self.device, generator=self.generator)
         if source.random() < 0.5:
             found *= torch.randint(-4, 3, stored, device=self.device, generator=self.generator).float().exp2()
-        found = found.to(getattr(torch, _NAMES[dtype]))[:, : shape[1]]
+        first = 1 if gap and source.random() < self.unaligned else 0
+        found = found.to(getattr(torch, _NAMES[dtype]))[:, first : first + shape[1]]
         return found.t() if transposed else found
 
     def row(self, number: int, kinds: Sequence[tuple[str, int]]) -> list[Any] | None:
