@@ -223,11 +223,12 @@ MUTANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         [("xor.b32 %r_place_rows, %r_place_rows, %r_at;", "mov.b32 %r_place_rows, %r_at;")],
     ),
     "words that are not shifted": ("tn", [("setp.ne.u32 %p_shifted, %r_at, 0;", "setp.ne.u32 %p_shifted, %r_at, 9;")]),
+    "words that are shifted by one alone": ("tn", [("and.b32 %r_at, %r_low_A, 8;", "mov.b32 %r_at, 0;")]),
     "halves that are not shifted": (
         "tn",
         [("mad.lo.u32 %r_halves_A, %r_at, 0x1111, 0x3210;", "mov.u32 %r_halves_A, 0x3210;")],
     ),
-    "without the last word": (
+    "without the last vector": (
         "tn",
         [("setp.ne.and.u32 %p_fast, %r_low_A, 0,", "setp.lt.and.u32 %p_fast, %r_low_A, 4,")],
     ),
@@ -263,7 +264,7 @@ def test_lines_of_zeros_are_written_once(edit: tuple[str, str], has_result: bool
 
 
 @pytest.mark.parametrize(("layouts", "name"), [("tn", "A"), ("nt", "B")])
-def test_no_word_ends_outside_of_an_operand(layouts: str, name: str) -> None:
+def test_no_vector_ends_outside_of_an_operand(layouts: str, name: str) -> None:
     (call,), strides = calls(K8, 66, 60, ONE, layouts, (1, 3))
     assert isinstance(call.kernel, TextKernel)
     checked = f"setp.le.and.s64 %p_fast, %d_last, %d_end_{name}, %p_exists;"

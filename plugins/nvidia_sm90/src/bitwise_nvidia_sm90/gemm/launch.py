@@ -10,12 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.expected_times import MULTIPROCESSORS
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES, ROW_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, WARPGROUP, WarpgroupTiles, fills_lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    OUTPUT_BYTES,
+    WARPGROUP,
+    WarpgroupTiles,
+    fills_lines,
+    shared_bytes_of_block,
+)
 from bitwise_nvidia_sm90.gemm.matrix_layouts import (
     ALIGNMENT,
     MatrixMap,
@@ -40,6 +47,8 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tile
 
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
+_SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+"""The numbers of blocks to which the blocks of a multiprocessor are bounded."""
 UNROLLED_SLICES = 40
 """Up to this number of slices, the loop that adds them is unrolled: a thread then loads all of them at once."""
 _TRANSPOSED = {
@@ -57,7 +66,8 @@ class KernelCall:
     """One launch: a kernel, its grid, its arguments and constexprs by name, and its compile options.
 
     The kernel is a Triton function of this package, or a TextKernel, which takes the arguments in the order of its
-    parameters and has no constexprs and options.
+    parameters and has no constexprs and options.  `shared_bytes` is the least shared memory that a block of a function
+    occupies.
     """
 
     kernel: Any
@@ -65,6 +75,7 @@ class KernelCall:
     arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, int]
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,8 +120,10 @@ def kernel_calls(
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernels of lanes and of fp32 operands add a single slice to +0 themselves.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
-    target = workspace((slices.number, m, n), slices.partial) if sliced else out
-    strides = (m * n, n, 1) if sliced else (0, *out.stride())
+    # Lines of an even length let kernels of warpgroups store two neighbours at once.
+    line = n + n % 2 if chosen.consumers and not chosen.transposed else n
+    target = workspace((slices.number, m, line), slices.partial) if sliced else out
+    strides = (m * line, line, 1) if sliced else (0, *out.stride())
     common = {
         "A": left.matrix, "B": right.matrix, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span,
         "stride_am": left.stride_row, "stride_ak": left.stride_k, "stride_bk": right.stride_k,
@@ -133,7 +146,7 @@ def kernel_calls(
         calls.append(_single_precision(plan, chosen, common))
     else:
         calls.append(_lanes(plan, chosen, m, n, common, own))
-    return [*calls, _merge(plan, slices, target, out, m, n, last, fusion)] if sliced else calls
+    return [*calls, _merge(plan, slices, target, line, out, last, fusion)] if sliced else calls
 
 
 def _constants(fusion: Fusion | None) -> dict[str, Any]:
@@ -343,7 +356,8 @@ def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int]
         if size == 2 and strides[0] == 1 and strides[1] * size % 16 == 0 and strides[1] >= shape[0]:
             return "columns"
         return "elements"
-    return "pairs" if shape[1] % 2 == 0 and strides == (shape[1], 1) else "elements"  # the memory of the sums of slices
+    # The memory of the sums of slices: a line of it may have one value more than the matrix.
+    return "pairs" if strides[1] == 1 and strides[0] % 2 == 0 else "elements"
 
 
 def _lanes(
@@ -452,12 +466,13 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
 
 
 def _merge(
-    plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int, last: Mapping[str, Any],
-    fusion: Fusion | None,
-) -> KernelCall:  # fmt: skip
+    plan: Plan, slices: Slices, workspace: Any, line: int, out: Any, last: Mapping[str, Any], fusion: Fusion | None
+) -> KernelCall:
+    """Return the launch that adds the slices; `line` is the distance of rows of a slice."""
     from bitwise_nvidia_sm90.gemm.kernels.scalar import merge_blocks
     from bitwise_nvidia_sm90.gemm.kernels.tiles import merge
 
+    m, n = (int(each) for each in out.shape)
     strides = tuple(out.stride())
     common = {"W": workspace, "C": out, "N": n, "count": m * n, "stride_cm": strides[0], "stride_cn": strides[1]}
     common |= last
@@ -477,15 +492,26 @@ def _merge(
             {"FROM_ZERO": slices.from_zero, "BLOCK": 256},
             {"num_warps": 2, **_DEPENDENT_LAUNCH},
         )
-    dense = strides[1] == 1 and (m == 1 or strides[0] == n)
+    dense = strides[1] == 1 and line == n and (m == 1 or strides[0] == n)
     block = 1024 if m * n >= 1 << 18 else 256
     return KernelCall(
         merge,
-        (-(-m * n // block),),
-        {**common, "slices": slices.number},
+        (-(-m * line // block),),
+        {**common, "count": m * line, "line": line, "slices": slices.number},
         {
             "ROUND_EACH": slices.rounded, "FROM_ZERO": slices.from_zero, "DENSE": dense, "BLOCK": block,
             "STATIC_SLICES": slices.number if slices.number <= UNROLLED_SLICES else 0, **_constants(fusion),
         },
         {"num_warps": block // 128, **_DEPENDENT_LAUNCH},
+        _bytes_of_even_shares(-(-m * line // block)),
     )  # fmt: skip
+
+
+def _bytes_of_even_shares(blocks: int) -> int:
+    """Return the shared memory of each block with which no multiprocessor holds many more blocks than its share.
+
+    A dependent kernel's blocks start where multiprocessors are free.  Where no block fits beside one of the kernel
+    before, all would start on the few multiprocessors that are free first.
+    """
+    share = next((each for each in _SHARES if each * MULTIPROCESSORS >= blocks), 0)
+    return shared_bytes_of_block(share) if share else 0

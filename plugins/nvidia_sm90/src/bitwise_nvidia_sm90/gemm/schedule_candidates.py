@@ -54,7 +54,7 @@ _WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, T
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
 # Rows of a tile whose operands are gathered, and consumers.
 _GATHERED_TILES = ((64, 1), (128, 1), (128, 2))
-_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 128, 6, 4
+_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 192, 6, 4
 _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 """The most rows or columns of an output for which clusters of more than two blocks are candidates."""
 _FEWEST_COLUMNS_OF_THREE = 64
@@ -71,14 +71,20 @@ _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 _FEW_LANES = 132 * 16 * _THREADS
 """The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
 multiprocessor of an H100."""
-_LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (16, 32, 8), 64
+_LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (32, 16, 8), 64
 """With `lane_rows`: the lines of a batch, and the elements of a warp."""
 _NEIGHBOURS = 4
 """The neighbouring elements of a thread with `wide`."""
 _ROWS_OF_LANES = (
-    (4, 1, 1, 8), (4, 2, 2, 8), (8, 1, 1, 4), (8, 1, 2, 8), (2, 2, 2, 8), (2, 1, 1, 8), (4, 4, 2, 8), (8, 2, 2, 4),
-    (8, 4, 4, 4), (16, 1, 2, 4), (16, 2, 4, 4), (4, 1, 1, 16), (8, 2, 4, 8), (2, 4, 2, 8),
-)  # fmt: skip
+    (2, 1, 1, 8),
+    (4, 4, 2, 8),
+    (4, 1, 1, 8),
+    (4, 2, 2, 8),
+    (8, 1, 1, 4),
+    (8, 1, 2, 8),
+    (2, 2, 2, 8),
+    (8, 2, 4, 8),
+)
 """By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
@@ -132,7 +138,9 @@ def lane_schedules(
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     rows = _lane_rows(plan, m, n, own, along_k=along_k)
     found = rows + found if max(m, n) % 2 else found[:1] + rows + found[1:]
-    return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k) + _rows_of_lanes(plan, m, n)))
+    sharing = _rows_of_lanes(plan, m, n)
+    found = sharing + found if along_k else found + sharing
+    return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
 
 
 def _lane_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int, own: int, *, along_k: bool) -> list[Schedule]:
@@ -161,7 +169,7 @@ def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) ->
 
 
 def _rows_of_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
-    """Return schedules whose rows share the loads of their columns; their times were not measured."""
+    """Return schedules whose rows share the loads of their columns; without contiguous k they were not measured."""
     if min(m, n) == 1 or not isinstance(plan, ScalarPlan):
         return []
     found = []
