@@ -365,10 +365,11 @@ def _lanes(
 ) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
-    if chosen.wide or chosen.lane_rows:
+    if chosen.wide or chosen.lane_rows or chosen.few_rows:
         if not isinstance(plan, ScalarPlan) or fusion:
-            raise UnsupportedGEMM(f"{chosen}: wide and lane_rows have no epilogue, and apply to lanes of one block")
-        return (_lane_rows if chosen.lane_rows else _wide_lanes)(plan, chosen, m, n, common)
+            raise UnsupportedGEMM(f"{chosen} has no epilogue, and applies to lanes of one block")
+        form = _few_rows if chosen.few_rows else _lane_rows if chosen.lane_rows else _wide_lanes
+        return form(plan, chosen, m, n, common)
     from_zero = plan.from_zero
     if isinstance(plan, BlocksPlan):
         from_zero = from_zero and plan.blocks == 1  # with more blocks, the second kernel adds them to +0
@@ -459,6 +460,41 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
         {
             "V": vector, "W": matrix, "C": common["C"], "K": common["K"], "count": count, "slice_k": common["slice_k"],
             "tile": plan.tile, "stride_w": line, "stride_cs": common["stride_cs"], "stride_c": common[f"stride_{c}"],
+        },
+        {},
+        {},
+    )  # fmt: skip
+
+
+def _few_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.few_rows import FewRows, few_rows
+
+    rows, count = min(m, n), max(m, n)
+    few, many = ("A", "am", "ak", "cm"), ("B", "bn", "bk", "cn")
+    if m > n:
+        few, many = many, few
+    own, steps = -(-plan.slices.span // plan.lanes), chosen.block_k
+    columns, rest = divmod(chosen.block_m * plan.lanes, 32 * chosen.warps)
+    given = FewRows(
+        rows, columns, plan.lanes, chosen.warps, steps, plan.chunk == steps, plan.lane_sum, plan.from_zero,
+        common[f"stride_{many[2]}"] == 1, type_of(common["A"]), type_of(common["C"]),
+    )  # fmt: skip
+    restarts_elsewhere = plan.chunk != steps and plan.chunk < own
+    by_turns = plan.strided and plan.tile == 1 and plan.active_lanes in (0, plan.lanes)
+    one_slice = plan.slices.number == 1 and type_of(common["A"]) == type_of(common["B"])
+    if rest or restarts_elsewhere or not by_turns or not one_slice or not given.exists:
+        raise UnsupportedGEMM(
+            f"{chosen}: few_rows needs 2 to 16 rows or columns of 16 bits, one slice, a power of two of lanes, to "
+            "which values of k are distributed one by one, and accumulators of one iteration or of all"
+        )
+    return KernelCall(
+        few_rows(given),
+        (-(-count // given.columns_of_block),),
+        {
+            "V": common[few[0]], "W": common[many[0]], "C": common["C"], "K": plan.k, "count": count,
+            "stride_v": common[f"stride_{few[1]}"], "stride_vk": common[f"stride_{few[2]}"],
+            "stride_w": common[f"stride_{many[1]}"], "stride_wk": common[f"stride_{many[2]}"],
+            "stride_cv": common[f"stride_{few[3]}"], "stride_cw": common[f"stride_{many[3]}"],
         },
         {},
         {},

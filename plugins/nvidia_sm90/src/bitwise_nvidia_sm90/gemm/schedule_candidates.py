@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from bitwise_nvidia_sm90.gemm.expected_times import bytes_moved
+from bitwise_nvidia_sm90.gemm.expected_times import MULTIPROCESSORS, bytes_moved
+from bitwise_nvidia_sm90.gemm.kernels.few_rows import MOST_ROWS, STEPS
 from bitwise_nvidia_sm90.gemm.kernels.lane_rows import MOST_LANES
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     DEPTHS,
@@ -138,7 +139,7 @@ def lane_schedules(
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     rows = _lane_rows(plan, m, n, own, along_k=along_k)
     found = rows + found if max(m, n) % 2 else found[:1] + rows + found[1:]
-    sharing = _rows_of_lanes(plan, m, n)
+    sharing = _few_rows(plan, m, n) + _rows_of_lanes(plan, m, n)
     found = sharing + found if along_k else found + sharing
     return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
 
@@ -153,6 +154,21 @@ def _lane_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int, own: int, *, along
         for rows in _LINES_AT_ONCE
         if rows <= own and (tile == 1 or tile % rows == 0)
     ]
+
+
+def _few_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
+    """Return schedules of few rows or columns whose threads have all of them, those with the fullest device first."""
+    if not isinstance(plan, ScalarPlan) or not plan.strided or plan.tile != 1 or plan.lanes & (plan.lanes - 1):
+        return []
+    if not 2 <= min(m, n) <= MOST_ROWS or not 2 <= plan.lanes <= _THREADS:
+        return []
+    steps = min(plan.chunk, STEPS)
+    found = []
+    for columns, warps in ((2, 8), (2, 4), (1, 8), (1, 4), (4, 4)):
+        block = columns * _THREADS * warps // plan.lanes
+        if block < 2 * max(m, n):
+            found.append(Schedule(block, block_k=steps, warps=warps, few_rows=True))
+    return sorted(found, key=lambda each: -(-max(m, n) // each.block_m) < MULTIPROCESSORS)
 
 
 def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:
