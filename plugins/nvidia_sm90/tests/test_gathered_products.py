@@ -19,7 +19,12 @@ from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import Gathering, TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    Gathering,
+    TileError,
+    WarpgroupTiles,
+    shared_bytes_of_block,
+)
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
@@ -347,3 +352,12 @@ def test_an_operand_without_contiguous_lines_is_not_gathered() -> None:
     out = Matrix("C", (64, 64), (64, 1), "fp32")
     with pytest.raises(UnsupportedGEMM, match="contiguous rows or columns"):
         kernel_calls(plan(K8), ONE, left, right, out, lambda *_: None)
+
+
+@pytest.mark.parametrize(("m", "n", "blocks"), [(17, 9, 1), (177, 403, 3), (530, 1000, 4), (4000, 4001, 0)])
+def test_blocks_that_add_slices_are_bounded_to_an_even_share(m: int, n: int, blocks: int) -> None:
+    found, _ = calls(SLICED, m, n, gathers(64, 64, 2), "tn", (1, 3))
+    assert found[-1].shared_bytes == (shared_bytes_of_block(blocks) if blocks else 0)
+    share = -(-found[-1].grid[0] // 132)
+    assert (blocks - 1) * 132 < found[-1].grid[0] if blocks else share > 24
+    assert "pairs" in found[0].kernel.name, "lines of sums have an even length"
