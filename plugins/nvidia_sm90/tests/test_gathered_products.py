@@ -296,6 +296,7 @@ TEXTS = (
     _tiles(64, 16, 4, 1, a_k_major=False), _tiles(64, 32, 3, 1), _tiles(64, 128, 2, 1), _tiles(64, 32, 2, 2),
     _tiles(128, 64, 1, 2, a_k_major=False), _tiles(128, 128, 1, 2, consumers=2, store="map"),
     _tiles(128, 128, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
+    _tiles(128, 192, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
     _tiles(64, 64, 2, 1, b_k_major=False, gathering=Gathering(1, 0, False, (False, True))),
     _tiles(128, 128, 1, 2, consumers=2, gathering=Gathering(2, 64, False, (True, False))),
 )  # fmt: skip

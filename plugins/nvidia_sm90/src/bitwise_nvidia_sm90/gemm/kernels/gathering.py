@@ -36,6 +36,8 @@ _VECTOR = 16
 """The bytes of a unit, of a vector, and of the widest store."""
 _WORDS = 8
 """The registers of the vectors that hold a unit at any place."""
+_LARGEST_BATCH = 12
+"""The units that a thread loads before it stores them, at most."""
 _OTHERS = 48
 """The registers of a thread that gathers for anything but units."""
 
@@ -144,7 +146,7 @@ def _units(tiles: WarpgroupTiles, given: Gathering) -> list[_Unit]:
 def _batch(tiles: WarpgroupTiles, given: Gathering) -> int:
     """Return the number of units that a thread loads before it stores them."""
     registers = min(255, 65536 // (tiles.threads * tiles.resident) // 8 * 8)
-    return max(1, min(8, (registers - _OTHERS) // _WORDS))
+    return max(1, min(_LARGEST_BATCH, (registers - _OTHERS) // _WORDS))
 
 
 def has_lasting_zeros(tiles: WarpgroupTiles) -> bool:
