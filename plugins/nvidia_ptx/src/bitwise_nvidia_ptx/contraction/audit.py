@@ -41,7 +41,7 @@ from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, AssemblyInte
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs, leaves_choice
 from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
-from bitwise_nvidia_ptx.contraction.program import Program
+from bitwise_nvidia_ptx.contraction.program import Program, has_products
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 
@@ -130,8 +130,13 @@ class _Outcome:
     interrupted: bool = False
 
 
+_NO_PRODUCT = "the assembler has no product to fuse into a sum"
+
+
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
     """Audit all functions of a module together; see `Arch.audit_contraction`.  Raises Unsupported."""
+    if not has_products(module):
+        return ContractionAudit(module, _NO_PRODUCT)
     try:
         found = audit(module, text, opcodes, arch=module.target)
     except PtxasNotFound as error:
@@ -145,7 +150,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
     if not found.resolved:
         raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
-        return ContractionAudit(module, "the assembler has no product to fuse into a sum")
+        return ContractionAudit(module, _NO_PRODUCT)
     return ContractionAudit(found.rewriting.only_fusions.module, f"{found.method} ({found.assembler})")
 
 

@@ -43,6 +43,11 @@ class Opcode:
     contractible: bool
     hidden_product: bool
 
+    @property
+    def product(self) -> bool:
+        """Whether it has a product that ptxas may fuse, explicit or hidden."""
+        return self.hidden_product or (self.base == "mul" and self.contractible)
+
 
 @lru_cache(maxsize=4096)
 def opcode_of(text: str) -> Opcode:
@@ -102,8 +107,8 @@ class Statement:
 
     @property
     def product(self) -> bool:
-        """Whether it has a product that ptxas may fuse, explicit or hidden."""
-        return self.hidden_product or (self.base == "mul" and self.contractible)
+        """See `Opcode`."""
+        return self.opcode.product
 
     @property
     def guard(self) -> Guard | None:
@@ -119,6 +124,13 @@ class Statement:
     def vector(self) -> bool:
         """Whether an operand is a vector."""
         return any(isinstance(each, Vector) for each in self.instruction.operands)
+
+
+def has_products(module: Module) -> bool:
+    """Return whether a module has a product that ptxas may fuse, explicit or hidden."""
+    bodies = (*module.kernels, *module.functions.values())
+    names = {instruction.opcode for body in bodies for instruction in body.instructions}
+    return any(opcode_of(name).product for name in names)
 
 
 class Program:
