@@ -70,6 +70,8 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         addend, b = addend.expand(a.shape[0])[:, None], b[:, None]
         # PyTorch rounds the factors of addmv to the operands' type.
         alpha, beta = (float(torch.tensor(each, dtype=a.dtype)) for each in (alpha, beta))
+    if name != "baddbmm" and beta == 1 and a.shape[0] == 1:
+        _check_one_row(a)
     if name == "addmm" and alpha == beta == 1 and tuple(addend.shape) == (b.shape[1],) and b.shape[1] > 1:
         return None
     if "dtype" in overload:
@@ -114,6 +116,14 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         raise NotLockable(f"an addend of shape {tuple(addend.shape)} cannot be expanded to {shape}") from None
 
 
+def _check_one_row(a: torch.Tensor) -> None:
+    """Raise NotLockable for a row whose stride is not its length: PyTorch passes it on, and a problem has none."""
+    if a.stride(0) != a.shape[1]:
+        raise NotLockable(
+            f"a is one row with the stride {a.stride(0)}, not its length {a.shape[1]}: give a.contiguous()"
+        )
+
+
 def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:
     try:
         return Finish(alpha=alpha, beta=beta, addend=addend, **more)
@@ -141,6 +151,8 @@ def _scaled(given: dict[str, Any]) -> Form:
     assert scale_a is not None
     assert scale_b is not None
     m, n = int(a.shape[0]), int(b.shape[1])
+    if m == 1:
+        _check_one_row(a)
     out = given.get("out_dtype") or a.dtype
     nearest = (
         "; one scale for each operand, one for each row of A and column of B, or one for each block of 128 values of "

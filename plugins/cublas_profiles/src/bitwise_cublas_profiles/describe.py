@@ -116,6 +116,11 @@ class _Description:
             )
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
+        # A vector with gaps between its elements is a matrix of one column with gaps between its rows.
+        sparse_vector = (query.n == 1 and query.ld_b not in (None, 1)) or (
+            query.m == 1 and query.transpose_a and query.ld_a not in (None, 1)
+        )
+        gaps_measured = dense_output and not sparse_vector
         if query.compute == "fp16":
             self._check_feature("fp16 accumulation", measured=not gaps and query.batch == 1)
         if query.batch > 1 and query.epilogue == "none":
@@ -126,19 +131,23 @@ class _Description:
             else:
                 self._check_feature("batches", measured=query.m > 1 or query.n > 1)
         elif query.epilogue == "bias":
-            measured = (matrices and dense_output if gaps else query.n > 1) and query.batch == 1
+            if gaps:
+                self._check_feature("padded rows", measured=gaps_measured)
             if self.rounded_first:
                 feature, more = "biases added after rounding", {"reduction": self.configuration.reduction}
             else:
-                feature, more = ("biases with padded rows" if gaps else "biases"), {}
-            self._check_feature(feature, measured=measured, **more)
+                feature, more = "biases", {}
+            self._check_feature(feature, measured=query.n > 1 and query.batch == 1, **more)
         elif gaps:
-            self._check_feature("padded rows", measured=matrices and dense_output)
+            self._check_feature("padded rows", measured=gaps_measured)
         if min(query.alignment) < 16:
-            raise self.not_covered("pointers without 16-byte alignment are not measured")
+            self._check_feature("unaligned operands", measured=gaps_measured and query.batch == 1)
 
     def _check_feature(self, feature: str, *, measured: bool, **more: Any) -> None:
-        """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor."""
+        """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor.
+
+        A row without an algorithm, or without `sliced`, holds for all of them.
+        """
         sliced = self.configuration.split_k > 1
         wanted = {"feature": feature, "algorithm": self.configuration.algorithm, "sliced": sliced, **more}
         dtype = self.query.multiplied
@@ -147,7 +156,7 @@ class _Description:
                 row for row in self.known.tables["features"]
                 if dtype in row["dtypes"]
                 and self.configuration.reduction in row.get("reductions", (self.configuration.reduction,))
-                and all(row.get(name) == value for name, value in wanted.items())
+                and all(row.get(name, None if name in more else value) == value for name, value in wanted.items())
             ), None,
         )  # fmt: skip
         if row is not None:
