@@ -304,7 +304,7 @@ def test_problems_are_queried_from_the_library_at_a_path(
         (finish(eighths, scales="tensor").model_copy(update={"b": "fp16"}), {}, "operand types are not multiplied"),
         (biased.model_copy(update={"n": 1}), {}, "PyTorch adds a bias on one column with kernels of its own"),
         (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
-        (problem, {"alignment": (64, 8, 64)}, "pointers without 16-byte alignment are not measured"),
+        (problem.model_copy(update={"batch": 2}), {"alignment": (64, 8, 64)}, "unaligned operands are not measured"),
         (problem.model_copy(update={"a": "fp32"}), {}, "are not measured"),
     ]
     for other, options, why in declined:

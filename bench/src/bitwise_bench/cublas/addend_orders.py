@@ -1,6 +1,6 @@
 """The orders of addends that the data file of sm_90 states, counted in the records of the products that showed them.
 
-    python -m bitwise_bench.cublas.addend_orders
+    python -m bitwise_bench.cublas.addend_orders --write
 
 A row of a record names a call of PyTorch, the configuration of its query, and every order whose bytes are the call's:
 those of the whole output, or of sampled elements. A row of the data file counts the rows that it applies to; one whose
@@ -15,9 +15,11 @@ import lzma
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.cublas.row_evidence import with_tables
 from bitwise_cublas_profiles.profile import Row, profile
 
 RECORDS = tuple(
@@ -177,7 +179,8 @@ def recounted(tables: Mapping[str, Sequence[Row]], found: Sequence[Sample]) -> d
     Raises ValueError for a row with a miss.
     """
     wrong = []
-    finishes, features = [], []
+    finishes: list[Row] = []
+    features: list[Row] = []
     for row, counts, misses in counted(tables["finishes"], found):
         wrong += [(row, each) for each in misses]
         finishes.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
@@ -199,13 +202,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_bench.cublas.addend_orders", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--records", type=Path, nargs="+", default=RECORDS, help="the records (default: all)")
-    found = samples(parser.parse_args(arguments).records)
+    parser.add_argument(
+        "--write", action="store_true", help="write the counts to the data file, unless there is a miss"
+    )
+    given = parser.parse_args(arguments)
+    found = samples(given.records)
     wrong = 0
     for row, counts, misses in counted(profile("13.1", "9.0").tables["finishes"], found):
         wrong += len(misses)
         kernel = {name: row[name] for name in ("addend", "algorithm", "sliced", "dtypes", "order")}
         print(f"{json.dumps(kernel)}: {json.dumps(counts)}, {len(misses)} misses")
     print(f"{len(found)} products, {wrong} misses")
+    if given.write and not wrong:
+        data = Path(str(files("bitwise_cublas_profiles"))) / "data" / "sm_90-13.1.json"
+        tables = profile("13.1", "9.0").tables
+        rows = {name: list(each) for name, each in tables.items()} | recounted(tables, found)
+        data.write_text(with_tables(data.read_text(encoding="utf-8"), rows), encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -51,7 +51,6 @@ from bitwise_cublas_profiles.finishes import (
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.pytorch_settings import current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
-from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 KINDS = tuple(each for each in ALL_KINDS if each[0] not in ("row", "grouped", "integers"))
 """The calls of `product_forms` and their shares."""
@@ -76,7 +75,7 @@ def answers(
 
     settings = current_settings()
     if finish.scales != "none":
-        query = replace(scaled_query(problem, finish, BIAS_WORKSPACE), alignment=alignment)
+        query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
         return [("", replace(query, epilogue="none"), library.heuristic(query)[0])]
     plain = plain_problem(problem, finish, known, torch.__version__)
     query = settings.applied(query_of_problem(plain, alignment))
@@ -164,7 +163,8 @@ class Survey(Comparison):
         except (NotCovered, CublasError, DescriptorError) as error:
             return [str(error)[-160:]]
         mine, there = self.sampled(number, form, as_matrix(wanted))
-        orders, latest = [], time.time() + _SECONDS
+        orders: list[str] = []
+        latest = time.time() + _SECONDS
         for way, query, found in asked:
             for others in (False, True):
                 if others and orders:

@@ -24,7 +24,6 @@ from bitwise_cublas_profiles.finishes import (
 from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows, profile
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
-from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 CACHE_SIZE = 65536
 """Maximum number of cached descriptors in one process."""
@@ -123,8 +122,7 @@ class PyTorchLibrary:
         if finish.scales == "row":
             return row_scaled_product_of(problem, known, torch.__version__)
         if finish.scales in ("tensor", "blocks"):
-            settings.applied(GemmQuery(1, 1, 1, "e4m3", "e4m3", "bf16"))
-            query = replace(scaled_query(problem, finish, BIAS_WORKSPACE), alignment=alignment)
+            query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
             found = self._query_heuristic(library, query, device)
             if finish.scales == "blocks":
                 return block_scaled_product_of(problem, query, found.configuration, known, torch.__version__)
