@@ -226,6 +226,9 @@ def _finished_matrix(
         a, b = a.float(), b.float()
         a = a * desc.scale if desc.scaled == "a" else a
         b = b * desc.scale if desc.scaled == "b" else b
+    if desc.onto_addend:
+        _added_slices(desc, a, b, operands, out)
+        return
     key = _key(desc, a, b, operands, out)
     launch = _fused.get(key)
     if launch is not None and launch[1] is not None:
@@ -246,6 +249,21 @@ def _finished_matrix(
         # A kernel is compiled for a call that is repeated.
         fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
         _fused[key] = (desc, fused, launch is not None)
+
+
+def _added_slices(
+    desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], out: torch.Tensor
+) -> None:
+    """Compute a product whose slices are added to the addend, with a kernel for each slice and one for its steps."""
+    import torch
+
+    launcher, (total,), slices = _launcher(desc, a.device), operands, desc.slices
+    sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
+    for place, (low, product, steps) in enumerate(slices):
+        product_into(a[:, low : low + product.k], b[low : low + product.k], sums, product)
+        target = out if place == len(slices) - 1 else torch.empty_like(out)
+        launcher.apply_epilogue(steps, sums, (total,), target)
+        total = target
 
 
 def _scaled_blocks(

@@ -37,7 +37,6 @@ from bitwise_bench.cublas.product_forms import (
 from bitwise_bench.cublas.settings_parity import SETTINGS
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
-from bitwise_core.descriptors.k_axis import parts_of
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.finishes import (
@@ -60,8 +59,6 @@ COLUMNS = (
 
 _SECONDS = 3.0
 """The time for the orders of one call."""
-_MOST_SLICES = 64
-"""The slices of a product that are added one after the other."""
 
 
 def answers(
@@ -105,6 +102,9 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
         return
     yield "product_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "x"))
     yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
+    for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand")):
+        with suppress(DescriptorError):  # slices that are not consecutive
+            yield name, FinishedGEMM(product=sums, steps=fused(finish.alpha, one), onto_addend=True)
     if finish.beta == 1.0:
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         steps = Epilogue.of(*scale, converted, "add", *activation)
@@ -175,9 +175,6 @@ class Survey(Comparison):
                             result = product_of_form(each, mine).contiguous()
                             if torch.equal(result.view(self.bits(wanted)), there.view(self.bits(wanted))):
                                 orders.append(f"{way}{sums}{order}")
-                    for order, result in serial_sums(desc, finish, mine):
-                        if torch.equal(result.contiguous().view(self.bits(wanted)), there.view(self.bits(wanted))):
-                            orders.append(f"{way}{sums}{order}")
         query, found = asked[0][1:]
         call = "one row" if kind == "matrix" and query.m == 1 and finish.beta == 1.0 else kind
         padded = any(each not in (None, query.dense_ld[name]) for name, each in (("a", query.ld_a), ("b", query.ld_b)))
@@ -227,45 +224,6 @@ class Survey(Comparison):
             yield "plain", desc
         else:
             yield from descriptions(desc, finish, query.c, query.a)
-
-
-def serial_sums(desc: GEMMDesc, finish: Finish, form: Any) -> Iterator[tuple[str, Any]]:
-    """Results whose slices are added one after the other to the addend, rounded to the output's type each, by order.
-
-    The first step is alpha P + beta C, the others are alpha P + C.
-    """
-    import torch
-
-    from bitwise_torch import matmul
-
-    axis = parts_of(desc)
-    if form.a.dim() > 2:
-        return
-    if finish.addend == "none" or not 1 < len(axis.parts) <= _MOST_SLICES or desc.k_cuts[0].layout != "contiguous":
-        return
-    fields = {name: getattr(desc, name) for name in type(desc).model_fields} | {"output_dtype": "fp32"}
-    sums, addend = [], form.operands[-1]
-    for part in axis.parts:
-        if len(part.positions):
-            low, length = int(part.positions[0]), len(part.positions)
-            each = GEMMDesc(**(fields | {"k": length, "k_cuts": desc.k_cuts[1:], "k_dropped": 0}))
-            sums.append(matmul(form.a[..., low : low + length], form.b[..., low : low + length, :], desc=each))
-    alpha, beta = (torch.tensor(each, dtype=torch.float32) for each in (finish.alpha, finish.beta))
-    activated = torch.relu if finish.activation == "relu" else (lambda each: each)
-    for name, fused in (("product", True), ("addend", False)):
-        total = addend
-        for place, each in enumerate(sums):
-            factor = beta if place == 0 else torch.tensor(1.0)
-            if fused:  # exact in fp64: 24 and 24 bits, then one rounding to fp32 of a sum that is nearly exact
-                wide = alpha.double() * each.double() + (factor * total.float()).double()
-            else:
-                wide = factor.double() * total.double() + (alpha * each).double()
-            total = wide.float().to(addend.dtype)
-        yield f"serial {name}_fused", activated(total)
-    total = addend
-    for each in sums:  # without rounding between slices
-        total = total.float() + each
-    yield "addend first", activated(total.to(addend.dtype))
 
 
 def with_fp16_sums(desc: GEMMDesc) -> GEMMDesc:

@@ -269,6 +269,10 @@ class _Description:
             "fma", algorithm=configuration.algorithm, stages=configuration.stages, custom=configuration.custom,
             sliced=sliced, reduction=configuration.reduction if sliced else None,
         )  # fmt: skip
+        if row is None and self.extrapolate:
+            row = self.known.row(
+                "fma", algorithm=configuration.algorithm, stages=configuration.stages, sliced=sliced
+            )  # fmt: skip
         if row is None:
             how = f" with REDUCTION_SCHEME {configuration.reduction}" if sliced else " without slices"
             raise self.not_covered(

@@ -40,7 +40,7 @@ class Entry(ValidatedRecord):
     """A problem with either the text of its descriptor or, in `declined`, the reason why it has none.
 
     `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.  A problem with a finish has the other
-    fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale`, `widened_from` and `block_scaling`.
+    fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale`, `widened_from`, `block_scaling` and `onto_addend`.
     """
 
     fault = LockError
@@ -53,6 +53,7 @@ class Entry(ValidatedRecord):
     scale: float = 1.0
     widened_from: str | None = None
     block_scaling: BlockScaling = "none"
+    onto_addend: bool = False
     declined: str | None = None
 
     @model_validator(mode="after")
@@ -89,6 +90,7 @@ class Entry(ValidatedRecord):
             return FinishedGEMM(
                 product=parse_descriptor(self.descriptor or ""), steps=Epilogue.from_text(self.steps or ""),
                 scaled=self.scaled, scale=self.scale, widened_from=self.widened_from, block_scaling=self.block_scaling,
+                onto_addend=self.onto_addend,
             )  # fmt: skip
         except DescriptorError as error:
             raise LockError(f"{self.problem.words} has steps that do not fit: {error}") from None
@@ -307,6 +309,7 @@ def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]
             fields = {
                 "descriptor": finding.product.to_text(), "steps": finding.steps.to_text(), "scaled": finding.scaled,
                 "scale": finding.scale, "widened_from": finding.widened_from, "block_scaling": finding.block_scaling,
+                "onto_addend": finding.onto_addend,
             }  # fmt: skip
         elif isinstance(finding, BiasedGEMM):
             fields = {"descriptor": finding.product.to_text(), "rounded_first": finding.rounded_first}
