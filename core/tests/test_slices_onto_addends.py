@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
-from bitwise_core.descriptors.problem import FinishedGEMM
+from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM
 
 SLICED = GEMMDesc(
     k=10, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="fma",
@@ -56,3 +56,20 @@ def test_every_slice_is_rounded_with_the_sum_before_it() -> None:
 def test_other_products_are_refused(product: GEMMDesc, steps: Epilogue, why: str) -> None:
     with pytest.raises(DescriptorError, match=why):
         FinishedGEMM(product=product, steps=steps, onto_addend=True)
+
+
+def test_a_bias_is_an_addend_with_equal_rows() -> None:
+    product = GEMMDesc(**{name: getattr(SLICED, name) for name in type(SLICED).model_fields} | {"output_dtype": "fp16"})
+    found = BiasedGEMM(product=product, onto_bias=True).finished()
+    step = Step(name="axpby", value=1.0, operand_value=1.0, fused="operand", operand_dtype="fp16")
+    other = FinishedGEMM(product=SLICED, steps=Epilogue.of(step, Step(name="convert", dtype="fp16")), onto_addend=True)
+    rng = np.random.default_rng(5)
+    a, b, c = (rng.standard_normal(shape).astype(np.float16).view(np.uint16) for shape in ((5, 10), (10, 7), (1, 7)))
+    rows = [np.broadcast_to(c, (5, 7))]
+    result = evaluate_finished(found, a, b, rows)
+    np.testing.assert_array_equal(result, evaluate_finished(other, a, b, rows))
+    for rounded in (False, True):
+        summed = BiasedGEMM(product=product, rounded_first=rounded).finished()
+        assert (evaluate_finished(summed, a, b, rows) != result).any()
+    with pytest.raises(DescriptorError, match="rounded_first is out"):
+        BiasedGEMM(product=product, rounded_first=True, onto_bias=True)

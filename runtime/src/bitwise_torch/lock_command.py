@@ -440,4 +440,6 @@ def _entry_text(entry: Entry | None) -> str:
     if entry is None or entry.descriptor is None:
         return f"no descriptor: {entry.declined if entry else 'there is no entry'}"
     steps = f", then {entry.steps}" if entry.steps is not None else ""
-    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}{steps}"
+    added = ", rounded before the bias is added" if entry.rounded_first else ""
+    added += ", its slices added to the addend" if entry.onto_addend else ""
+    return f"{entry.descriptor}{added}{steps}"

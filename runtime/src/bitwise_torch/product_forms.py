@@ -11,9 +11,17 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.evaluation import evaluate_finished
-from bitwise_core.descriptors.problem import BLOCK_K, DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
+from bitwise_core.descriptors.problem import (
+    BLOCK_K,
+    DTYPES,
+    BiasedGEMM,
+    Finish,
+    FinishedGEMM,
+    GEMMProblem,
+    ProblemError,
+)
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import BlockScalingLauncher, EpilogueLaunch, EpilogueLauncher
 from bitwise_torch.library_profiles import no_launcher
@@ -316,32 +324,22 @@ def with_bias_first(launch: EpilogueLaunch) -> Callable[[int, int, int, int], No
     return lambda addend, a, b, out: launch(a, b, out, addend)
 
 
-def biased_product(desc: GEMMDesc, rounded_first: bool) -> FinishedGEMM:
-    """Return a product with a bias as steps on its sums.
-
-    The bias is added to the sum in fp32; with `rounded_first`, the sum has the type of the output before.  Raises
-    ProductError for sums that are not of fp32.
-    """
-    if desc.accumulator_dtype != "fp32":
+def biased_product(found: BiasedGEMM) -> FinishedGEMM:
+    """Return a product with a bias as steps on its sums.  Raises ProductError for sums that are not of fp32."""
+    if found.product.accumulator_dtype != "fp32":
         raise ProductError(
-            f"a bias is added in fp32 only, and the descriptor accumulates in {desc.accumulator_dtype}: "
+            f"a bias is added in fp32 only, and the descriptor accumulates in {found.product.accumulator_dtype}: "
             "compute this product without its bias"
         )
-    key = (desc, rounded_first)
-    found = _biased.get(key)
-    if found is None:
-        output = desc.output_dtype
-        converted = Step(name="convert", dtype=output)
-        steps = (converted, "add") if rounded_first else (Step(name="add", operand_dtype=output), converted)
-        fields = {name: getattr(desc, name) for name in type(desc).model_fields}
-        found = FinishedGEMM(product=GEMMDesc(**(fields | {"output_dtype": "fp32"})), steps=Epilogue.of(*steps))
+    finished = _biased.get(found)
+    if finished is None:
         if len(_biased) >= CAPACITY:
             _biased.clear()
-        _biased[key] = found
-    return found
+        finished = _biased[found] = found.finished()
+    return finished
 
 
-_biased: dict[tuple[GEMMDesc, bool], FinishedGEMM] = {}
+_biased: dict[BiasedGEMM, FinishedGEMM] = {}
 """Products with a bias: launches are cached by their ids."""
 
 

@@ -411,7 +411,7 @@ def described(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) ->
     form = form_of_product(name, arguments, options)
     alignment = alignment_of(form.a), alignment_of(form.b), 256
     found = PYTORCH_LIBRARY.describe_problem(form.problem, alignment, None, form.a.device)
-    return form, biased_product(found.product, found.rounded_first) if isinstance(found, BiasedGEMM) else found
+    return form, biased_product(found) if isinstance(found, BiasedGEMM) else found
 
 
 def work(

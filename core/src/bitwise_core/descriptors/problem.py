@@ -172,11 +172,34 @@ class BiasedGEMM(Record):
     """What a library computes for a problem with a bias: the descriptor of the product, and when that is rounded.
 
     The bias is added in fp32, to nearest even: to the sum itself, or with `rounded_first` to the sum rounded to the
-    output's type.  The result is rounded to the output's type.
+    output's type.  The result is rounded to the output's type.  With `onto_bias`, the slices of the product, the parts
+    of its first cut, are added one after the other to the bias instead, and each result is rounded to that type.
     """
 
     product: GEMMDesc
     rounded_first: StrictBool = False
+    onto_bias: StrictBool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> BiasedGEMM:
+        if self.onto_bias and (self.rounded_first or not _has_slices(self.product)):
+            raise ValueError(
+                "onto_bias adds slices to the bias: the product has a contiguous first cut whose parts are added in "
+                "order, and drops no k, and rounded_first is out"
+            )
+        return self
+
+    def finished(self) -> FinishedGEMM:
+        """Return the same product with the bias as steps on its sums.  Raises DescriptorError."""
+        output = self.product.output_dtype
+        converted, add = Step(name="convert", dtype=output), Step(name="add", operand_dtype=output)
+        fields = {name: getattr(self.product, name) for name in type(self.product).model_fields}
+        product = GEMMDesc(**(fields | {"output_dtype": "fp32"}))
+        if self.onto_bias:
+            step = Step(name="axpby", value=1.0, operand_value=1.0, fused="x", operand_dtype=output)
+            return FinishedGEMM(product=product, steps=Steps.of(step, converted), onto_addend=True)
+        steps = (converted, "add") if self.rounded_first else (add, converted)
+        return FinishedGEMM(product=product, steps=Steps.of(*steps))
 
 
 def _is_scalable(product: GEMMDesc) -> bool:

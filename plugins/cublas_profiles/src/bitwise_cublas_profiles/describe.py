@@ -43,15 +43,20 @@ def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
 
 
 def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
-    """As `descriptor_of` for a query with a bias: the product's descriptor, and whether its sum is rounded first."""
-    try:
-        return BiasedGEMM(product=descriptor_of(query, configuration, known))
-    except RowNotCovered as once:
+    """As `descriptor_of` for a query with a bias: the product's descriptor, and when the bias is added."""
+    first: RowNotCovered | None = None
+    for added in ("biases", "biases added after rounding", "biases under slices"):
         try:
-            found = _Description(query, configuration, known, False, rounded_first=True).descriptor()
-        except RowNotCovered:
-            raise once from None
-        return BiasedGEMM(product=found, rounded_first=True)
+            found = _Description(query, configuration, known, False, bias=added).descriptor()
+        except RowNotCovered as error:
+            first = first or error
+        else:
+            return BiasedGEMM(
+                product=found, rounded_first=added == "biases added after rounding",
+                onto_bias=added == "biases under slices",
+            )  # fmt: skip
+    assert first is not None
+    raise first
 
 
 class _Description:
@@ -63,11 +68,11 @@ class _Description:
         configuration: Configuration,
         known: Profile,
         extrapolate: bool,
-        rounded_first: bool = False,
+        bias: str = "biases",
         workspace: int | None = None,
     ) -> None:
         self.query, self.configuration, self.known, self.extrapolate = query, configuration, known, extrapolate
-        self.rounded_first, self.workspace = rounded_first, workspace
+        self.bias, self.workspace = bias, workspace
 
     def not_covered(self, why: str) -> RowNotCovered:
         """The error for a missing measurement, with the key."""
@@ -133,11 +138,8 @@ class _Description:
         elif query.epilogue == "bias":
             if gaps:
                 self._check_feature("padded rows", measured=gaps_measured)
-            if self.rounded_first:
-                feature, more = "biases added after rounding", {"reduction": self.configuration.reduction}
-            else:
-                feature, more = "biases", {}
-            self._check_feature(feature, measured=query.n > 1 and query.batch == 1, **more)
+            more = {} if self.bias == "biases" else {"reduction": self.configuration.reduction}
+            self._check_feature(self.bias, measured=query.n > 1 and query.batch == 1, **more)
         elif gaps:
             self._check_feature("padded rows", measured=gaps_measured)
         if min(query.alignment) < 16:

@@ -7,6 +7,7 @@ which order a kernel rounds alpha P + beta C:
 - `addend_fused`: fma(beta, C, alpha P), then rounded to the output's type.
 - `rounded`: alpha P is rounded to the output's type before C is added; beta is 1.
 - `operand_scaled`: an operand is multiplied by alpha in fp32 before the product, then as `addend_fused`.
+- `onto_product_fused`, `onto_addend_fused`: the slices of k are added one after the other to the addend.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _INSTRUCTION_K = 32
 """The k of an instruction of fp8."""
 _BLOCK = 128
 """The k after which fp8 kernels start an accumulator without fast accumulation."""
+_ONTO = "onto_"
+"""The prefix of orders in which slices are added to the addend."""
 _FP32_PARTIALS = 2
 """The REDUCTION_SCHEME that adds slices in fp32."""
 
@@ -236,13 +239,15 @@ def finished_product_of(
             f"{query.description} with {finish.words} is not described: batches of one element are not measured; the "
             "nearest described call is the product, followed by the sum"
         )
-    rounded = False
+    rounded = onto = False
     if finish.addend == "vector":
         biased = biased_product_of(replace(query, epilogue="bias"), configuration, known)
-        product, rounded = biased.product, biased.rounded_first
+        product, rounded, onto = biased.product, biased.rounded_first, biased.onto_bias
     else:
         product = descriptor_of(replace(query, epilogue="none"), configuration, known, workspace=workspace)
     order = "rounded" if rounded else _order(known, query, configuration, finish)
+    onto |= order.startswith(_ONTO)
+    order = order.removeprefix(_ONTO)
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
@@ -251,7 +256,8 @@ def finished_product_of(
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}
         fields |= {"left_dtype": "fp32", "right_dtype": "fp32"}
         alpha = 1.0
-    return FinishedGEMM(product=GEMMDesc(**fields), steps=Epilogue.of(*_steps(query.c, order, finish, alpha)), **scaled)
+    steps = Epilogue.of(*_steps(query.c, order, finish, alpha))
+    return FinishedGEMM(product=GEMMDesc(**fields), steps=steps, onto_addend=onto, **scaled)
 
 
 def _steps(output: str, order: str, finish: Finish, alpha: float) -> tuple[Step | str, ...]:
