@@ -1,4 +1,4 @@
-"""A known number in the lower half of a register whose upper half depends on data, as sorting packs a place below a key.
+"""A known number in the lower half of a register whose upper half depends on data, as a place below a key in a sort.
 
 It may be put there by an `or`, or by sums and differences, of which some may leave the lower half for a while.  As
 `high << 16` has zeros below, `(high << 16) + number` is the concatenation of both where the number fits the half.
