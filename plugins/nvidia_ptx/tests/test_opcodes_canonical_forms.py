@@ -204,6 +204,24 @@ EQUAL = {
         "add.f16 %h5, %h2, %h1; add.f16 %h6, %h3, %h2; mov.b32 %r40, {%h5, %h6};",
     ),
     "halves swapped twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
+    "a signed minimum that is selected": (
+        "setp.lt.s32 %p2, %r1, %r2; selp.b32 %r40, %r1, %r2, %p2;", "min.s32 %r40, %r2, %r1;"
+    ),
+    "an unsigned maximum that is selected": (
+        "setp.le.u32 %p2, %r2, %r1; selp.b32 %r40, %r1, %r2, %p2;", "max.u32 %r40, %r1, %r2;"
+    ),
+    "a clamped integer": (
+        "max.s32 %r5, %r1, -128; min.s32 %r40, %r5, 127;",
+        "setp.lt.s32 %p2, %r1, -128; selp.b32 %r5, -128, %r1, %p2; setp.gt.s32 %p3, %r5, 127; selp.b32 %r40, 127, %r5, %p3;",
+    ),
+    "a minimum that a predicate selects beside its operand": (
+        "min.s32 %r5, %r1, %r2; selp.b32 %r40, %r5, %r2, %p1;",
+        "setp.lt.s32 %p2, %r1, %r2; and.pred %p3, %p1, %p2; selp.b32 %r40, %r1, %r2, %p3;",
+    ),
+    "a maximum that a predicate selects beside its operand": (
+        "max.u32 %r5, %r1, %r2; selp.b32 %r40, %r2, %r5, %p1;",
+        "setp.gt.u32 %p2, %r1, %r2; not.pred %p3, %p1; and.pred %p3, %p3, %p2; selp.b32 %r40, %r1, %r2, %p3;",
+    ),
     "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
     "a sign-extended byte in a wider register": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.s8.s32 %h5, %r5; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
@@ -301,6 +319,16 @@ DIFFERENT = {
     "maxima with different constants": ("max.f32 %f40, %f1, 0f3F800000;", "max.f32 %f40, %f1, 0f40000000;"),
     "a maximum with a constant and with a zero": ("max.f32 %f40, %f1, 0f80000000;", "max.f32 %f40, %f1, 0f00000000;"),
     "a clamp at minus zero plus zero": ("max.f32 %f5, %f1, 0f80000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f80000000;"),
+    "a signed selection and an unsigned minimum": (
+        "setp.lt.s32 %p2, %r1, %r2; selp.b32 %r40, %r1, %r2, %p2;", "min.u32 %r40, %r1, %r2;"
+    ),
+    "the greater integer of a comparison for a minimum": (
+        "setp.lt.s32 %p2, %r1, %r2; selp.b32 %r40, %r2, %r1, %p2;", "min.s32 %r40, %r1, %r2;"
+    ),
+    "a minimum beside its other operand": (
+        "min.s32 %r5, %r1, %r2; selp.b32 %r40, %r5, %r1, %p1;",
+        "setp.lt.s32 %p2, %r1, %r2; and.pred %p3, %p1, %p2; selp.b32 %r40, %r1, %r2, %p3;",
+    ),
     "signed and unsigned minima with a constant": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
     "maxima of different loads": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
     "a maximum and a minimum": ("max.f32 %f40, %f1, %f2;", "min.f32 %f40, %f1, %f2;"),

@@ -94,18 +94,18 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         if vector and (not addend.is_contiguous() or addend.data_ptr() % 16):
             raise NotLockable("the added vector is not dense and aligned to 16 bytes")
         finish = _finish(alpha, beta, "vector" if vector else "matrix")
+    elif name == "addmm" and beta == 1 and tuple(addend.shape) == (1, shape[1]) != shape and shape[1] > 1:
+        if not addend.is_contiguous() or addend.data_ptr() % 16:
+            raise NotLockable("the added row is not dense and aligned to 16 bytes")
+        finish = _finish(alpha, beta, "row")
     else:
         # An addend of another shape is expanded to a matrix, too.
         finish = _finish(alpha, beta, "matrix")
-        if name == "addmm" and tuple(addend.shape) != shape and (shape[0] == 1 or tuple(addend.shape) == (1, shape[1])):
+        if name == "addmm" and shape[0] == 1 and tuple(addend.shape) != shape:
             raise NotLockable(
                 f"an addend of shape {tuple(addend.shape)} is not described for an output of shape {shape}, of which "
                 "PyTorch takes some for a bias: a dense matrix is, addend.expand(...).contiguous()"
             )
-    if finish is not None and finish.addend == "matrix" and shape[-2:] == (1, 1):
-        raise NotLockable(
-            "an addend of one element is not described; the nearest described call is the product, followed by the sum"
-        )
     if finish is None or finish.addend == "none":
         return _form(a, b, a.dtype, finish, ())
     try:

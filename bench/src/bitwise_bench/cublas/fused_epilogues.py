@@ -321,12 +321,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--part", choices=[*PARTS], default=_RECORDED, nargs="+", help=f"the cases (default {' '.join(_RECORDED)})"
     )
     parser.add_argument("--every", type=int, default=1, help="take every so many cases (default 1)")
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many cases before (default 0)")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args(arguments)
     deadline = time.time() + given.seconds
-    cases = {name: make()[:: given.every] for name, make in PARTS.items() if name in given.part}
+    cases = {name: make()[given.skip :: given.every] for name, make in PARTS.items() if name in given.part}
     every = [case for each in cases.values() for case in each]
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
     places = {case: place for place, case in enumerate(every)}

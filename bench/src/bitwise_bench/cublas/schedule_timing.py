@@ -2,6 +2,7 @@
 
     python -m bitwise_bench.cublas.schedule_timing --set held-out --out records/cublas-held-out-sm90-h100.json
     python -m bitwise_bench.cublas.schedule_timing --set fitted --most 12 --times --out times.json
+    python -m bitwise_bench.cublas.schedule_timing --set published --join part-*.json --out published.json
 
 A problem runs under the launcher's default schedule and, with --most, under that many candidates, whose fastest one
 counts.  With --first-call, `first call` is the fastest of so many, as BITWISE_TIMED_SCHEDULES chooses it.  Each must
@@ -22,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,11 @@ class Bench:
 
         torch = self.torch
         m, n, k, dtype = given.m, given.n, given.k, getattr(torch, given.dtype)
+        shapes = (
+            shape[::-1] if axis == "t" else shape for axis, shape in zip(given.layout, ((m, k), (k, n)), strict=True)
+        )
         a, b = (
-            torch.empty(shape[::-1] if axis == "t" else shape, device="cuda", dtype=dtype)
-            for axis, shape in zip(given.layout, ((m, k), (k, n)), strict=True)
+            torch.empty(lines, length + given.gap, device="cuda", dtype=dtype)[:, :length] for lines, length in shapes
         )
         out = torch.empty(m, n, device="cuda", dtype=dtype)
         if drawn:
@@ -189,7 +192,7 @@ class Bench:
         record |= {"default schedule": _fields(chosen)}
         record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
-        record |= {"maps columns": True, "times": tuned.times} if times else {}
+        record |= {"maps columns": True, "gathers units": True, "times": tuned.times} if times else {}
         return {**record, "descriptor": desc.to_text(), "wrong": wrong, "ran": tuned.ran + 1}
 
 
@@ -271,6 +274,21 @@ def _write(path: Path, head: dict[str, Any], rows: Sequence[dict[str, Any]], cou
     return result
 
 
+def joined(paths: Sequence[Path], problems: Sequence[Problem]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what records of parts of a set have in common, and their rows in the order of the problems.
+
+    Of several rows of a problem the first one counts.  Raises ValueError for records of other environments or sets.
+    """
+    contents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    heads = [{name: each[name] for name in each if name not in ("summary", "rows")} for each in contents]
+    if any(head != heads[0] for head in heads):
+        raise ValueError("the records to join are of several environments, sets or numbers of rounds")
+    names = [each.name for each in fields(Problem)]
+    rows = {tuple(row[name] for name in names): row for each in reversed(contents) for row in reversed(each["rows"])}
+    places = (tuple(getattr(each, name) for name in names) for each in problems)
+    return heads[0], [rows[place] for place in places if place in rows]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the problems of a set.  The exit status is 1 if a schedule's bytes differ or a problem failed."""
     parser = argparse.ArgumentParser(
@@ -295,7 +313,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=120.0, help="start no new problem after this many seconds (default 120)"
     )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
+    parser.add_argument("--join", type=Path, nargs="+", help="join these records of parts of the set; time nothing")
     given = parser.parse_args(arguments)
+    if given.join:
+        problems = [problem for name in given.set for problem in SETS[name]()]
+        head, parts_of_all = joined(given.join, problems)
+        result = _write(given.out, head, parts_of_all, len(problems))
+        print(json.dumps(result, indent=1))
+        return 0
     import torch
     import triton
 

@@ -36,17 +36,18 @@ class ProblemError(BitwiseError, ValueError):
 class Finish(Record):
     """What a call of a library asks for beyond the product P of its operands.
 
-    The result is activation(`alpha` s P + `beta` C).  C is the addend, a vector with an element for each column or a
-    matrix; without one `beta` is 0.  s is 1, the product of one scale of each operand (`scales` is `tensor`), or of one
-    for each row of A and one for each column of B (`row`).  With `blocks`, the products of BLOCK_K values of k have
-    scales of their own: `blocks` are the numbers of rows of A and of columns of B that share one.
+    The result is activation(`alpha` s P + `beta` C).  C is the addend: a vector with an element for each column, a
+    matrix, or a matrix of one row, which is added to each row; without one `beta` is 0.  s is 1, the product of one
+    scale of each operand (`scales` is `tensor`), or of one for each row of A and one for each column of B (`row`).
+    With `blocks`, the products of BLOCK_K values of k have scales of their own: `blocks` are the numbers of rows of A
+    and of columns of B that share one.
     `fast_accumulation` lets fp8 kernels keep one accumulator.  Where each part rounds is the library's choice: see
     FinishedGEMM.
     """
 
     alpha: Number = 1.0
     beta: Number = 0.0
-    addend: Literal["none", "vector", "matrix"] = "none"
+    addend: Literal["none", "vector", "row", "matrix"] = "none"
     activation: Literal["none", "relu", "gelu"] = "none"
     scales: Literal["none", "tensor", "row", "blocks"] = "none"
     blocks: tuple[Literal[1, 128], Literal[1, 128]] | None = None

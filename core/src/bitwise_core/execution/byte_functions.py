@@ -27,6 +27,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of, same_text
 from bitwise_core.execution.control_flow import EXIT
+from bitwise_core.execution.deferred_blends import deferred_blend
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.known_sequences import Definition, KnownSequence
@@ -35,7 +36,7 @@ from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.term_recorder import SAME
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import exact_hash, poison, term
 
@@ -560,7 +561,7 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
         if lanes is not None:
             # In other lanes the register keeps its value.
             old = machine.registers.get(cone.result)
-            value = blend_values(lanes, value, poison(width(value)) if old is None else old)
+            value = deferred_blend(machine, lanes, value, poison(width(value)) if old is None else old)
         machine.registers[cone.result] = value
         return None
 
@@ -571,14 +572,19 @@ def _known_value(
     machine: Machine, cone: Cone, captured: Mapping[int, Mapping[str, Value]], sequence: KnownSequence
 ) -> Value | None:
     """Return the result of a sequence that an architecture knows, None where its instructions must be executed."""
+    lanes: Array | None = machine.extra[_LANES]
     values: list[Value] = []
     for definition in sequence.inputs:
         held = captured[cone.definitions.index(definition)]
         if len(held) != 1:
             return None
-        values += map(L.settled, held.values())
-    if machine.extra[_LANES] is not None and any(isinstance(each, PackedVector) for each in values):
-        return None  # its parts may follow from lanes that are not active
+        for each in held.values():
+            value = each.in_lanes(lanes) if isinstance(each, SymbolicVector) else each
+            if lanes is not None and isinstance(value, PackedVector):
+                if value.whole is None or not (value.whole | ~lanes).all():
+                    return None  # its parts may follow from lanes that are not active
+                value = as_symbolic_vector(value)
+            values.append(value)
     return sequence.compute(machine, values)
 
 

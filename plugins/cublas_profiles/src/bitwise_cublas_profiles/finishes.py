@@ -48,6 +48,17 @@ def plain_problem(problem: GEMMProblem, finish: Finish, known: Profile, torch_ve
     return GEMMProblem(**fields)
 
 
+def as_library_receives(problem: GEMMProblem, finish: Finish, known: Profile, torch_version: str) -> Finish:
+    """The finish of PyTorch's call of the library: it passes one row that is added to all rows as a vector.
+
+    Raises CublasError.
+    """
+    if finish.addend != "row":
+        return finish
+    check_pytorch(known, "one row added to all", torch_version, problem.words)
+    return finish.model_copy(update={"addend": "vector"})
+
+
 def scaled_query(problem: GEMMProblem, finish: Finish, workspace: int) -> GemmQuery:
     """The query of a product of fp8 operands with a scale for each. Raises CublasError."""
     check_scaled(problem)
@@ -77,7 +88,7 @@ def check_scaled(problem: GEMMProblem) -> None:
             f"{problem.words} is not described: outputs of {problem.out} are not measured; the nearest described ones "
             f"are {', '.join(_SCALED_OUTPUTS)}"
         )
-    if finish.activation != "none" or finish.addend == "matrix" or finish.beta not in (0.0, 1.0):
+    if finish.activation != "none" or finish.addend in ("row", "matrix") or finish.beta not in (0.0, 1.0):
         raise CublasError(f"{problem.words} is not described: a scaled product is measured alone and with a bias")
 
 
@@ -90,9 +101,7 @@ def scaled_product_of(problem: GEMMProblem, query: GemmQuery, configuration: Con
     _row(known, query, configuration, "tensor", Finish())
     plain = replace(query, epilogue="none", fast_accumulation=False)
     desc = descriptor_of(plain, configuration, known, extrapolate=True, workspace=workspace)
-    return FinishedGEMM(
-        product=_accumulated(desc, query.fast_accumulation), steps=_scaled_steps(problem, ("multiply",))
-    )
+    return FinishedGEMM(product=accumulated(desc, query.fast_accumulation), steps=scaled_steps(problem, ("multiply",)))
 
 
 def block_scaled_product_of(
@@ -125,7 +134,7 @@ def block_scaled_product_of(
     plain = single_pass(k, problem.a, problem.b, known, fast_accumulation=False)
     cuts = (Cut(span=span), *plain.k_cuts) if sliced else plain.k_cuts
     return FinishedGEMM(
-        product=plain.model_copy(update={"k_cuts": cuts}), steps=_scaled_steps(problem, ()),
+        product=plain.model_copy(update={"k_cuts": cuts}), steps=scaled_steps(problem, ()),
         block_scaling=row["order"],
     )  # fmt: skip
 
@@ -140,7 +149,7 @@ def row_scaled_product_of(problem: GEMMProblem, known: Profile, torch_version: s
     check_pytorch(known, "rows and columns", torch_version, problem.words)
     return FinishedGEMM(
         product=single_pass(problem.k, problem.a, problem.b, known, finish.fast_accumulation),
-        steps=_scaled_steps(problem, ("multiply", "multiply")),
+        steps=scaled_steps(problem, ("multiply", "multiply")),
     )
 
 
@@ -158,7 +167,7 @@ def group_of(problem: GEMMProblem, known: Profile, torch_version: str) -> Finish
     if finish.scales == "row" and (problem.a, problem.b, problem.out) == ("e4m3", "e4m3", "bf16"):
         check_pytorch(known, "scaled groups", torch_version, problem.words)
         product = single_pass(problem.k, "e4m3", "e4m3", known, finish.fast_accumulation)
-        return FinishedGEMM(product=product, steps=_scaled_steps(problem, ("multiply", "multiply")))
+        return FinishedGEMM(product=product, steps=scaled_steps(problem, ("multiply", "multiply")))
     raise RowNotCovered(
         f"{problem.words} in a group is not described: groups of bf16, and of e4m3 with scales of rows and columns, "
         "with outputs of bf16, are measured; others are products of their own, by torch.mm or torch._scaled_mm"
@@ -190,7 +199,7 @@ def single_pass(k: int, left: str, right: str, known: Profile, fast_accumulation
     )  # fmt: skip
 
 
-def _accumulated(desc: GEMMDesc, fast_accumulation: bool) -> GEMMDesc:
+def accumulated(desc: GEMMDesc, fast_accumulation: bool) -> GEMMDesc:
     """The descriptor of the sums in fp32; with fast accumulation, a slice has one accumulator."""
     fields = {name: getattr(desc, name) for name in type(desc).model_fields} | {"output_dtype": "fp32"}
     if fast_accumulation:
@@ -198,7 +207,8 @@ def _accumulated(desc: GEMMDesc, fast_accumulation: bool) -> GEMMDesc:
     return GEMMDesc(**fields)
 
 
-def _scaled_steps(problem: GEMMProblem, scales: tuple[str, ...]) -> Epilogue:
+def scaled_steps(problem: GEMMProblem, scales: tuple[str, ...]) -> Epilogue:
+    """The steps on the sums of fp8 operands: multiplications by scales, a bias, and the conversion to the output."""
     bias = () if problem.finish is None or problem.finish.addend == "none" else (
         Step(name="add", operand_dtype=problem.out),
     )  # fmt: skip
@@ -225,6 +235,11 @@ def finished_product_of(
         raise RowNotCovered(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
             "described call is torch.addmm, followed by torch.nn.functional.gelu, whose bytes differ"
+        )
+    if finish.addend == "matrix" and query.m == query.n == 1:
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: an addend of one element is not measured; the "
+            "nearest described call is the product, followed by the sum"
         )
     rounded = False
     if finish.addend == "vector":

@@ -12,6 +12,7 @@ from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, G
 from bitwise_core.plugins.profiles import NotCovered, Support
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.finishes import (
+    as_library_receives,
     block_scaled_product_of,
     finished_product_of,
     group_of,
@@ -141,6 +142,7 @@ class PyTorchLibrary:
                     problem, queries[0], found.configuration, known, torch.__version__
                 )  # fmt: skip
             return scaled_product_of(problem, queries[0], found.configuration, known, found.workspace)
+        finish = as_library_receives(problem, finish, known, torch.__version__)
         query = settings.applied(query_of_problem(plain_problem(problem, finish, known, torch.__version__), alignment))
         if finish.activation == "relu":
             query = replace(query, epilogue="relu_bias")

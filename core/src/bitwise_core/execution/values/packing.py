@@ -98,6 +98,8 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
     """Select per lane: `new` where the constant mask is set, else `old`."""
     if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
         return np.where(mask, new, old)
+    if mask.size == 1:
+        return new if mask.item() else old
     lazy = lazy_integers(new)
     if lazy is None:
         lazy = lazy_integers(old)

@@ -20,7 +20,6 @@ from bitwise_nvidia_sm90.gemm.matrix_layouts import (
     ALIGNMENT,
     MatrixMap,
     has_map,
-    has_pairs,
     is_k_major,
     is_transposed,
     matrix_map,
@@ -284,13 +283,10 @@ def _warpgroups(
     if chosen.gathering:
         k_major = is_k_major(shapes[0], strides[0]), is_k_major(shapes[1], strides[1])
         lines = [each[0] if whole else each[1] for each, whole in zip(strides, k_major, strict=True)]
-        pairs = [
-            has_pairs(plan, matrix, rows, line, whole)
-            for matrix, (rows, _), line, whole in zip(matrices, shapes, lines, k_major, strict=True)
-        ]
+        vectors = [int(matrix.data_ptr()) % ALIGNMENT == 0 for matrix in matrices]
     else:
         k_major = not is_transposed(shapes[0], strides[0], size), not is_transposed(shapes[1], strides[1], size)
-        lines, pairs = [], [False, False]
+        lines, vectors = [], [False, False]
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
     if store == "map" and not fills_lines(chosen.block_n, output_size):
@@ -305,7 +301,7 @@ def _warpgroups(
         of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
         finish = fusion.finish(common, of_map)
     scales = scaling.scales(*((n, m) if chosen.transposed else (m, n)), chosen.transposed) if scaling else None
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (pairs[0], pairs[1]), scales)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (vectors[0], vectors[1]), scales)
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
     else:

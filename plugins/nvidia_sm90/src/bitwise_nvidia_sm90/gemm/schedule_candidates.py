@@ -75,7 +75,10 @@ _LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (16, 32, 8), 64
 """With `lane_rows`: the lines of a batch, and the elements of a warp."""
 _NEIGHBOURS = 4
 """The neighbouring elements of a thread with `wide`."""
-_ROWS_OF_LANES = ((4, 1, 1, 8), (4, 2, 2, 8), (8, 1, 1, 4), (8, 1, 2, 8), (2, 2, 2, 8), (2, 1, 1, 8))
+_ROWS_OF_LANES = (
+    (4, 1, 1, 8), (4, 2, 2, 8), (8, 1, 1, 4), (8, 1, 2, 8), (2, 2, 2, 8), (2, 1, 1, 8), (4, 4, 2, 8), (8, 2, 2, 4),
+    (8, 4, 4, 4), (16, 1, 2, 4), (16, 2, 4, 4), (4, 1, 1, 16), (8, 2, 4, 8), (2, 4, 2, 8),
+)  # fmt: skip
 """By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
