@@ -3,8 +3,8 @@
 The first guess follows the observed behaviour of ptxas (12.8 and 13.4): a product is fused if all its uses are sums in
 its own basic block, of its type and flush mode; of a sum of two products the first operand is fused; a product used
 twice by one sum is not fused.  The second is read from the line information of the machine code: a sum is fused if a
-fused multiply-add has its line, with a product in any block, also in one that comes later in the text.  A wrong guess costs only an assembly, provided that the operands of the product name
-the same registers at the sum.
+fused multiply-add has its line, with a product in any block, also in one that comes later in the text.  A wrong guess
+costs only an assembly, provided that the operands of the product name the same registers at the sum.
 """
 
 from __future__ import annotations
