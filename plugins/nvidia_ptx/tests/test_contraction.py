@@ -326,6 +326,11 @@ def test_without_fusion_there_are_no_candidates(ptxas: Ptxas) -> None:
              "st.global.b64 [%rd2], %d4;"),
             FUSED, rows((1, 2)),
         ),
+        # the product is in a block that comes later in the text
+        (
+            ("bra.uni $L2;", "$L1:", ADD, STORE, "bra.uni $L3;", "$L2:", MUL, "bra.uni $L1;", "$L3:"),
+            FUSED, rows((6, 2)),
+        ),
         # the value is uniform, so that the shuffle is a copy
         (
             ("ld.param.f32 %r5, [s];", "mul.f32 %r4, %r5, %r5;", "shfl.sync.bfly.b32 %r6, %r4, 1, 31, -1;",
