@@ -23,12 +23,15 @@ from bitwise_torch import (
     grouped_mm,
     locked_products,
     matmul,
+    product_calls,
     product_forms,
+    ready_launches,
     recorded_products,
     scaled_mm,
 )
 from bitwise_torch.locks import Lock, LockError, lock_of
 from bitwise_torch.locks.lock_diff import differences
+from bitwise_torch.ready_launches import ReadyLaunches
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -244,9 +247,15 @@ def test_addends_of_other_shapes_are_expanded() -> None:
     for addend in (C[:, :1], C[:1, :1], C[0, :1], C[0, 0]):
         found = addmm(addend, A, B, like="toy")
         assert (patterns(found) == wanted(problem(), finish, A, B, addend.expand(4, 5).contiguous())).all()
-    for addend, a in ((C[:1], A), (C[0, :1], A[:1]), (C[0, 0], A[:1])):
+    for addend in (C[0, :1], C[0, 0]):
         with pytest.raises(NotCovered, match="PyTorch takes some for a bias"):
-            addmm(addend, a, B, like="toy")
+            addmm(addend, A[:1], B, like="toy")
+    row = wanted(problem(), Finish(beta=1, addend="row"), A, B, C[:1].expand(4, 5).contiguous())
+    assert (patterns(addmm(C[:1], A, B, like="toy")) == row).all()
+    scaled_row = wanted(problem(), Finish(beta=2, addend="matrix"), A, B, C[:1].expand(4, 5).contiguous())
+    assert (patterns(addmm(C[:1], A, B, beta=2, like="toy")) == scaled_row).all()
+    with pytest.raises(NotCovered, match="the added row is not dense"):
+        addmm(torch.zeros(1, 10).half()[:, ::2], A, B, like="toy")
     scaled = addmv(C[:, 0], A, B[:, 0].contiguous(), alpha=0.3, beta=0.7, like="toy")
     rounded = Finish(alpha=float(torch.tensor(0.3).half()), beta=float(torch.tensor(0.7).half()), addend="matrix")
     assert rounded.alpha != 0.3
@@ -359,8 +368,6 @@ def test_locks_whose_steps_differ_are_different() -> None:
          lambda: addmm(C[:, :3], A, B, like="toy")),
         (NotCovered, "the addend is of torch.float32", lambda: addmm(C.float(), A, B, like="toy")),
         (NotCovered, "followed by the activation", lambda: addmm_activation(C, A, B, like="toy")),
-        (NotCovered, "an addend of one element",
-         lambda: baddbmm(C[None, :1, :1], A[None, :1], B[None, :, :1], like="toy")),
         (NotCovered, "one scale for each operand, one for each row",
          lambda: scaled_mm(eighths(4, 7), eighths(7, 5), torch.rand(2, 1), torch.rand(1, 5), like="toy")),
         (NotCovered, "scales of torch.float16", lambda: scaled_mm(
@@ -414,3 +421,44 @@ def test_scaled_sums_are_prepared_once_for_a_call(monkeypatch: pytest.MonkeyPatc
     assert said[4][3:] == (x.data_ptr(), y.data_ptr())
     assert said[5][0].data_ptr() == said[4][2] != out.data_ptr()
     assert list(sums) == ["key"]
+
+
+class Settings:
+    """The launches of products with an addend, and the settings of the library, which are its token."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.launches: list[tuple[int, ...]] = []
+        self.settings = "a"
+        monkeypatch.setattr(Toy, "cache_token", lambda _: self.settings, raising=False)
+        monkeypatch.setattr(product_calls, "_ready", ReadyLaunches())
+        monkeypatch.setattr(product_calls, "_tokens", {})
+        monkeypatch.setattr(product_calls, "fused_launch", lambda *_: lambda *given: self.launches.append(given))
+        monkeypatch.setattr(
+            ready_launches, "_memory_of", lambda out: (lambda _: out, out.data_ptr() & -out.data_ptr() & 255)
+        )
+
+
+def test_a_repeated_product_with_an_addend_is_launched_for_the_same_settings_and_operands_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Settings(monkeypatch)
+    a, b, bias = torch.randn(3, 8).half(), torch.randn(8, 5).half(), torch.randn(5).half()
+    first = addmm(bias, a, b, like="toy")
+    assert not seen.launches
+    again = addmm(bias, a, b, like="toy")
+    assert seen.launches == [(a.data_ptr(), b.data_ptr(), again.data_ptr(), bias.data_ptr())]
+    assert again.data_ptr() == first.data_ptr()
+    other = [
+        lambda: addmm(bias, a, b, like="toy", alpha=2.0), lambda: addmm(bias, a[:2], b, like="toy"),
+        lambda: addmm_activation(bias, a, b, like="toy"), lambda: addmm(torch._neg_view(bias), a, b, like="toy"),
+    ]  # fmt: skip
+    for call in other:
+        call()
+    assert len(seen.launches) == 1
+    seen.settings = "b"
+    addmm(bias, a, b, like="toy")
+    assert len(seen.launches) == 1, "another setting may choose another descriptor"
+    with pytest.raises(ProductError, match="computes no gradients"):
+        addmm(bias, a.clone().requires_grad_(), b, like="toy")
+    with pytest.raises(ProductError, match="computes no gradients"):
+        addmm(bias.requires_grad_(), a, b, like="toy")
