@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.cublas.addend_orders import Sample, counted, feature_counts, samples
-from bitwise_bench.cublas.product_forms import KINDS, summary
+from bitwise_bench.cublas.product_form_records import together
+from bitwise_bench.cublas.product_forms import KINDS, PLAIN, summary
 from bitwise_cublas_profiles.profile import profile
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"
@@ -26,10 +27,41 @@ def test_outcomes_are_counted_by_kind_and_type() -> None:
     }  # fmt: skip
 
 
+def test_runs_are_counted_together_by_setting(tmp_path: Path) -> None:
+    paths = []
+    for seed, setting in ((1, "defaults"), (2, "defaults"), (3, "no split K")):
+        about = {"gpu": "g", "torch": "t", "library": "l", "driver": "d"}
+        drawn = {"seed": seed, "setting": setting, "kinds": [["matrix", 1]], "types": [["fp16", 1]]}
+        path = tmp_path / f"run-{seed}.json"
+        run = {"environment": {**about, **drawn}, "compared": "elements", "died": []}
+        path.write_text(json.dumps(run), encoding="utf-8")
+        rows = [[9, "matrix", "fp16", "equal", [], None], [4, "matrix", "fp16", "equal", [], None],
+                [5, "matrix", "fp16", "declined", [], "why"]]  # fmt: skip
+        text = "".join(json.dumps(each) + "\n" for each in rows) + "[12, "
+        path.with_suffix(".jsonl").write_text(text, encoding="utf-8")
+        paths.append(path)
+    record, lines = together(paths)
+    assert record["settings"]["defaults"]["totals"] == {"equal": 4, "declined": 2}
+    assert record["settings"]["no split K"]["reasons"] == {"why": 1}
+    assert lines[2] == {**drawn, "calls": {"declined": [5], "equal": [4, 5]}}
+    run["environment"]["driver"] = "other"
+    paths[0].write_text(json.dumps(run), encoding="utf-8")
+    with pytest.raises(ValueError, match="several machines"):
+        together(paths)
+
+
 def test_the_record_has_every_older_kind_and_names_what_differs() -> None:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     kinds = {name.split()[0] for run in record["runs"] for name in run["outcomes"]}
-    assert kinds == {name for name, _ in KINDS} - {"line", "expanded", "in place", "column", "blocks"}
+    assert kinds == {name for name, _ in KINDS} - {
+        "line",
+        "expanded",
+        "in place",
+        "column",
+        "blocks",
+        "integers",
+        *PLAIN,
+    }
     for run in record["runs"]:
         different = sum(each.get("different", 0) for each in run["outcomes"].values())
         assert len(run["different"]) == different
@@ -77,10 +109,17 @@ def test_a_sample_with_another_order_is_a_miss() -> None:
 def test_features_count_calls_of_their_kind() -> None:
     bias = {"feature": "biases", "algorithm": 66, "sliced": False, "dtypes": ["fp16"]}
     rounded = {**bias, "feature": "biases added after rounding"}
-    found = [sample(call="vector"), sample(call="relu", orders=("rounded",)), sample(call="batch"), sample()]
+    vectors = sample(call="vector", beta=1.0), sample(call="relu", beta=1.0, orders=("rounded",))
+    found = [*vectors, sample(call="batch"), sample()]
     assert feature_counts(bias, found) == ({"shapes": 1}, [found[1]])
     assert feature_counts(rounded, found) == ({"shapes": 1}, [found[0]])
     assert feature_counts({**bias, "feature": "batches"}, found) == ({"shapes": 1}, [])
+    gaps = {"feature": "padded rows", "dtypes": ["fp16"]}
+    padded = (
+        sample(call="product padded", beta=0.0, orders=("plain",)),
+        sample(call="product padded", beta=0.0, orders=()),
+    )
+    assert feature_counts(gaps, [*found, *padded]) == ({"shapes": 1}, [padded[1]])
 
 
 def test_an_operand_that_alpha_scales_is_the_vector() -> None:

@@ -1,9 +1,10 @@
-"""The orders of alpha, beta and addends that have the bytes of PyTorch's calls, by the library's configuration.
+"""The orders of sums, alpha, beta and addends that have the bytes of PyTorch's calls, by the library's configuration.
 
     python -m bitwise_bench.cublas.addend_survey --out addends.json --seconds 60 --undescribed
 
 Random calls are those of `product_forms`. For each, the library is asked for the configuration that PyTorch runs, and
-the sums are described as those of a product alone. Sampled elements are evaluated on the CPU under every order of
+the sums are described as those of a product alone; where the profile has no row for these, the descriptors of
+`descriptor_mutations.alternatives` are tried. Sampled elements are evaluated on the CPU under every order of
 `bitwise_cublas_profiles.finishes`; a row names the orders whose bytes are PyTorch's. `addend_orders` counts the rows.
 With --undescribed, only calls that the profile declines are rows.
 """
@@ -12,40 +13,75 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.cublas.product_forms import TYPES, Comparison, environment
+from bitwise_bench.cublas.descriptor_mutations import alternatives
+from bitwise_bench.cublas.product_forms import KINDS as ALL_KINDS
+from bitwise_bench.cublas.product_forms import (
+    TYPES,
+    Comparison,
+    apply_flags,
+    as_matrix,
+    described,
+    environment,
+    form_of_product,
+)
+from bitwise_bench.cublas.settings_parity import SETTINGS
 from bitwise_bench.cublas.worker_processes import run_workers
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.finishes import plain_problem
+from bitwise_cublas_profiles.finishes import (
+    accumulated,
+    adds_row,
+    plain_problem,
+    scaled_query,
+    scaled_steps,
+    single_pass,
+)
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.pytorch_settings import current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
 
-KINDS = (("matrix", 4), ("vector", 6), ("relu", 3), ("batch", 6))
+KINDS = tuple(each for each in ALL_KINDS if each[0] not in ("row", "grouped", "integers"))
 """The calls of `product_forms` and their shares."""
 COLUMNS = (
     "compared", "call", "dtype", "m", "n", "k", "batch", "transposes", "alpha", "beta", "configuration", "orders",
 )  # fmt: skip
 
+_SECONDS = 3.0
+"""The time for the orders of one call."""
 
-def answer(library: Any, problem: GEMMProblem, finish: Finish, known: Profile) -> tuple[GemmQuery, HeuristicResult]:
-    """The query that PyTorch makes for a problem with a finish, and the library's answer. Raises CublasError."""
+
+def answers(
+    library: Any, problem: GEMMProblem, finish: Finish, known: Profile, alignment: tuple[int, int, int]
+) -> list[tuple[str, GemmQuery, HeuristicResult]]:
+    """The queries that PyTorch may make for a problem with a finish, by name, and the library's answers.
+
+    Raises CublasError.
+    """
     import torch
 
+    settings = current_settings()
+    if finish.scales != "none":
+        query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
+        return [("", replace(query, epilogue="none"), library.heuristic(query)[0])]
     plain = plain_problem(problem, finish, known, torch.__version__)
-    query = current_settings().applied(query_of_problem(plain, (256, 256, 256)))
-    if finish.activation == "relu":
-        query = replace(query, epilogue="relu_bias")
-    return replace(query, epilogue="none"), library.heuristic(query)[0]
+    query = settings.applied(query_of_problem(plain, alignment))
+    if finish.activation != "none":
+        query = replace(query, epilogue=f"{finish.activation}_bias")
+    asked = [("", query)]
+    if adds_row(problem, finish):
+        asked = [("", replace(query, epilogue="none")), ("bias: ", query)]
+    return [(name, replace(each, epilogue="none"), library.heuristic(each)[0]) for name, each in asked]
 
 
 def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Iterator[tuple[str, FinishedGEMM]]:
@@ -60,8 +96,15 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
         )  # fmt: skip
         return Epilogue.of(step, *activation, converted)
 
+    if finish.addend == "none":
+        scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
+        yield "scaled", FinishedGEMM(product=sums, steps=Epilogue.of(*scale, converted))
+        return
     yield "product_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "x"))
     yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
+    for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand")):
+        with suppress(DescriptorError):  # slices that are not consecutive
+            yield name, FinishedGEMM(product=sums, steps=fused(finish.alpha, one), onto_addend=True)
     if finish.beta == 1.0:
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         steps = Epilogue.of(*scale, converted, "add", *activation)
@@ -77,6 +120,8 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
 class Survey(Comparison):
     """State of one process: the library, and which calls are rows."""
 
+    unaligned, sparse_vectors = 0.3, True
+
     def __init__(self, seed: int, types: Sequence[tuple[str, int]], *, undescribed: bool) -> None:
         from bitwise_cublas_profiles.library import Library
 
@@ -91,53 +136,109 @@ class Survey(Comparison):
     ) -> list[Any]:  # fmt: skip
         """The row of a call; its only item is a reason where there is none."""
         from bitwise_torch import NotCovered
-        from bitwise_torch.product_calls import described_call, product_of_form
-        from bitwise_torch.product_forms import Form, NotLockable, form_of
-        from bitwise_torch.tensor_problems import problem_of
+        from bitwise_torch.product_calls import product_of_form
+        from bitwise_torch.tensor_problems import alignment_of
 
         torch = self.torch
+        try:
+            wanted = getattr(torch, name)(*arguments, **options)
+        except (RuntimeError, ValueError):
+            return ["refused by PyTorch"]
         if self.undescribed:
             try:
-                described_call(name, arguments, options, "cublas")
+                described(name, arguments, options)
                 return ["described"]
             except NotCovered:
                 pass
-        addend, a, b = arguments
         try:
-            form = form_of(name, "", arguments, options)
-            if form is None:  # a bias alone
-                problem = problem_of(a, b, a.dtype)
+            form = form_of_product(name, arguments, options)
+            problem = form.problem
+            finish = problem.finish or Finish()
+            if problem.epilogue == "bias":
                 fields = {each: getattr(problem, each) for each in type(problem).model_fields}
-                problem = GEMMProblem(**fields | {"finish": Finish(addend="vector", beta=1.0)})
-                form = Form(a, b, (addend.expand(a.shape[0], b.shape[1]),), problem)
-            finish = form.problem.finish
-            if finish is None or finish.addend == "none":
-                return ["no addend"]
-            query, found = answer(self.library, form.problem, finish, self.known)
-            desc = descriptor_of(query, found.configuration, self.known, extrapolate=True, workspace=found.workspace)
-        except (NotLockable, CublasError, DescriptorError) as error:
+                finish = Finish(addend="vector", beta=1.0)
+                problem = GEMMProblem(**fields | {"finish": finish, "epilogue": "none"})
+            alignment = alignment_of(form.a), alignment_of(form.b), 256
+            asked = answers(self.library, problem, finish, self.known, alignment)
+        except (NotCovered, CublasError, DescriptorError) as error:
             return [str(error)[-160:]]
-        wanted = getattr(torch, name)(*arguments, **options)
-        mine, there = self.sampled(number, form, wanted)
-        bits = torch.int32 if wanted.element_size() == 4 else torch.int16
-        orders = [
-            order
-            for order, each in descriptions(desc, finish, query.c, query.a)
-            if torch.equal(product_of_form(each, mine).contiguous().view(bits), there.view(bits))
-        ]
-        orders += ["untried"] if finish.alpha != 1.0 and desc.path != "fma" else []
+        mine, there = self.sampled(number, form, as_matrix(wanted))
+        orders: list[str] = []
+        latest = time.time() + _SECONDS
+        for way, query, found in asked:
+            for others in (False, True):
+                if others and orders:
+                    break
+                for sums, desc in self.sums(query, found, others=others):
+                    for order, each in self.candidates(problem, finish, query, desc) if time.time() < latest else ():
+                        with suppress(DescriptorError):  # no unit has these types
+                            result = product_of_form(each, mine).contiguous()
+                            if torch.equal(result.view(self.bits(wanted)), there.view(self.bits(wanted))):
+                                orders.append(f"{way}{sums}{order}")
+        query, found = asked[0][1:]
         call = "one row" if kind == "matrix" and query.m == 1 and finish.beta == 1.0 else kind
+        padded = any(each not in (None, query.dense_ld[name]) for name, each in (("a", query.ld_a), ("b", query.ld_b)))
+        call += " unaligned" if min(alignment) < 16 else " padded" if padded else ""
         return [
             "elements", call, dtype, query.m, query.n, query.k, query.batch, query.transposes, finish.alpha,
             finish.beta, list(found.configuration.record().values()), orders,
         ]  # fmt: skip
 
+    def bits(self, result: Any) -> Any:
+        """The integers of the width of a result's type."""
+        return self.torch.int32 if result.element_size() == 4 else self.torch.int16
+
+    def sums(self, query: GemmQuery, found: HeuristicResult, *, others: bool) -> list[tuple[str, GEMMDesc]]:
+        """The descriptors of the sums of an answer: that of the profile, or with `others` alternatives by name."""
+        split, plain = found.configuration.split_k, replace(query, fast_accumulation=False)
+        if query.blocks is not None:
+            product = single_pass(query.k, query.a, query.b, self.known, fast_accumulation=False)
+            if split <= 1:
+                return [("", product)]
+            step = 512 if 128 in query.blocks else 128
+            cuts = (Cut(span=-(-(query.k // split) // step) * step), *product.k_cuts)
+            return [("", product.model_copy(update={"k_cuts": cuts}))]
+        if not others:
+            with suppress(CublasError):
+                desc = descriptor_of(
+                    plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace
+                )
+                return [("", desc)]
+            return []
+        made = alternatives(plain, split)
+        if query.compute == "fp16":
+            made = [(name, with_fp16_sums(desc)) for name, desc in made if desc.path == "matrix"]
+        return [(f"{name}: ", desc) for name, desc in made]
+
+    def candidates(
+        self, problem: GEMMProblem, finish: Finish, query: GemmQuery, desc: GEMMDesc
+    ) -> Iterator[tuple[str, GEMMDesc | FinishedGEMM]]:
+        """The descriptions of a call whose sums have a descriptor, by the name of the order."""
+        if finish.scales == "tensor":
+            product = accumulated(desc, finish.fast_accumulation)
+            yield "addend_fused", FinishedGEMM(product=product, steps=scaled_steps(problem, ("multiply",)))
+        elif finish.scales == "blocks":
+            for order in ("product_first", "left_first"):
+                yield order, FinishedGEMM(product=desc, steps=scaled_steps(problem, ()), block_scaling=order)
+        elif finish == Finish():
+            yield "plain", desc
+        else:
+            yield from descriptions(desc, finish, query.c, query.a)
+
+
+def with_fp16_sums(desc: GEMMDesc) -> GEMMDesc:
+    """A descriptor of a matrix unit with sums of fp16."""
+    fields = {name: getattr(desc, name) for name in type(desc).model_fields}
+    cuts = tuple(each.model_copy(update={"partial_dtype": "fp16", "merge_dtype": "fp16"}) for each in desc.k_cuts)
+    return GEMMDesc(**(fields | {"accumulator_dtype": "fp16", "k_cuts": cuts}))
+
 
 def work(
-    start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]], Any, bool]
+    start: int, step: int, deadline: float, given: tuple[int, Sequence[tuple[str, int]], Any, bool, str]
 ) -> Iterable[list[Any]]:
     """The rows of one process."""
-    seed, kinds, types, undescribed = given
+    seed, kinds, types, undescribed, setting = given
+    apply_flags(setting)
     survey, number = Survey(seed, types, undescribed=undescribed), start
     while time.time() < deadline:
         number += step
@@ -177,13 +278,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--undescribed", action="store_true", help="leave out the calls that the profile describes")
     parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
     parser.add_argument("--types", nargs="*", choices=[name for name, _ in TYPES], help="their types (default all)")
+    parser.add_argument("--setting", choices=SETTINGS, default="defaults", help="PyTorch's settings (default: its own)")
+    parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     given = parser.parse_args(arguments)
+    os.environ.update(SETTINGS[given.setting].get("environment", {}))
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
     types = [each for each in TYPES if not given.types or each[0] in given.types]
-    found, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds, types, given.undescribed))
-    rows = sorted(each for each in found if len(each) == len(COLUMNS))
+    task = (given.seed, kinds, types, given.undescribed, given.setting)
+    found, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
+    rows = sorted((each for each in found if len(each) == len(COLUMNS)), key=str)
     others = Counter(each[0] for each in found if len(each) != len(COLUMNS))
-    record = {"environment": environment(), "seed": given.seed, "columns": COLUMNS, "rows": rows}
+    about = {"environment": environment(), "seed": given.seed, "setting": given.setting}
+    record = {**about, "columns": COLUMNS, "rows": rows}
     given.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     for name, each in by_kernel(rows).items():
         print(f"{name}: {json.dumps(each)}")

@@ -1,17 +1,20 @@
-"""Compare PyTorch's products with addends, activations, scales and groups with the functions of the runtime.
+"""Compare PyTorch's products, alone and with addends, activations, scales and groups, with what describes them.
 
-    python -m bitwise_bench.cublas.product_forms --out forms.json --seconds 60
+    python -m bitwise_bench.cublas.product_forms --out forms.json --seconds 60 --elements
 
 Random shapes, layouts, types, alpha and beta. An addend is random, or cancels the product, so that the result consists
-of the roundings of both. With --elements no kernel of ours runs: nine elements of each result are compared with the
-call's description, evaluated on the CPU, and groups are left out. The exit status is 1 if bytes differ, or if more than
-the share `--declined` of the calls of a kind and type is declined.
+of the roundings of both. With --elements nine elements of each result are compared with the call's description,
+evaluated on the CPU; without, whole results with those of our kernels, for the calls that have functions of their own.
+With --setting, PyTorch runs under a setting of `settings_parity`. --calls appends the call of each row to a file, and
+`product_form_records` makes a record of several of these. The exit status is 1 if bytes differ, or if more than the
+share `--declined` of the calls of a kind and type is declined.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.random_queries import random_query
+from bitwise_bench.cublas.settings_parity import SETTINGS
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.query import GemmQuery
 
@@ -31,18 +35,26 @@ BETAS = (1.0, 1.0, 1.0, 0.3, -2.0, 0.0)
 FUSED = 8
 """One of so many calls is repeated."""
 KINDS = (
-    ("matrix", 26), ("vector", 10), ("line", 6), ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12),
-    ("relu", 7), ("tensor", 9), ("row", 7), ("blocks", 6), ("grouped", 7),
+    ("product", 30), ("products", 14), ("times a vector", 6), ("dot", 3), ("matrix", 26), ("vector", 10), ("line", 6),
+    ("expanded", 8), ("in place", 6), ("column", 6), ("batch", 12), ("relu", 7), ("tensor", 9), ("row", 7),
+    ("blocks", 6), ("grouped", 7), ("integers", 6),
 )  # fmt: skip
-"""The calls and their shares: addends by shape, operations in place, addmv, a batch of matrices, scales for each
-operand, for each row and column, or for each block of 128 values of k.  A line is an addend of shape (1, n)."""
-_TYPES = {"matrix", "vector", "line", "expanded", "in place", "column", "batch", "relu"}
+"""The calls and their shares: products of matrices, of batches and of vectors; addends by shape, operations in place,
+addmv, a batch of matrices; scales for each operand, for each row and column, or for each block of 128 values of k;
+int8.  A line is an addend of shape (1, n)."""
+PLAIN = {"product": "mm", "products": "bmm", "times a vector": "mv", "dot": "dot"}
+"""The functions of products alone, which --elements compares, as it does integers."""
+_TYPES = {"matrix", "vector", "line", "expanded", "in place", "column", "batch", "relu", *PLAIN}
 TYPES = (("bf16", 8), ("fp16", 8), ("fp32", 6), ("tf32", 2))
 """The types of calls with addends and their shares."""
 _LARGEST = 1 << 22
-"""Elements of a matrix."""
-_DEEPEST = 1 << 15
-"""Values of k of the sums that are evaluated on the CPU."""
+"""Elements of a matrix whose whole products are compared."""
+_LARGEST_SAMPLED = 1 << 24
+"""Elements of a matrix where elements of products are compared."""
+_MOST_PRODUCTS = {False: 1 << 31, True: 1 << 34}
+"""Multiplications of a call, by whether elements are compared."""
+_PADDED = 0.15
+"""The share of matrices with gaps between rows."""
 _FP8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", **_FP8}
 
@@ -50,20 +62,32 @@ _NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 class Comparison:
     """State of one process: a generator of operands, and the shares of types of calls with addends."""
 
+    device = "cuda"
+    unaligned = 0.0
+    """The share of padded matrices whose first element has no alignment."""
+    sparse_vectors = False
+    """Whether a product alone may have one row or one column with gaps."""
+
     def __init__(self, seed: int, *, elements: bool = False, types: Sequence[tuple[str, int]] = TYPES) -> None:
         import torch
 
         self.torch, self.seed, self.elements, self.types = torch, seed, elements, types
-        self.generator = torch.Generator(device="cuda")
+        self.largest = _LARGEST_SAMPLED if elements else _LARGEST
+        self.generator = torch.Generator(device=self.device)
 
-    def matrix(self, rows: int, columns: int, dtype: str, transposed: bool, source: random.Random) -> Any:
+    def matrix(
+        self, rows: int, columns: int, dtype: str, transposed: bool, source: random.Random, *, padded: bool = False
+    ) -> Any:
         """A random matrix, stored by columns if `transposed`; half of them have magnitudes over six binades more."""
         torch = self.torch
         shape = (columns, rows) if transposed else (rows, columns)
-        found = torch.randn(shape, device="cuda", generator=self.generator)
+        gap = source.choice([1, 2, 8, 16, 64]) if padded and source.random() < _PADDED else 0
+        stored = (shape[0], shape[1] + gap)
+        found = torch.randn(stored, device=self.device, generator=self.generator)
         if source.random() < 0.5:
-            found *= torch.randint(-4, 3, shape, device="cuda", generator=self.generator).float().exp2()
-        found = found.to(getattr(torch, _NAMES[dtype]))
+            found *= torch.randint(-4, 3, stored, device=self.device, generator=self.generator).float().exp2()
+        first = 1 if gap and source.random() < self.unaligned else 0
+        found = found.to(getattr(torch, _NAMES[dtype]))[:, first : first + shape[1]]
         return found.t() if transposed else found
 
     def row(self, number: int, kinds: Sequence[tuple[str, int]]) -> list[Any] | None:
@@ -74,15 +98,55 @@ class Comparison:
         dtype = source.choices(*zip(*self.types, strict=True))[0] if kind in _TYPES else "e4m3"
         query = random_query(self.seed, number, shares=(("fp32" if dtype == "tf32" else dtype, 1),)).query
         if (
-            query.m * query.n * query.k > 1 << 31
-            or max(query.m * query.k, query.k * query.n, query.m * query.n) > _LARGEST
-            or (self.elements and query.k > _DEEPEST)
+            query.m * query.n * query.k > _MOST_PRODUCTS[self.elements]
+            or max(query.m * query.k, query.k * query.n, query.m * query.n) > self.largest
         ):
             return None
         self.torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
-        calls = {"tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped}
-        call = calls.get(kind, self.added)
+        calls = {
+            "tensor": self.scaled, "row": self.scaled, "blocks": self.scaled, "grouped": self.grouped,
+            "integers": self.integers,
+        }  # fmt: skip
+        call = self.alone if kind in PLAIN else calls.get(kind, self.added)
         return call(number, kind, query, dtype, source)
+
+    def integers(self, number: int, kind: str, query: GemmQuery, _: str, source: random.Random) -> list[Any]:
+        """A call of `torch._int_mm`, of which elements are compared with exact sums."""
+        torch = self.torch
+        m, n, k = max(query.m, 17), 8 * -(-query.n // 8), 8 * -(-query.k // 8)
+        across = source.random() < 0.5
+        a, b = (
+            torch.randint(-128, 128, shape, device=self.device, dtype=torch.int8, generator=self.generator)
+            for shape in ((m, k), (n, k) if across else (k, n))
+        )
+        b = b.t() if across else b
+        about = [m, n, k, 1, f"N{'NT'[across]}"]
+        wanted = torch._int_mm(a, b)
+        rows, columns = (
+            torch.tensor(sorted({0, length - 1, source.randrange(length)}), device=self.device) for length in (m, n)
+        )
+        exact = a[rows].cpu().long() @ b.t()[columns].t().cpu().long()
+        equal = torch.equal(exact, wanted[rows][:, columns].cpu().long())
+        return [number, kind, "int8", "equal" if equal else "different", about, None]
+
+    def alone(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
+        """A call of a product alone, of matrices, a batch, or vectors."""
+        batch = source.choice([2, 3, 8, 16]) if kind == "products" else 1
+        if batch * max(query.m * query.k, query.k * query.n, query.m * query.n) > self.largest:
+            return None
+        m, n = (1 if kind == "dot" else query.m), (1 if kind in ("dot", "times a vector") else query.n)
+        across, down = m > 1 and source.random() < 0.3, n > 1 and source.random() < 0.5
+        about = [m, n, query.k, batch, f"{'NT'[across]}{'NT'[down]}"]
+        if kind == "products":
+            a = self.stacked([self.matrix(m, query.k, dtype, across, source) for _ in range(batch)], across)
+            b = self.stacked([self.matrix(query.k, n, dtype, down, source) for _ in range(batch)], down)
+        else:
+            a = self.matrix(m, query.k, dtype, across, source, padded=m > 1 or self.sparse_vectors)
+            b = self.matrix(query.k, n, dtype, down, source, padded=n > 1 or self.sparse_vectors)
+            a = a[0].contiguous() if kind == "dot" else a
+            b = b[:, 0].contiguous() if n == 1 and kind != "product" else b
+        about.append([list(a.stride()), list(b.stride())])
+        return self.called(number, kind, dtype, about, PLAIN[kind], (a, b), {})
 
     def added(self, number: int, kind: str, query: GemmQuery, dtype: str, source: random.Random) -> list[Any] | None:
         """A call with an addend."""
@@ -92,10 +156,11 @@ class Comparison:
         )
         alpha, beta = source.choice(ALPHAS), source.choice(BETAS)
         batch = source.choice([2, 3, 8, 16]) if kind == "batch" else 1
-        if batch * max(query.m * query.k, query.k * query.n, query.m * query.n) > _LARGEST:
+        if batch * max(query.m * query.k, query.k * query.n, query.m * query.n) > self.largest:
             return None
-        lefts = [self.matrix(query.m, query.k, dtype, query.transpose_a, source) for _ in range(batch)]
-        rights = [self.matrix(query.k, query.n, dtype, query.transpose_b, source) for _ in range(batch)]
+        padded = self.elements and kind not in ("batch", "column")
+        lefts = [self.matrix(query.m, query.k, dtype, query.transpose_a, source, padded=padded) for _ in range(batch)]
+        rights = [self.matrix(query.k, query.n, dtype, query.transpose_b, source, padded=padded) for _ in range(batch)]
         if kind == "batch":
             a, b = self.stacked(lefts, query.transpose_a), self.stacked(rights, query.transpose_b)
         else:
@@ -113,7 +178,7 @@ class Comparison:
             shape = source.choice([(query.m, 1), (1, 1), (1,), ()])
         elif kind == "line":
             shape = (1, query.n)
-        addend = torch.randn(shape, device="cuda", generator=self.generator).to(a.dtype)
+        addend = torch.randn(shape, device=self.device, generator=self.generator).to(a.dtype)
         if source.random() < 0.6 and beta:
             product = alpha / beta * (a.float() @ b.float())
             row = source.randrange(query.m)
@@ -156,10 +221,10 @@ class Comparison:
             scale_a, scale_b = self.block_scales(query.m, k, blocks[0]), self.block_scales(query.n, k, blocks[1]).t()
         else:
             shapes = ((1, 1), (1, 1)) if kind == "tensor" else ((query.m, 1), (1, query.n))
-            scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in shapes)
+            scale_a, scale_b = (torch.rand(each, device=self.device, generator=self.generator) + 0.3 for each in shapes)
         target, bias = getattr(torch, _NAMES[output]), None
         if source.random() < 0.4 and output != "fp32":
-            bias = torch.randn(query.n, device="cuda", generator=self.generator)
+            bias = torch.randn(query.n, device=self.device, generator=self.generator)
             if source.random() < 0.6:
                 bias = -((a[source.randrange(query.m)].float() @ b.float()) * scale_a.mean() * scale_b.mean()).reshape(
                     -1
@@ -174,12 +239,12 @@ class Comparison:
         """Scales of blocks, as PyTorch takes them: of `shared` rows and 128 values of k each; some are negative."""
         torch = self.torch
         shape = (-(-rows // shared), k // 128)
-        found = torch.rand(shape, device="cuda", generator=self.generator) + 0.01
-        found *= torch.randint(-3, 4, shape, device="cuda", generator=self.generator).float().exp2()
-        found *= torch.where(torch.rand(shape, device="cuda", generator=self.generator) < 0.1, -1.0, 1.0)
+        found = torch.rand(shape, device=self.device, generator=self.generator) + 0.01
+        found *= torch.randint(-3, 4, shape, device=self.device, generator=self.generator).float().exp2()
+        found *= torch.where(torch.rand(shape, device=self.device, generator=self.generator) < 0.1, -1.0, 1.0)
         if shared == 1:
             return found.t().contiguous().t()
-        padded = torch.zeros((shape[0], 4 * -(-shape[1] // 4)), device="cuda")
+        padded = torch.zeros((shape[0], 4 * -(-shape[1] // 4)), device=self.device)
         padded[:, : shape[1]] = found
         return padded[:, : shape[1]]
 
@@ -199,7 +264,7 @@ class Comparison:
 
         def operand(shape: tuple[int, ...], transposed: bool) -> Any:
             stored = (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
-            found = torch.randn(stored, device="cuda", generator=self.generator).to(getattr(torch, _NAMES[dtype]))
+            found = torch.randn(stored, device=self.device, generator=self.generator).to(getattr(torch, _NAMES[dtype]))
             return found.transpose(-1, -2) if transposed else found
 
         across = dtype == "e4m3" or source.random() < 0.5
@@ -208,7 +273,7 @@ class Comparison:
             "2d2d": ((m, total), (total, n)), "3d2d": ((groups, m, k), (k, total)),
         }[several]  # fmt: skip
         a, b = operand(shapes[0], False), operand(shapes[1], across)
-        offsets = None if several == "3d3d" else torch.tensor(ends, dtype=torch.int32, device="cuda")
+        offsets = None if several == "3d3d" else torch.tensor(ends, dtype=torch.int32, device=self.device)
         about = [form, *map(list, shapes), ends, across]
         if dtype == "bf16":
             return self.compared(
@@ -217,7 +282,9 @@ class Comparison:
             )  # fmt: skip
         fast = source.random() < 0.5
         rows, columns = (total, groups * n) if several == "2d3d" else (groups * m, groups * n)
-        scale_a, scale_b = (torch.rand(each, device="cuda", generator=self.generator) + 0.3 for each in (rows, columns))
+        scale_a, scale_b = (
+            torch.rand(each, device=self.device, generator=self.generator) + 0.3 for each in (rows, columns)
+        )
         given_b = scale_b.view(groups, n) if several == "2d3d" else scale_b
         options = {"offs": offsets, "out_dtype": torch.bfloat16, "use_fast_accum": fast}
         return self.compared(
@@ -250,7 +317,7 @@ class Comparison:
     ) -> list[Any]:  # fmt: skip
         """The row of a call of which elements are compared with its description, evaluated on the CPU."""
         from bitwise_torch import NotCovered
-        from bitwise_torch.product_calls import described_call, product_of_form
+        from bitwise_torch.product_calls import product_of_form
 
         torch = self.torch
         try:
@@ -258,10 +325,10 @@ class Comparison:
         except (RuntimeError, ValueError) as error:
             return [*head, "refused by PyTorch", about, str(error).splitlines()[0][:200]]
         try:
-            form, desc = described_call(name, arguments, options, "cublas")
+            form, desc = described(name, arguments, options)
         except NotCovered as error:
             return [*head, "declined", about, str(error).split(" is not described: ")[-1][:200]]
-        mine, there = self.sampled(number, form, wanted[:, None] if name == "addmv" else wanted)
+        mine, there = self.sampled(number, form, as_matrix(wanted))
         found = product_of_form(desc, mine)
         bits = torch.int32 if wanted.element_size() == 4 else torch.int16
         equal = torch.equal(found.contiguous().view(bits), there.view(bits))
@@ -315,12 +382,45 @@ class Comparison:
         return [*head, "equal" if equal else "different", about, None]
 
 
+def as_matrix(result: Any) -> Any:
+    """The result of a product, with the axes of one row and one column where it is a vector or a number."""
+    return result.reshape(-1, 1) if result.dim() < 2 else result
+
+
+def form_of_product(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The form of a call of PyTorch's function of a name. Raises NotCovered."""
+    from bitwise_core.plugins.profiles import NotCovered
+    from bitwise_torch.intercepted_products import intercepted_product
+    from bitwise_torch.product_forms import Form, NotLockable
+
+    try:
+        found = intercepted_product(name, "", arguments, options)
+    except NotLockable as error:
+        raise NotCovered(f"torch.{name}: {error}") from None
+    operands = () if found.bias is None else (found.bias.expand(found.problem.m, found.problem.n),)
+    return Form(found.a, found.b, found.operands or operands, found.problem)
+
+
+def described(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+    """A call of PyTorch's function of a name as a form, and what cuBLAS computes for it. Raises NotCovered."""
+    from bitwise_core.descriptors.problem import BiasedGEMM
+    from bitwise_cublas_profiles.library_profile import PYTORCH_LIBRARY
+    from bitwise_torch.product_forms import biased_product
+    from bitwise_torch.tensor_problems import alignment_of
+
+    form = form_of_product(name, arguments, options)
+    alignment = alignment_of(form.a), alignment_of(form.b), 256
+    found = PYTORCH_LIBRARY.describe_problem(form.problem, alignment, None, form.a.device)
+    return form, biased_product(found) if isinstance(found, BiasedGEMM) else found
+
+
 def work(
     start: int, step: int, deadline: float,
-    given: tuple[int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]]],
+    given: tuple[int, Sequence[tuple[str, int]], bool, Sequence[tuple[str, int]], str],
 ) -> Iterable[list[Any]]:  # fmt: skip
     """The rows of one process."""
-    seed, kinds, elements, types = given
+    seed, kinds, elements, types, setting = given
+    apply_flags(setting)
     comparison, number = Comparison(seed, elements=elements, types=types), start
     while time.time() < deadline:
         number += step
@@ -332,12 +432,32 @@ def work(
             yield row
 
 
+def apply_flags(name: str) -> None:
+    """Give PyTorch the flags of a setting, whose environment variables this process has."""
+    import torch
+
+    setting = SETTINGS[name]
+    for flag, value in setting.get("flags", {}).items():
+        setattr(torch.backends.cuda.matmul, flag, value)
+    if "prefer" in setting:
+        torch.backends.cuda.preferred_blas_library(setting["prefer"])
+
+
 def summary(rows: Iterable[list[Any]]) -> dict[str, dict[str, int]]:
     """The outcomes by kind and type."""
     counts: dict[str, Counter[str]] = {}
     for _, kind, dtype, outcome, *_ in rows:
         counts.setdefault(f"{kind} {dtype}".strip(), Counter())[outcome] += 1
     return {name: dict(counts[name]) for name in sorted(counts)}
+
+
+def record_of(rows: list[list[Any]], died: list[str], environment: dict[str, Any], compared: str) -> dict[str, Any]:
+    """The record of a run, or of several runs together."""
+    unequal = [row for row in rows if row[3] in ("different", "failed")]
+    reasons = Counter(row[5] for row in rows if row[3] in ("declined", "refused by PyTorch"))
+    return {"environment": environment, "compared": compared, "outcomes": summary(rows),
+            "different": sorted(unequal, key=str)[:50], "reasons": dict(reasons.most_common(60)),
+            "died": died}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -352,22 +472,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--elements", action="store_true", help="compare nine elements of each result on the CPU")
     parser.add_argument("--kinds", nargs="*", choices=[name for name, _ in KINDS], help="the calls (default all)")
     parser.add_argument("--types", nargs="*", choices=[name for name, _ in TYPES], help="their types (default all)")
+    parser.add_argument("--setting", choices=SETTINGS, default="defaults", help="PyTorch's settings (default: its own)")
+    parser.add_argument("--calls", type=Path, help="a file of lines to which all rows are appended")
     parser.add_argument(
         "--declined", type=float, default=0.0005, help="largest share of declined calls (default 0.0005)"
     )
     given = parser.parse_args(arguments)
     kinds = [each for each in KINDS if not given.kinds or each[0] in given.kinds]
-    if given.elements:
-        kinds = [each for each in kinds if each[0] != "grouped"]
+    sampled_only = {*PLAIN, "integers"}
+    kinds = [each for each in kinds if (each[0] != "grouped" if given.elements else each[0] not in sampled_only)]
     types = [each for each in TYPES if not given.types or each[0] in given.types]
-    rows, died = run_workers(work, given.processes, given.seconds, (given.seed, kinds, given.elements, types))
-    counts = summary(rows)
+    os.environ.update(SETTINGS[given.setting].get("environment", {}))
+    # Workers are new processes, whose environment this one's is.
+    task = (given.seed, kinds, given.elements, types, given.setting)
+    rows, died = run_workers(work, given.processes, given.seconds, task, kept=given.calls)
+    drawn = {"seed": given.seed, "setting": given.setting, "kinds": kinds, "types": types}
+    record = record_of(rows, died, {**environment(), **drawn}, "elements" if given.elements else "outputs")
+    counts, reasons = record["outcomes"], Counter(record["reasons"])
     unequal = [row for row in rows if row[3] in ("different", "failed")]
-    reasons = Counter(row[5] for row in rows if row[3] in ("declined", "refused by PyTorch"))
-    record = {"environment": {**environment(), "seed": given.seed},
-              "compared": "elements" if given.elements else "outputs",
-              "outcomes": counts, "different": sorted(unequal)[:50],
-              "reasons": dict(reasons.most_common(40)), "died": died}  # fmt: skip
     if given.out is not None:
         given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for name, each in counts.items():

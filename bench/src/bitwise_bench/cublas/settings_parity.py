@@ -29,6 +29,8 @@ from bitwise_cublas_profiles.query import CublasError, GemmQuery
 from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 _REDUCED = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
+FP16_ACCUMULATION = "fp16 accumulation"
+"""The setting that `fp16_accumulation` measures by kernels."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "CUBLAS_WORKSPACE_CONFIG=:4096:8": {"environment": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}},
@@ -48,6 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "cuBLASLt preferred": {"prefer": "cublaslt"},
     "allow_tf32": {"flags": {"allow_tf32": True}},
+    FP16_ACCUMULATION: {"flags": {"allow_fp16_accumulation": True}},
     "allow_tf32, :16:8": {
         "flags": {"allow_tf32": True}, "environment": {"CUBLAS_WORKSPACE_CONFIG": ":16:8"},
     },

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import queue
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Self
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -49,10 +52,12 @@ def visible_devices() -> list[str]:
     return [str(each) for each in range(torch.cuda.device_count())] or [""]
 
 
-def run_workers(work: Work, processes: int, seconds: float, given: Any) -> tuple[list[list[Any]], list[str]]:
+def run_workers(
+    work: Work, processes: int, seconds: float, given: Any, kept: Path | None = None
+) -> tuple[list[list[Any]], list[str]]:
     """All rows in arbitrary order, and why processes ended early, of `processes` for each GPU.
 
-    Waits at most half a minute after the deadline.
+    Rows are appended to the file `kept`, a line each, as they come. Waits at most half a minute after the deadline.
     """
     context = multiprocessing.get_context("spawn")
     results: Any = context.Queue()
@@ -70,24 +75,34 @@ def run_workers(work: Work, processes: int, seconds: float, given: Any) -> tuple
         each.start()
     rows: list[list[Any]] = []
     died: list[str] = []
+    with nullcontext() if kept is None else kept.open("a", encoding="utf-8") as file:
+        for found in _results(results, workers, deadline + 30):
+            if isinstance(found, str):
+                died.append(found)
+                continue
+            rows.append(found)
+            if file is not None:
+                file.write(json.dumps(found, separators=(",", ":")) + "\n")
+    for each in workers:
+        each.terminate()
+    return rows, died
+
+
+def _results(results: Any, workers: list[Any], latest: float) -> Iterator[list[Any] | str]:
+    """What processes send: rows, and why they ended early, until all have ended or it is too late."""
     ended = 0
-    while ended < len(workers) and time.time() < deadline + 30:
+    while ended < len(workers) and time.time() < latest:
         try:
             found = results.get(timeout=2)
         except queue.Empty:
             if not any(each.is_alive() for each in workers):
-                died.append("processes ended without a message")
-                break
+                yield "processes ended without a message"
+                return
             continue
         if found is None:
             ended += 1
-        elif isinstance(found, str):
-            died.append(found)
         else:
-            rows.append(found)
-    for each in workers:
-        each.terminate()
-    return rows, died
+            yield found
 
 
 def _work(work: Work, start: int, step: int, deadline: float, given: Any, results: Any, device: str) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.descriptors import DescriptorError, GEMMDesc
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc
 from bitwise_core.descriptors.evaluation.matrix_units import unit_of
 from bitwise_core.descriptors.evaluation.operands import add, convert, fp32, patterns, zeros
 from bitwise_core.descriptors.hardware import IEEE, Hardware
 from bitwise_core.descriptors.k_axis import FILL, Part, innermost_parts, instructions, parts_of, tile_number
-from bitwise_core.numerics import Bits, operation
-from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, operation, storage
+from bitwise_core.numerics.mma import MmaSpec, chains_in_c, multiply_accumulate
 
 ELEMENTS = 1 << 22
 """The number of accumulators in memory at once, over all parts of the k axis."""
@@ -129,6 +129,8 @@ def _accumulate(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: B
             result = multiply_accumulate(unit, left[:, :, low : low + unit.k], right[:, low : low + unit.k], begin)
             total = add(total, dtype, result, dtype, dtype)
         return total
+    if desc.path == "fma" and dtype == "fp32" and chains_in_c.available():
+        return chains_in_c.multiply_adds(left, right, total)
     fused, product, plus = (operation(f"{verb}.rn.{dtype}") for verb in ("fma", "mul", "add"))
     for k in range(a.shape[2]):
         factors = left[:, :, k, None], right[:, k, None]
@@ -139,23 +141,47 @@ def _accumulate(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: B
     return total
 
 
-def _merged(desc: GEMMDesc, part: Part, values: list[Bits]) -> tuple[str, Bits]:
-    """Return the type and value of a part; its innermost parts' accumulators are popped off the front of `values`."""
-    if part.cut is None:
-        return desc.accumulator_dtype, values.pop(0)
-    cut = part.cut
-    found = []
-    for each in part.parts:
-        dtype, value = _merged(desc, each, values)
-        found.append((cut.partial_dtype, convert(value, dtype, cut.partial_dtype)))
+def _merged(desc: GEMMDesc, axis: Part, values: list[Bits]) -> tuple[str, Bits]:
+    """Return the type and value of the whole axis, for the accumulators of its innermost parts, in order."""
+    dtype = desc.accumulator_dtype if axis.cut is None else axis.cut.merge_dtype
+    return dtype, _merged_parts(desc, [axis], np.stack(values), dtype)[0]
+
+
+def _merged_parts(desc: GEMMDesc, parts: Sequence[Part], values: Bits, target: str) -> Bits:
+    """Return the values of parts of one level in a type; parts with equally many parts of their own run together.
+
+    `values` are the accumulators of all their innermost parts, in order.
+    """
+    result = np.empty((len(parts), *values.shape[1:]), dtype=storage(FLOAT_FORMATS[target].bits))
+    sizes = [sum(1 for _ in innermost_parts(each)) for each in parts]
+    starts = np.cumsum([0, *sizes])
+    groups: dict[int, list[int]] = defaultdict(list)
+    for place, each in enumerate(parts):
+        groups[len(each.parts)].append(place)
+    for count, places in groups.items():
+        cut = parts[places[0]].cut
+        chosen = np.concatenate([np.arange(starts[place], starts[place + 1]) for place in places])
+        if cut is None:
+            result[places] = convert(values[chosen], desc.accumulator_dtype, target)
+            continue
+        children = [child for place in places for child in parts[place].parts]
+        partial = _merged_parts(desc, children, values[chosen], cut.partial_dtype)
+        partial = partial.reshape(len(places), count, *values.shape[1:])
+        found = [(cut.partial_dtype, partial[:, index]) for index in range(count)]
+        zero = cut.partial_dtype, zeros(cut.partial_dtype, found[0][1].shape)
+        dtype, value = cut.merge_steps(count).run(found, zero, _plus(cut))
+        result[places] = convert(convert(value, dtype, cut.merge_dtype), cut.merge_dtype, target)
+    return result
+
+
+def _plus(cut: Cut) -> Callable[[tuple[str, Bits], tuple[str, Bits]], tuple[str, Bits]]:
+    """Return the addition of two parts of a cut, each a type and a value, in the type of its merge."""
 
     def plus(left: tuple[str, Bits], right: tuple[str, Bits]) -> tuple[str, Bits]:
         total = convert(left[1], left[0], cut.merge_dtype)
         return cut.merge_dtype, add(total, cut.merge_dtype, right[1], right[0], cut.merge_dtype)
 
-    zero = cut.partial_dtype, zeros(cut.partial_dtype, found[0][1].shape)
-    dtype, value = cut.merge_steps(len(found)).run(found, zero, plus)
-    return cut.merge_dtype, convert(value, dtype, cut.merge_dtype)
+    return plus
 
 
 def _stored(desc: GEMMDesc, dtype: str, value: Bits, scale: Bits | None) -> Bits:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, FloatFormat, IntegerFormat, operation, storage
+from bitwise_core.numerics.mma import chains_in_c
 from bitwise_core.numerics.mma.exact_values import Values, decode, encode, values_of
 from bitwise_core.numerics.mma.fused_multiply_add import multiply_add
 from bitwise_core.numerics.mma.native_steps import Factors, add_last, floored_step, fused_step
@@ -125,6 +126,16 @@ def _chain(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     wide = arithmetic.widened if isinstance(arithmetic, FusedSum) else None
     accumulator = values_of(np.ascontiguousarray(c), result)
     depth, span = a.shape[-1], max(spec.k, DEPTH // spec.k * spec.k)
+    if isinstance(arithmetic, FusedSum) and chains_in_c.serves(arithmetic):
+        for low in range(0, depth, span):
+            rows, columns = a[..., low : low + span], b[:, low : low + span].transpose(0, 2, 1)
+            factors = [
+                decode(np.ascontiguousarray(bits), form, zeros)
+                for bits, form in ((rows, spec.form("left")), (columns, spec.form("right")))
+                if isinstance(form, FloatFormat)
+            ]
+            chains_in_c.fused_sums(arithmetic, result, factors[0], factors[1], accumulator)
+        return encode(accumulator, result)
     for low in range(0, depth, span):
         left = _factors(a[..., low : low + span], spec.form("left"), wide, zeros, right=False)
         right = _factors(b[:, low : low + span], spec.form("right"), wide, zeros, right=True)

@@ -1,0 +1,99 @@
+"""A record of several runs of `product_forms`, from the files of calls that they wrote.
+
+    python -m bitwise_bench.cublas.product_form_records forms-1.json forms-2.json --record NAME
+
+A run is its record, beside which the file of its calls has the same name with `.jsonl`. Runs on one GPU with one
+library are counted together by setting. NAME.jsonl.xz has a line for each run: what its calls were drawn from, and the
+numbers of its calls by outcome, as distances.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.cublas.product_forms import record_of
+
+MACHINE = ("gpu", "torch", "library", "driver")
+
+
+def calls_of(path: Path) -> list[list[Any]]:
+    """The rows of a file of calls; a truncated last line is ignored."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def distances(numbers: Sequence[int]) -> list[int]:
+    """The first of ascending numbers, and the distance of each to the one before."""
+    return [each - before for before, each in zip((0, *numbers), numbers, strict=False)]
+
+
+def together(paths: Sequence[Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The record of runs, and a line for each of them. Raises ValueError for runs on two machines."""
+    by_setting: dict[str, list[list[Any]]] = {}
+    machine: dict[str, Any] | None = None
+    lines, died = [], []
+    for path in paths:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        about = run["environment"]
+        here = {name: about[name] for name in MACHINE} | {"compared": run["compared"]}
+        machine = machine or here
+        if here != machine:
+            raise ValueError(f"the runs are of several machines or versions: {machine} and {here}")
+        found = sorted(calls_of(path.with_suffix(".jsonl")), key=lambda row: int(row[0]))
+        by_setting.setdefault(about["setting"], []).extend(found)
+        died += run["died"]
+        numbers: dict[str, list[int]] = {}
+        for number, _, _, outcome, *_ in found:
+            numbers.setdefault(outcome, []).append(number)
+        drawn = {name: about[name] for name in ("seed", "setting", "kinds", "types")}
+        lines.append(drawn | {"calls": {name: distances(each) for name, each in sorted(numbers.items())}})
+    settings = {}
+    for name in sorted(by_setting):
+        counted = record_of(by_setting[name], [], {}, "")
+        totals: Counter[str] = Counter()
+        for each in counted["outcomes"].values():
+            totals.update(each)
+        settings[name] = {"totals": dict(totals)} | {
+            part: counted[part] for part in ("outcomes", "different", "reasons")
+        }  # fmt: skip
+    return {"environment": machine, "settings": settings, "died": died}, lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the record. The exit status is 1 if bytes differ, 2 if the runs do not belong together."""
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.product_form_records", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--record", type=Path, required=True, help="write NAME.json and NAME.jsonl.xz")
+    given = parser.parse_args(arguments)
+    try:
+        record, lines = together(given.runs)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    given.record.with_name(given.record.name + ".json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines)
+    packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+    given.record.with_name(given.record.name + ".jsonl.xz").write_bytes(packed)
+    different = 0
+    for name, each in record["settings"].items():
+        print(f"{name}: {json.dumps(each['totals'])}")
+        different += each["totals"].get("different", 0) + each["totals"].get("failed", 0)
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
