@@ -47,8 +47,8 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tile
 
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
-_ALIGNED_LINE = 16
-"""The elements of whose multiple a line of sums of slices has, unless it is short."""
+_WHOLE_SECTORS, _ALIGNED_LINE = 8, 16
+"""The sums of a sector of memory, and those of whose multiple a line has that has no whole sectors, unless short."""
 _SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 """The numbers of blocks to which the blocks of a multiprocessor are bounded."""
 UNROLLED_SLICES = 40
@@ -122,9 +122,7 @@ def kernel_calls(
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernels of lanes and of fp32 operands add a single slice to +0 themselves.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
-    # Aligned lines let kernels of warpgroups store whole sectors, and the last kernel load several values at once.
-    step = (_ALIGNED_LINE if n >= 2 * _ALIGNED_LINE else 2) if isinstance(plan, MatrixPlan) else 1
-    line = -(-n // step) * step
+    line = _line_of_sums(n) if isinstance(plan, MatrixPlan) else n
     target = workspace((slices.number, m, line), slices.partial) if sliced else out
     strides = (m * line, line, 1) if sliced else (0, *out.stride())
     common = {
@@ -150,6 +148,15 @@ def kernel_calls(
     else:
         calls.append(_lanes(plan, chosen, m, n, common, own))
     return [*calls, _merge(plan, slices, target, line, out, last, fusion)] if sliced else calls
+
+
+def _line_of_sums(n: int) -> int:
+    """Return the elements from one row of the sums of a slice to the next.
+
+    Aligned lines let kernels of warpgroups store whole sectors, and the last kernel load several values at once.
+    """
+    step = 1 if n % _WHOLE_SECTORS == 0 else _ALIGNED_LINE if n >= 2 * _ALIGNED_LINE else 2
+    return -(-n // step) * step
 
 
 def _constants(fusion: Fusion | None) -> dict[str, Any]:
