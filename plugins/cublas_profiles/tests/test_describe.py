@@ -129,6 +129,8 @@ def test_slices_of_two_transposed_operands_have_the_small_granularity() -> None:
         query = gemm_query(5, 64, 640, transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
         spans[transposes] = descriptor_of(query, split, H100).k_cuts[0].span
     assert spans == {"NN": 128, "NT": 128, "TN": 80, "TT": 128}
+    column = gemm_query(64, 1, 640, transpose_a=True)
+    assert descriptor_of(column, split, H100).k_cuts[0].span == 128
 
 
 @pytest.mark.parametrize(

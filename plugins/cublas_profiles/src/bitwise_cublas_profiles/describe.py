@@ -258,6 +258,8 @@ class _Description:
     def _granularity(self) -> int:
         """The unit of slice lengths: the largest granularity of the layout that divides k, or the smallest."""
         transposes, k = self.query.transposes, self.query.k
+        if self.query.n == 1 and transposes == "TN":
+            transposes = "TT"  # the library takes a column for a row
         table = [row for row in self.known.tables["granularities"] if self.query.a in row["dtypes"]]
         if not table:
             raise self.not_covered(f"slices of {self.query.a} operands are not measured")
