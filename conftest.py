@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-# Time limits on single examples only measure how busy the machine is.
-settings.register_profile("developer", deadline=None)
-# A shared check must give the same answer twice: draw the same examples every time.
-settings.register_profile("ci", deadline=None, derandomize=True)
+# A check must give the same answer twice, and what a tool answers on drawn texts is recorded: the same examples are
+# drawn every time.  `--hypothesis-profile random` draws others.  Time limits on single examples only measure how busy
+# the machine is.
+settings.register_profile("same", deadline=None, derandomize=True, database=None)
+settings.register_profile("random", deadline=None, derandomize=False)
+settings.load_profile("same")
 # What a test changes in this process is not part of the key of a kept reading.  The tests of the cache turn it on.
 os.environ["BITWISE_NO_CACHE"] = "1"
-settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
-OBJECTS_BETWEEN_COLLECTIONS = (50_000, 20, 50)
+OBJECTS_BETWEEN_COLLECTIONS = (200_000, 20, 50)
 """Thresholds of the garbage collector: analyses make few cycles."""
 
 
@@ -52,6 +54,18 @@ def recorded_answers_of_tools() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("subprocess.run", recorded_tools.run)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys_of_kernels() -> Iterator[None]:
+    """Keys of Triton's cache do not depend on what was compiled before; see `recorded_kernels`."""
+    if "triton" not in sys.modules:  # the modules of tests that compile import it
+        yield
+        return
+    from recorded_kernels import complete_keys
+
+    with complete_keys():
         yield
 
 

@@ -17,12 +17,12 @@ def assembly_only(*, lines: bool = False) -> Iterator[None]:
     """
     from triton import knobs
 
-    from recorded_kernels import cache_manager
+    from recorded_kernels import cache_manager, keys_of_any_folder
 
     def without_machine_code(backend: Any, stages: dict[str, Any], *_: Any) -> None:
         stages[backend.binary_ext] = lambda text, metadata: b""
 
-    with knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope():
+    with keys_of_any_folder(), knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope():
         knobs.cache.dir = str(Path(knobs.cache.dir) / "assembly-only")
         knobs.runtime.add_stages_inspection_hook = without_machine_code
         knobs.compilation.disable_line_info = not lines

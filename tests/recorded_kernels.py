@@ -1,9 +1,12 @@
 """Assembly of kernels that tests read and execute, recorded under the keys of Triton's cache.
 
 The key is Triton's own: a digest of the kernel's source with all that it calls, its arguments and options, the target,
-and the files of the compiler.  It has no digest of Python code that runs while a kernel is compiled, so that of the
-pinned reductions is kept beside it.  What has another key is compiled: a recorded kernel is never another one than the
-compiler would return, and a test that reads one can fail as before.
+and the files of the compiler.  For AMD's targets Triton takes the paths of device libraries, which differ in every
+installation; here it is their content, as it is for NVIDIA's.  The constants that a called function uses are part of
+Triton's key only if that function was hashed before; here they always are (`complete_keys`).  The key has no digest of
+Python code that runs while a kernel is compiled, so that of the pinned reductions is kept beside it.  What has another
+key is compiled: a recorded kernel is never another one than the compiler would return, and a test that reads one can
+fail as before.
 
     TRITON_CACHE_DIR=FOLDER python -m pytest        # FOLDER is empty at the start
     PYTHONPATH=tests python -m recorded_kernels FOLDER
@@ -19,6 +22,8 @@ import lzma
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,6 +52,49 @@ def code_digest() -> str:
     for path in sorted(CODE.rglob("*.py")):
         digest.update(f"{path.relative_to(CODE)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def digest_of_file(path: str) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@contextmanager
+def keys_of_any_folder() -> Iterator[None]:
+    """Let keys of AMD's targets contain the content of device libraries in place of their paths."""
+    from triton.backends.amd.compiler import HIPOptions
+
+    def digest(options: Any) -> str:
+        known = {**vars(options), "extern_libs": [(name, digest_of_file(path)) for name, path in options.extern_libs]}
+        return hashlib.sha256("_".join(f"{name}-{value}" for name, value in known.items()).encode()).hexdigest()
+
+    before, HIPOptions.hash = HIPOptions.hash, digest
+    try:
+        yield
+    finally:
+        HIPOptions.hash = before
+
+
+@contextmanager
+def complete_keys() -> Iterator[None]:
+    """Hash a called function before its constants are added to those of its caller, as Triton does in later calls.
+
+    A key then does not depend on what a process compiled before.  It must hold from the first compilation on.
+    """
+    from triton.runtime.jit import DependenciesFinder
+
+    before = DependenciesFinder._update_hash
+
+    def update(finder: Any, function: Any) -> None:
+        assert function.cache_key
+        before(finder, function)
+
+    DependenciesFinder._update_hash = update
+    try:
+        yield
+    finally:
+        DependenciesFinder._update_hash = before
 
 
 @cache

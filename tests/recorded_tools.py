@@ -4,7 +4,7 @@ A tool that is given the same files and options returns the same bytes.  The key
 another version is run, as is any text that was never assembled: a change of a text, or of an option, is tested on what
 the tool returns for it.  `tests/test_recorded_tools.py` runs tools again and compares.
 
-    RECORDED_TOOLS=FOLDER CI=1 python -m pytest        # FOLDER is empty at the start
+    RECORDED_TOOLS=FOLDER python -m pytest        # FOLDER is empty at the start
     PYTHONPATH=tests python -m recorded_tools FOLDER
 
 records what the tests have asked, and drops everything else.

@@ -60,6 +60,39 @@ def test_a_kernel_of_other_code_is_compiled(hits: HITS, monkeypatch: pytest.Monk
     assert hits == [False, False]
 
 
+def test_a_key_has_the_content_of_a_library_and_not_its_folder(tmp_path: Path) -> None:
+    from triton.backends.amd.compiler import HIPOptions
+
+    def key(folder: str, content: str) -> str:
+        library = tmp_path / folder / "lib.bc"
+        library.parent.mkdir()
+        library.write_text(content)
+        options = HIPOptions(arch="gfx942")
+        object.__setattr__(options, "extern_libs", (("lib", str(library)),))
+        found: str = options.hash()
+        return found
+
+    with R.keys_of_any_folder():
+        first, second, third = key("one", "code"), key("another", "code"), key("third", "other code")
+    assert first == second != third
+    assert key("fourth", "code") != first
+
+
+def test_a_key_does_not_depend_on_what_was_hashed_before() -> None:
+    from bitwise_bench.pinned_reductions.kernels import benchmark
+    from bitwise_triton.reductions.kernels import functions
+
+    hashed = [each for module in (benchmark, functions) for each in vars(module).values() if hasattr(each, "cache_key")]
+
+    def keys(order: list[Any]) -> set[str]:
+        for each in hashed:
+            each.hash, each.used_global_vals = None, {}
+        return {f"{each.fn.__name__} {each.cache_key}" for each in order}
+
+    assert len(hashed) > 20
+    assert keys(hashed) == keys(hashed[::-1])
+
+
 def test_a_cache_folder_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(R, "FOLDER", tmp_path / "recorded")
     place = tmp_path / "cache" / "KEY"

@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 
 REFERENCES = {**COMMANDS, **{each.name: each.load() for each in entry_points(group=GROUP)}}
 
+SAMPLE = "plugins/nvidia_sm90/tests/samples/sm_90/row_sum"
+
 HEAVY = ("numpy", "pydantic", "torch", "triton", "bitwise_core.checker", "bitwise_core.execution", "bitwise_core.ir")
 
 
@@ -79,8 +81,7 @@ def test_plugins_are_listed_without_what_they_provide() -> None:
 
 
 def test_a_kernel_is_read_with_the_modules_of_its_architecture() -> None:
-    folder = ROOT / "plugins/nvidia_sm90/tests/samples/sm_90/row_sum"
-    found = imported_by("partition", str(folder), "--workers", "1", "--no-contraction-audit", "--no-cache")
+    found = imported_by("partition", str(ROOT / SAMPLE), "--workers", "1", "--no-contraction-audit", "--no-cache")
     assert "bitwise_nvidia_sm90.architecture" in found
     others = ("bitwise_amd_gfx942.opcodes", "bitwise_amd_gfx942.rules", "bitwise_nvidia_sm100.tcgen05",
               "bitwise_nvidia_sm90.launcher", "bitwise_cublas_profiles.describe", "bitwise_toy.opcodes")  # fmt: skip
@@ -95,7 +96,7 @@ def test_a_recalled_answer_loads_no_architecture(
 ) -> None:
     monkeypatch.delenv("BITWISE_NO_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = ROOT / "plugins/nvidia_sm90/tests/samples/sm_90/row_sum"
+    folder = ROOT / SAMPLE
     name, *files = command
     arguments = (name, *(f"{folder}{each}" for each in files), "--no-contraction-audit")
     analysis = {"bitwise_nvidia_sm90.architecture", "bitwise_core.execution.machine", "bitwise_core.checker.analysis"}
@@ -115,11 +116,12 @@ def cpu_seconds(*command: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-MAIN = "from bitwise_core.cli import main; main()"
+MAIN = "from bitwise_core.command import main; main()"
 ANALYSIS = "import numpy, pydantic, typer, rich"
 OF_CUBLAS = "--library cublas:13.1 --config algorithm=66,stages=35,split_k=1,reduction=0,custom=1"
 START_UP = {
     "--help": "import typer, rich",
+    "--version": "import typer, rich",
     "plugins": ANALYSIS,
     "doctor": ANALYSIS,
     "cache": ANALYSIS,
@@ -132,8 +134,13 @@ START_UP = {
     f"gemm 128 128 128 --arch sm_90 {OF_CUBLAS}": ANALYSIS,
     "probe a:b 4 4 4": ANALYSIS,
     "lock show a": ANALYSIS,
+    f"determinism {SAMPLE}": ANALYSIS,
+    f"partition {SAMPLE}": ANALYSIS,
 }
-"""Commands that end before any heavy work, and the imports of libraries that each may take twice the time of."""
+"""Commands that end before any heavy work, and the imports of libraries that each may take twice the time of.
+
+The first run of those on a sample keeps their answers, which the others recall.
+"""
 
 MAXIMUM_RUNS = 12
 """A process beside others on one core takes more CPU time than alone, so the least time of some runs is compared."""
@@ -149,6 +156,8 @@ def test_the_start_of_a_command_takes_at_most_twice_the_time_of_its_libraries(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # `doctor` counts the files of the cache
+    monkeypatch.delenv("BITWISE_NO_CACHE")
+    monkeypatch.chdir(ROOT)
     imports, own = START_UP[command], float("inf")
     libraries = LIBRARY_SECONDS.get(imports, float("inf"))
     for run in range(MAXIMUM_RUNS):

@@ -74,7 +74,7 @@ def test_a_fit_of_gathering_finds_other_costs() -> None:
         ]
         if not tried:
             continue
-        made = Gathered(problem.m, problem.n, planned, k_contiguous, tuple(tried), np.zeros(0))
+        made = Gathered(problem.m, problem.n, planned, tuple(tried), np.zeros(0))
         noise = np.array([math.exp(dice.gauss(0, 0.01)) for _ in tried])
         products.append(replace(made, seconds=made.modelled(true) * noise))
 
@@ -179,6 +179,9 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     for other in (*fitted[:-1], "varied", "held-out", "second-held-out", "third-held-out"):
         assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
         assert not {(each.m, each.n, each.k) for each in fourth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
+    fifth = {(each.n, each.k) for each in SETS["fifth-held-out"]() if "gradient" not in each.group}
+    for other in (*fitted, "varied", "unaligned-lines", "held-out", "second-held-out", "third-held-out"):
+        assert not fifth & {(each.n, each.k) for each in SETS[other]()}, other
     varied = {(each.n, each.k) for each in SETS["varied"]()}
     assert not varied & (second | third | {(each.n, each.k) for each in (*held_out, *fourth)})
     for other in ("spread", "spread-unaligned"):

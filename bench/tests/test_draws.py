@@ -171,6 +171,20 @@ def test_squares_of_a_ladder_are_half_an_ulp_of_the_next(kind: str, distance: in
         assert 0 < rungs[1] ** 2 - 2.0**-148 < 2.0**-150
 
 
+@pytest.mark.parametrize("kind", ["ladder.7", "ladder.8", "ladder.9"])
+def test_squares_beside_a_ladder_are_zeros(kind: str) -> None:
+    parts = draw(Array("a", "bf16", 16384), "g", kind).astype(np.uint32) << np.uint32(16)
+    values = parts.view(np.float32).astype(np.float64).reshape(-1, 256)
+    ladders = (values == 2.0**10).any(axis=1)
+    assert 4 <= ladders.sum() <= 32
+    assert (values[~ladders] ** 2 < 2.0**-150).all()
+    for row in values[ladders]:
+        rungs = np.sort(row[row**2 >= 2.0**-150])
+        assert [each**2 / below**2 for below, each in itertools.pairwise(rungs[1:])] == [2.0**24] * 6
+        assert 2.0**-148 < rungs[0] ** 2 < 2.0**-147
+        assert (row != 0).sum() > 200
+
+
 def test_inputs_of_a_configuration_are_numbered() -> None:
     arrays = (Array("c", "fp16", 4, "output"), Array("a", "fp16", 4), Array("i", "i32", 4), Array("b", "fp16", 4))
     assert [place for _, place in input_positions(SimpleNamespace(arrays=arrays))] == [0, 0, 1, 1]  # type: ignore[arg-type]

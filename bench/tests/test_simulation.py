@@ -74,6 +74,10 @@ def test_a_surrogate_is_exact_if_possible_and_within_one_ulp_otherwise() -> None
     # Rounded up for some operands and down for others.
     up = value.astype(np.float64) > np.exp2(drawn.astype(np.float64))
     assert 1000 < int(up.sum()) < 3000
+    near = np.float32(-(2.0**-102)) * np.arange(1, 2, 2.0**-10, dtype=np.float32)
+    ones = power(near.view(np.uint32)).view(np.float32)
+    assert sorted(set(ones.tolist())) == [1.0 - 2.0**-24, 1.0]
+    assert set(power(np.array([1, 0x807FFFFF], dtype=np.uint32))) == {0x3F800000}  # subnormal operands
     flushed = SURROGATES["rcp.approx.ftz.fp32@gfx942"](np.array([1, 0x7F000000, 0x40000000], dtype=np.uint32))
     assert [hex(each) for each in flushed] == ["0x7f800000", "0x0", "0x3f000000"]
 

@@ -64,6 +64,45 @@ commands.as_errors = interrupt
     assert python(script, "partition", "folder").returncode == 130
 
 
+PROGRAM = "from bitwise_core.command import main; main()"
+
+
+@pytest.mark.parametrize("module", ["bitwise_core.cli", "typer", "bitwise_core.checker.readings", "numpy"])
+def test_an_interrupt_while_a_module_is_imported(module: str) -> None:
+    script = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+{PROGRAM}
+"""
+    done = python(script, "determinism", __file__)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_in_a_destructor_and_one_after_another() -> None:
+    for what in ("destroyed = Destroyed(); del destroyed", "try: press()\n    finally: press()"):
+        script = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import bitwise_core.cli.kernel_commands as commands
+def press():
+    signal.raise_signal(signal.SIGINT)
+class Destroyed:
+    def __del__(self):
+        press()
+def work(*arguments, **keywords):
+    {what}
+commands.as_errors = work
+{PROGRAM}
+"""
+        done = python(script, "determinism", __file__)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_is_an_error(unbuffered: str) -> None:
     """It is found when the command ends, or with the first line that it prints."""

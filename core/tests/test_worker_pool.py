@@ -324,6 +324,25 @@ def test_an_interrupt_ends_the_command(tmp_path: Path, workers: str) -> None:
         os.killpg(process.pid, 0)
 
 
+def test_an_interrupt_waits_until_a_worker_is_started() -> None:
+    """A worker does not inherit an interrupt that came before it ignores interrupts."""
+    reached = []
+
+    def start_a_worker() -> None:
+        with worker_pool._without_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            reached.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start_a_worker()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [signal.SIGINT in mask for mask in reached] == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     sources()
     folder = write(tmp_path, TEXTS, LAUNCHES)

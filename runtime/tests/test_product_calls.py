@@ -23,12 +23,15 @@ from bitwise_torch import (
     grouped_mm,
     locked_products,
     matmul,
+    product_calls,
     product_forms,
+    ready_launches,
     recorded_products,
     scaled_mm,
 )
 from bitwise_torch.locks import Lock, LockError, lock_of
 from bitwise_torch.locks.lock_diff import differences
+from bitwise_torch.ready_launches import ReadyLaunches
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -418,3 +421,44 @@ def test_scaled_sums_are_prepared_once_for_a_call(monkeypatch: pytest.MonkeyPatc
     assert said[4][3:] == (x.data_ptr(), y.data_ptr())
     assert said[5][0].data_ptr() == said[4][2] != out.data_ptr()
     assert list(sums) == ["key"]
+
+
+class Settings:
+    """The launches of products with an addend, and the settings of the library, which are its token."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.launches: list[tuple[int, ...]] = []
+        self.settings = "a"
+        monkeypatch.setattr(Toy, "cache_token", lambda _: self.settings, raising=False)
+        monkeypatch.setattr(product_calls, "_ready", ReadyLaunches())
+        monkeypatch.setattr(product_calls, "_tokens", {})
+        monkeypatch.setattr(product_calls, "fused_launch", lambda *_: lambda *given: self.launches.append(given))
+        monkeypatch.setattr(
+            ready_launches, "_memory_of", lambda out: (lambda _: out, out.data_ptr() & -out.data_ptr() & 255)
+        )
+
+
+def test_a_repeated_product_with_an_addend_is_launched_for_the_same_settings_and_operands_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Settings(monkeypatch)
+    a, b, bias = torch.randn(3, 8).half(), torch.randn(8, 5).half(), torch.randn(5).half()
+    first = addmm(bias, a, b, like="toy")
+    assert not seen.launches
+    again = addmm(bias, a, b, like="toy")
+    assert seen.launches == [(a.data_ptr(), b.data_ptr(), again.data_ptr(), bias.data_ptr())]
+    assert again.data_ptr() == first.data_ptr()
+    other = [
+        lambda: addmm(bias, a, b, like="toy", alpha=2.0), lambda: addmm(bias, a[:2], b, like="toy"),
+        lambda: addmm_activation(bias, a, b, like="toy"), lambda: addmm(torch._neg_view(bias), a, b, like="toy"),
+    ]  # fmt: skip
+    for call in other:
+        call()
+    assert len(seen.launches) == 1
+    seen.settings = "b"
+    addmm(bias, a, b, like="toy")
+    assert len(seen.launches) == 1, "another setting may choose another descriptor"
+    with pytest.raises(ProductError, match="computes no gradients"):
+        addmm(bias, a.clone().requires_grad_(), b, like="toy")
+    with pytest.raises(ProductError, match="computes no gradients"):
+        addmm(bias.requires_grad_(), a, b, like="toy")

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bitwise_bench import model_tables
+from bitwise_bench import model_tables, product_tables
 from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
@@ -147,88 +147,6 @@ def matrix_speed(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + (
         f"\n\nOf a {shape} product; both give the same bits. One core of {environment['cpu']}, "
         f"Python {environment['python']}, NumPy {environment['numpy']}."
-    )
-
-
-def product_speeds(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the speed of products of held-out sizes over a library's, by GPU, set and rows of the output."""
-    classes = ("M <= 1", "M <= 16", "M <= 64", "M <= 256", "M <= 1024", "M <= 4096", "M > 4096")
-    rows, wrong = [], 0
-    for each in records:
-        found = each["summary"]["default"]
-        means = [found["all"], *(found["rows"][name] for name in classes), found["groups"]["odd"]]
-        slowest = found["slowest"][0][-1]
-        rows.append([
-            f"{each['environment']['gpu']}, {each['set'].replace('-', ' ')}", found["problems"],
-            *(f"{mean:.2f}" for mean in means), found["below 0.9"], f"{slowest:.2f}",
-        ])  # fmt: skip
-        wrong += each["summary"]["schedules whose bytes differ"]
-    head = ("cuBLAS's time over ours", "products", "all", *classes, "odd sizes", "below 0.9", "slowest")
-    return _markdown(head, rows) + f"\n\nGeometric means of CUDA graphs, in turn; {wrong} schedules had other bytes."
-
-
-def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the products of sweeps whose bytes were compared with a library's, by GPU, library and operand type."""
-    types = ("fp16", "bf16", "e4m3", "e5m2")
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for each in records:
-        found = counts.setdefault((each["environment"]["gpu"], each["environment"]["library"]), Counter())
-        for key, count in each["outcomes"].items():
-            dtype, outcome = key.removeprefix("candidate ").split(": ")
-            found[dtype if outcome == "equal" else "other" if outcome == "different" else "not compared"] += count
-    rows = [
-        [gpu, library, *(f"{found[dtype]:,}" for dtype in types), found["other"], found["not compared"]]
-        for (gpu, library), found in sorted(counts.items())
-    ]
-    return _markdown(("GPU", "cuBLASLt", *types, "other bytes", "not compared"), rows)
-
-
-def fused_epilogues(record: Mapping[str, Any]) -> str:
-    """Return the speed of products with an epilogue over PyTorch's separate operators, by part and epilogue."""
-    rows = []
-    columns = ("ours", "library", "compiled")
-    for part, each in record["parts"].items():
-        totals = each["summary"]
-        for name in (None, *totals["ours"]["epilogues"]):
-            means = [totals.get(column, {}) for column in columns]
-            shown = [found.get("mean") if name is None else found.get("epilogues", {}).get(name) for found in means]
-            cases = [row for row in each["rows"] if "ours" in row and name in (None, row["epilogue"])]
-            below = sum(row["sequence"] < row["ours"] for row in cases)
-            cells = ["-" if found is None else f"{found:.2f}" for found in shown]
-            rows.append([f"{part}: {name or 'all'}", len(cases), *cells, below])
-    environment = record["environment"]
-    head = ("speed over torch.mm and separate operators", "products", "`matmul`", "cuBLASLt's epilogue",
-            "torch.compile", "`matmul` below 1")  # fmt: skip
-    wrong, fused, count = (
-        sum(each["summary"][name] for each in record["parts"].values()) for name in ("other bytes", "fused", "cases")
-    )
-    return _markdown(head, rows) + (
-        f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. A fused kernel computes {fused} of "
-        f"{count} products, and the product and the operators the others. "
-        "cuBLASLt's epilogue and torch.compile (with dynamic shapes) may return other bytes. "
-        f"{environment['gpu']}, cuBLASLt {environment['library']}, PyTorch {environment['torch']}, "
-        f"Triton {environment['triton']}."
-    )
-
-
-SCALED_BLOCKS = "python -m bitwise_bench.cublas.scaled_block_timing --out RECORD"
-"""The command that writes a record of `scaled_blocks`."""
-
-
-def scaled_blocks(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the speed of fp8 products with scales of blocks over a library's, by GPU, blocks and rows."""
-    if not records:
-        return f"This is not measured yet; `{SCALED_BLOCKS}` measures it."
-    names = ("all", "1x128", "1x1", "128x1", *(f"M <= {most}" for most in (1, 16, 64, 256, 1024, 4096)))
-    rows = []
-    for each in records:
-        found = each["summary"]
-        means = [f"{found[name]:.2f}" if name in found else "-" for name in (*names, "slowest")]
-        rows.append([each["environment"]["gpu"], found["products"], *means, found["other bytes"]])
-    shown = (name.replace("x", " x ") for name in names)
-    head = ("cuBLAS's time over ours", "products", *shown, "slowest", "other bytes")
-    return _markdown(head, rows) + (
-        "\n\nGeometric means of CUDA graphs, in turn; 1 x 128: a scale for each row of A and for 128 columns of B."
     )
 
 
@@ -643,17 +561,18 @@ COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, An
             ),
             headlines,
         ),
-        "library-bytes": (_SWEEPS, library_bytes),
+        "library-bytes": (_SWEEPS, product_tables.library_bytes),
     }
 )
 """The records and the generator of each table that needs several records."""
 
 COLLECTED: Mapping[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(
     {
-        "product-speeds": ("cublas-*held-out-sm90-*.json", product_speeds),
-        "scaled-blocks": ("cublas-scaled-blocks-sm90-*.json", scaled_blocks),
+        "product-speeds": ("cublas-*held-out-sm90-*.json", product_tables.product_speeds),
+        "published-products": ("cublas-published-sm90-*.json", product_tables.published_products),
+        "scaled-blocks": ("cublas-scaled-blocks-sm90-*.json", product_tables.scaled_blocks),
         "generations": ("bits-sm90-*.json", generations),
-        "fused-epilogues": ("cublas-epilogues-sm90-*.json", lambda found: "\n\n".join(map(fused_epilogues, found))),
+        "fused-epilogues": ("cublas-epilogues-sm90-*.json", product_tables.all_fused_epilogues),
     }
 )
 """The pattern of the records, and the generator, of each table that shows all records of its kind."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bitwise_core.lazy_names import lazy_names
 
+TYPE_CHECKING = False  # `typing` takes a third of the time in which Python starts
 if TYPE_CHECKING:
     from bitwise_core.api import (
         BitwiseError,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+
+TYPE_CHECKING = False  # `typing` takes a third of the time in which Python starts
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
@@ -17,6 +19,8 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
     def load(name: str) -> object:
         if name not in owners:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from importlib import import_module
+
         found: object = getattr(import_module(owners[name]), name)
         setattr(sys.modules[package], name, found)
         return found

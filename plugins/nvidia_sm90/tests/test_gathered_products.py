@@ -14,11 +14,17 @@ import pytest
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import Gathering, TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    Gathering,
+    TileError,
+    WarpgroupTiles,
+    shared_bytes_of_block,
+)
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
@@ -177,10 +183,10 @@ RACES: dict[str, tuple[Schedule, list[tuple[str, str]]]] = {
     "both gatherers write every stage": (TWO, [("@%p_skips bra GATHERED;", "")]),
     "arrivals at the wrong time": (
         ONE, [("mbarrier.arrive.shared::cta.b64 _, [%r_at];", ""),
-              ("\nmad.lo.u32 %r_target, %r_stage, 8192, %r_shared;\nadd.u32 %r_to_A_even",
+              ("\nmad.lo.u32 %r_to_A, %r_stage, 8192, %r_shared;",
                "\nadd.u32 %r_at, %r_at, %r_full;\nsub.u32 %r_at, %r_at, %r_empty;\n"
                "mbarrier.arrive.shared::cta.b64 _, [%r_at];\n"
-               "mad.lo.u32 %r_target, %r_stage, 8192, %r_shared;\nadd.u32 %r_to_A_even")]
+               "mad.lo.u32 %r_to_A, %r_stage, 8192, %r_shared;")]
     ),
 }  # fmt: skip
 """Schedules, and changes to their kernels that take away an order which the result needs."""
@@ -203,10 +209,34 @@ MUTANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     ),
     "values after the last k": (
         "tn",
-        [("setp.gt.s32 %p_high_k, %r_count_lane, 1;", "setp.gt.s32 %p_high_k, %r_count_lane, 0;")],
+        [
+            (f"setp.ge.and.s32 %p_fast, %r_count_{name}, 8,", f"setp.ge.and.s32 %p_fast, %r_count_{name}, 1,")
+            for name in "AB"
+        ],
     ),
-    "another line of a warp": ("nt", [("setp.gt.s32 %p_k, %r_count_warp, 3;", "setp.gt.s32 %p_k, %r_count_warp, 99;")]),
-    "the unswizzled place": ("tn", [("xor.b32 %r_swizzled, %r_unit, %r_gatherer;", "mov.b32 %r_swizzled, %r_unit;")]),
+    "one value after the last k": (
+        "tn",
+        [
+            (f"setp.gt.and.s32 %p_exists, %r_count_{name}, 3,", f"setp.gt.and.s32 %p_exists, %r_count_{name}, 2,")
+            for name in "AB"
+        ],
+    ),
+    "lines after the last k": ("nt", [("sub.s32 %r_count_line, %r_count_line, %r_inside_group;", "")]),
+    "the unswizzled place": ("tn", [("xor.b32 %r_place_k, %r_place_k, %r_at;", "mov.b32 %r_place_k, %r_at;")]),
+    "another swizzle of lines": (
+        "nt",
+        [("xor.b32 %r_place_rows, %r_place_rows, %r_at;", "mov.b32 %r_place_rows, %r_at;")],
+    ),
+    "words that are not shifted": ("tn", [("setp.ne.u32 %p_shifted, %r_at, 0;", "setp.ne.u32 %p_shifted, %r_at, 9;")]),
+    "words that are shifted by one alone": ("tn", [("and.b32 %r_at, %r_low_A, 8;", "mov.b32 %r_at, 0;")]),
+    "halves that are not shifted": (
+        "tn",
+        [("mad.lo.u32 %r_halves_A, %r_at, 0x1111, 0x3210;", "mov.u32 %r_halves_A, 0x3210;")],
+    ),
+    "without the last vector": (
+        "tn",
+        [("setp.ne.and.u32 %p_fast, %r_low_A, 0,", "setp.lt.and.u32 %p_fast, %r_low_A, 4,")],
+    ),
 }
 
 
@@ -233,17 +263,32 @@ FIRST_ZEROS = f"st.shared.v4.b32 [%r_zeros+0], {ZEROS}\n"
 def test_lines_of_zeros_are_written_once(edit: tuple[str, str], has_result: bool) -> None:
     whole, other = (made(K8, 70, 64, ONE, each, "nt") for each in ([], [edit]))
     assert whole.text.count("%r_zeros+") == 2 * 2 * 64 * 128 // (16 * 256)
-    assert "%r_zeros" not in made(K8, 70, 64, ONE, [], "tn").text
+    assert "%r_zeros" not in made(matrix(75, WGMMA), 70, 64, ONE, [], "nt").text
     found, unknown = classes(whole, whole, other)
     assert (sorted(found), unknown) == ([1, 2], 0 if has_result else 1)
 
 
+@pytest.mark.parametrize(("layouts", "name"), [("tn", "A"), ("nt", "B")])
+def test_no_vector_ends_outside_of_an_operand(layouts: str, name: str) -> None:
+    (call,), strides = calls(K8, 66, 60, ONE, layouts, (1, 3))
+    assert isinstance(call.kernel, TextKernel)
+    checked = f"setp.le.and.s64 %p_fast, %d_last, %d_end_{name}, %p_exists;"
+    assert checked in call.kernel.text
+    text = call.kernel.text.replace(checked, "mov.pred %p_fast, %p_exists;")
+    shapes = {"A": (66, 107), "B": (107, 60)}
+    state = {each: laid_out(np.zeros(shapes[each], np.uint16), strides[each]).view(np.uint8) for each in "AB"}
+    state["C"] = np.zeros(66 * 60 * 4, np.uint8)
+    with pytest.raises(Unsupported, match=f"buffer {name} .* out of its bounds"):
+        run(source(call, text), state)
+
+
 def _tiles(block_m: int, block_n: int, resident: int, warpgroups: int, **fields: Any) -> WarpgroupTiles:
-    gathering = Gathering(warpgroups, 32, True, (False, False))
-    given = {"consumers": 1, "store": "elements", **fields}
+    given = {
+        "consumers": 1, "store": "elements", "gathering": Gathering(warpgroups, 32, True, (True, True)), **fields
+    }  # fmt: skip
     return WarpgroupTiles(
         block_m, block_n, 2, ping_pong=False, cluster=(1, 1), group=8, operands=("bf16", "bf16"), output="bf16",
-        resident=resident, gathering=gathering, **given,
+        resident=resident, **given,
     )  # fmt: skip
 
 
@@ -251,6 +296,9 @@ TEXTS = (
     _tiles(64, 16, 4, 1, a_k_major=False), _tiles(64, 32, 3, 1), _tiles(64, 128, 2, 1), _tiles(64, 32, 2, 2),
     _tiles(128, 64, 1, 2, a_k_major=False), _tiles(128, 128, 1, 2, consumers=2, store="map"),
     _tiles(128, 128, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
+    _tiles(128, 192, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
+    _tiles(64, 64, 2, 1, b_k_major=False, gathering=Gathering(1, 0, False, (False, True))),
+    _tiles(128, 128, 1, 2, consumers=2, gathering=Gathering(2, 64, False, (True, False))),
 )  # fmt: skip
 
 
@@ -305,3 +353,12 @@ def test_an_operand_without_contiguous_lines_is_not_gathered() -> None:
     out = Matrix("C", (64, 64), (64, 1), "fp32")
     with pytest.raises(UnsupportedGEMM, match="contiguous rows or columns"):
         kernel_calls(plan(K8), ONE, left, right, out, lambda *_: None)
+
+
+@pytest.mark.parametrize(("m", "n", "blocks"), [(17, 9, 1), (177, 403, 3), (530, 1000, 4), (4000, 4001, 0)])
+def test_blocks_that_add_slices_are_bounded_to_an_even_share(m: int, n: int, blocks: int) -> None:
+    found, _ = calls(SLICED, m, n, gathers(64, 64, 2), "tn", (1, 3))
+    assert found[-1].shared_bytes == (shared_bytes_of_block(blocks) if blocks else 0)
+    share = -(-found[-1].grid[0] // 132)
+    assert (blocks - 1) * 132 < found[-1].grid[0] if blocks else share > 24
+    assert "pairs" in found[0].kernel.name, "lines of sums have an even length"

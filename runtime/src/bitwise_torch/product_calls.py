@@ -10,19 +10,29 @@ them runs under `locked_products`.  All raise ProductError, NotCovered and LockE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.problem import BiasedGEMM, FinishedGEMM, GEMMProblem
+from bitwise_core.plugins import registry
 from bitwise_core.plugins.profiles import GroupedProfile, NotCovered
 from bitwise_torch import dispatch_cache
 from bitwise_torch.grouped_products import GroupedCall, with_length
 from bitwise_torch.library_profiles import grouped_profile, lockable_profile
 from bitwise_torch.locks import Lock, LockError
 from bitwise_torch.product_arguments import ProductError
-from bitwise_torch.product_forms import Form, NotLockable, biased_product, finished_product, form_of
+from bitwise_torch.product_forms import (
+    Form,
+    NotLockable,
+    biased_product,
+    finished_product,
+    form_of,
+    fused_launch,
+    with_bias_first,
+)
 from bitwise_torch.products import matmul
+from bitwise_torch.ready_launches import ReadyLaunches
 from bitwise_torch.tensor_problems import alignment_of, problem_of
 
 if TYPE_CHECKING:
@@ -90,8 +100,47 @@ def _called(
     name: str, arguments: tuple[Any, ...], options: dict[str, Any], like: str | None, lock: Lock | None
 ) -> torch.Tensor:
     _check_source(like, lock)
+    if lock is not None:
+        form = _checked_form(name, arguments, options)
+        return product_of_form(_locked(lock, form.problem), form)
+    token, ready = _token_of(like or "") if name in _READY and _is_launched(arguments) else None, None
+    if token is not None:
+        found, ready = _ready.run(name, arguments, (like, token, *options.values()))
+        if found is not None:
+            return found
     form = _checked_form(name, arguments, options)
-    return product_of_form(_locked(lock, form.problem) if lock is not None else _described(like or "", form), form)
+    desc = _described(like or "", form)
+    result = product_of_form(desc, form)
+    if ready is not None and form.a is arguments[1] and form.b is arguments[2] and len(form.operands) == 1:
+        launch = fused_launch(desc, form, result) if isinstance(desc, FinishedGEMM) else None
+        if launch is not None and _token_of(like or "") == token:
+            _ready.keep(ready, arguments, result, with_bias_first(launch))
+    return result
+
+
+def _is_launched(arguments: tuple[Any, ...]) -> bool:
+    """Return whether operands are tensors whose memory a kernel reads as it is, and no gradients are recorded."""
+    try:
+        return not any(
+            each.is_neg() or (each.requires_grad and dispatch_cache.gradients_enabled()) for each in arguments
+        )
+    except AttributeError:
+        return False
+
+
+def _token_of(library: str) -> Hashable:
+    """Return the token that says that a library's answers are unchanged, None where its profile has none."""
+    known = _tokens.get(library)
+    if known is None or known[0] is not registry.default():
+        profile = lockable_profile(library, ProductError)
+        known = _tokens[library] = registry.default(), getattr(profile, "cache_token", lambda: None)
+    return known[1]()
+
+
+_tokens: dict[str, tuple[registry.Registry, Callable[[], Hashable]]] = {}
+_ready = ReadyLaunches()
+_READY = frozenset({"addmm", "_addmm_activation"})
+"""The calls of an addend and two matrices that one launch may compute."""
 
 
 def _check_source(like: str | None, lock: Lock | None) -> None:

@@ -51,12 +51,7 @@ _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 _UNFITTED = frozenset({"operator", "packing", "packed", "launch by pointers", "pointers", "pointers by area"})
 """Costs of schedules and of operators whose times are not fitted."""
-OF_GATHERING = frozenset(
-    {
-        "gathered element", "gathered rows", "gathered columns", "gathered sums", "gathering alone",
-        "gathering in turn", "sums across", "written element",
-    }
-)  # fmt: skip
+OF_GATHERING = frozenset({"gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across"})
 """Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 
@@ -92,13 +87,12 @@ class Gathered:
     m: int
     n: int
     plan: MatrixPlan
-    k_contiguous: tuple[bool, bool]
     schedules: tuple[Schedule, ...]
     seconds: Numbers
 
     def modelled(self, given: Mapping[str, float]) -> Numbers:
         """Return the modelled seconds of each schedule."""
-        return modelled_seconds_gathered(self.plan, self.schedules, self.m, self.n, self.k_contiguous, given)
+        return modelled_seconds_gathered(self.plan, self.schedules, self.m, self.n, given)
 
 
 def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
@@ -208,14 +202,13 @@ def gathered(rows: Sequence[Mapping[str, Any]]) -> list[Gathered]:
     """Return the products in rows of `schedule_timing --times` that ran under schedules that gather operands."""
     found = []
     for row in rows:
+        if not row.get("gathers units"):  # of kernels that gathered values one by one or in pairs
+            continue
         times = [(Schedule(**fields), 1e-6 * time) for fields, time in row.get("times", ())]
         known = {schedule: time for schedule, time in times if schedule.gathering}
         planned = plan(GEMMDesc.from_text(row["descriptor"])) if known else None
         if isinstance(planned, MatrixPlan):
-            k_contiguous = (row["layout"][0] == "n", row["layout"][1] == "t")
-            found.append(
-                Gathered(row["m"], row["n"], planned, k_contiguous, tuple(known), np.array(list(known.values())))
-            )
+            found.append(Gathered(row["m"], row["n"], planned, tuple(known), np.array(list(known.values()))))
     return found
 
 

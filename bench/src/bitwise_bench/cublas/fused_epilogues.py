@@ -51,6 +51,8 @@ and converted.
 TOKENS = (1, 16, 64, 256, 1024, 4096)
 _ROUNDS = 3
 _POLL_SECONDS = 0.02
+_MOST_SEQUENCES = 256
+"""The compiled versions of a sequence that torch.compile may keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,9 @@ def _kind(case: Case) -> tuple[str, str, bool]:
 def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     import torch
 
+    # All sequences have the code of one function; beyond the limit, PyTorch would run them eagerly.
+    torch._dynamo.config.recompile_limit = _MOST_SEQUENCES
+
     from bitwise_torch.epilogues import eager
 
     def sequence(a: Any, b: Any, *others: Any) -> Any:
@@ -321,12 +326,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--part", choices=[*PARTS], default=_RECORDED, nargs="+", help=f"the cases (default {' '.join(_RECORDED)})"
     )
     parser.add_argument("--every", type=int, default=1, help="take every so many cases (default 1)")
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many cases before (default 0)")
     parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
     parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args(arguments)
     deadline = time.time() + given.seconds
-    cases = {name: make()[:: given.every] for name, make in PARTS.items() if name in given.part}
+    cases = {name: make()[given.skip :: given.every] for name, make in PARTS.items() if name in given.part}
     every = [case for each in cases.values() for case in each]
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
     places = {case: place for place, case in enumerate(every)}

@@ -1,8 +1,9 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small`, `broad`, `slow` and `varied`.  No model, square or odd size of `held-out`, `second-held-out`,
-`third-held-out` and `fourth-held-out` is in another set, and no product of `drawn-held-out` and `broad-held-out`.
+`drawn`, `small`, `broad`, `slow`, `varied` and `unaligned-lines`.  No model, square or odd size of `held-out`,
+`second-held-out`, `third-held-out`, `fourth-held-out` and `fifth-held-out` is in another set, and no product of
+`drawn-held-out` and `broad-held-out`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Problem:
     """A product of m by n by k in PyTorch's dtype.
 
     `layout` has a letter for each operand: "n" for dense rows, "t" for dense columns, such as a transposed view.
+    `gap` is the number of elements between the lines of each operand.
     """
 
     group: str
@@ -29,6 +31,7 @@ class Problem:
     k: int
     layout: str = "nn"
     dtype: str = "float16"
+    gap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,21 @@ FOURTH_HELD_OUT = (
     Decoder("GPT-NeoX-20B", 6144, 6144, 18432, 24576),
     Decoder("Whisper-large", 1280, 1280, 3840, 5120),
 )
+FIFTH_HELD_OUT = (
+    Decoder("Llama-2-13B", 5120, 5120, 15360, 13824),
+    Decoder("Mixtral-8x22B", 6144, 6144, 8192, 16384),
+    Decoder("OPT-2.7B", 2560, 2560, 7680, 10240),
+    Decoder("GPT-2-XL", 1600, 1600, 4800, 6400),
+    Decoder("BERT-large", 1024, 1024, 3072, 4096),
+    Decoder("ViT-bigG", 1664, 1664, 4992, 8192),
+    Decoder("ViT-g", 1408, 1408, 4224, 6144),
+    Decoder("Phi-2", 2560, 2560, 7680, 10240),
+    Decoder("Grok-1", 6144, 6144, 8192, 32768),
+    Decoder("Jamba-1.5", 4096, 4096, 6144, 14336),
+)
+_VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
+_HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
+"""Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
 _MOST_MULTIPLICATIONS = 4e11
@@ -160,6 +178,45 @@ def fourth_held_out() -> list[Problem]:
             Problem("square", size, size, size, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16")))
         )
     dice.shuffle(found)
+    return found
+
+
+def fifth_held_out() -> list[Problem]:
+    """Return layers and gradients of models that are in no other set, and products without tensor maps of operands."""
+    dice = random.Random(_SEED + 40)
+    others = (*_FITTED_SETS, held_out, second_held_out, third_held_out, fourth_held_out)
+    known = {(each.n, each.k) for make in others for each in make()}
+    known |= {(each.n, each.k) for each in unaligned_lines(_SEED + 41, 160, _VOCABULARIES)}
+    found = _of_unseen_layers(dice, FIFTH_HELD_OUT, others, 4)
+    found += unaligned_lines(_SEED + 42, 96, _HELD_OUT_VOCABULARIES)
+    dice.shuffle(found)
+    return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known or "gradient" in each.group]
+
+
+def unaligned_lines(seed: int, count: int, vocabularies: Sequence[tuple[int, int]]) -> list[Problem]:
+    """Return drawn products in which no tensor map has an operand, in all layouts; most have few rows and many k.
+
+    Every eighth one has the embedding of a model as an operand, and every eighth one a gap between its lines.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        kind, dtype = number % 8, dice.choice(("bfloat16", "float16"))
+        layout, gap = dice.choice(("nn", "nt", "nn", "nt", "tn", "tt")), 0
+        first, last = ((2, 16), (17, 64), (65, 256), (65, 256), (1, 1), (17, 600), (257, 2048), (2, 400))[kind]
+        m, n, k = _drawn(dice, first, last, 1), _unaligned(dice, 300, 6000), _unaligned(dice, 400, 6000)
+        if kind in (1, 2):
+            n, k = _unaligned(dice, 250, 1200), _unaligned(dice, 2000, 16000)
+        elif kind == 5:  # scores of words, and the gradients of the input and of the weight
+            words, width = dice.choice(vocabularies)
+            layout, m, n, k = (("nt", m, words, width), ("nn", m, width, words), ("tn", words, width, m))[
+                number // 8 % 3
+            ]
+            dtype = "bfloat16"
+        elif kind == 7:
+            n, k = (_drawn(dice, 256, 6000, 8) for _ in range(2))
+            m, gap = (8 * -(-m // 8) if layout[0] == "t" else m), dice.choice((1, 2, 3, 4, 5, 7))
+        found.append(Problem("odd", m, n, k, layout, dtype, gap))
     return found
 
 
@@ -437,6 +494,12 @@ def _odd(dice: random.Random, first: int, last: int) -> Problem:
     return Problem("odd", m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16")))
 
 
+def _unaligned(dice: random.Random, first: int, last: int) -> int:
+    """Return a drawn number that is no multiple of 8, and in most cases odd."""
+    step = dice.choice((1, 1, 1, 2, 4))
+    return step * (_drawn(dice, first // step, last // step, 2) + 1)
+
+
 def _drawn(dice: random.Random, first: int, last: int, step: int) -> int:
     """Return a multiple of `step` near a number between `first` and `last`, whose logarithm is uniform."""
     return step * round(math.exp(dice.uniform(math.log(first), math.log(last))) / step)
@@ -481,6 +544,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "second-held-out": second_held_out,
     "third-held-out": third_held_out,
     "fourth-held-out": fourth_held_out,
+    "fifth-held-out": fifth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -491,6 +555,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "broad": lambda: broad_products(_SEED + 9),
     "slow": lambda: slow_products(_SEED + 21),
     "varied": lambda: varied_products(_SEED + 31),
+    "unaligned-lines": lambda: unaligned_lines(_SEED + 41, 160, _VOCABULARIES),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

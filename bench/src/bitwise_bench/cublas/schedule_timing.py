@@ -2,6 +2,7 @@
 
     python -m bitwise_bench.cublas.schedule_timing --set held-out --out records/cublas-held-out-sm90-h100.json
     python -m bitwise_bench.cublas.schedule_timing --set fitted --most 12 --times --out times.json
+    python -m bitwise_bench.cublas.schedule_timing --set published --join part-*.json --out published.json
 
 A problem runs under the launcher's default schedule and, with --most, under that many candidates, whose fastest one
 counts.  With --first-call, `first call` is the fastest of so many, as BITWISE_TIMED_SCHEDULES chooses it.  Each must
@@ -22,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from bitwise_nvidia_sm90.gemm.measured_schedules import candidates
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import compile_kernels
 from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
-from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 from bitwise_nvidia_sm90.gemm.tuning import tune
 
 _ROUNDS = 5
@@ -74,9 +75,11 @@ class Bench:
 
         torch = self.torch
         m, n, k, dtype = given.m, given.n, given.k, getattr(torch, given.dtype)
+        shapes = (
+            shape[::-1] if axis == "t" else shape for axis, shape in zip(given.layout, ((m, k), (k, n)), strict=True)
+        )
         a, b = (
-            torch.empty(shape[::-1] if axis == "t" else shape, device="cuda", dtype=dtype)
-            for axis, shape in zip(given.layout, ((m, k), (k, n)), strict=True)
+            torch.empty(lines, length + given.gap, device="cuda", dtype=dtype)[:, :length] for lines, length in shapes
         )
         out = torch.empty(m, n, device="cuda", dtype=dtype)
         if drawn:
@@ -113,6 +116,8 @@ class Bench:
             with suppress(UnsupportedGEMM, DriverError):
                 compile_kernels(plan, each, a, b, out)
                 found.append(each)
+        with suppress(UnsupportedGEMM, DriverError):  # whose bytes are compared with those of the default
+            compile_kernels(plan, fallback(plan, given.m, given.n), a, b, out)
         compiled = 0
         for each in candidates(desc, plan, a, b, out, 4 + self.first_call):
             with suppress(UnsupportedGEMM, DriverError):
@@ -189,7 +194,7 @@ class Bench:
         record |= {"default schedule": _fields(chosen)}
         record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
-        record |= {"maps columns": True, "times": tuned.times} if times else {}
+        record |= {"maps columns": True, "gathers units": True, "times": tuned.times} if times else {}
         return {**record, "descriptor": desc.to_text(), "wrong": wrong, "ran": tuned.ran + 1}
 
 
@@ -271,6 +276,29 @@ def _write(path: Path, head: dict[str, Any], rows: Sequence[dict[str, Any]], cou
     return result
 
 
+def joined(paths: Sequence[Path], problems: Sequence[Problem]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what records of parts of a set have in common, and their rows in the order of the problems.
+
+    Of several rows of a problem the first one counts.  Raises ValueError for records of other environments or sets.
+    """
+    contents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    heads = [{name: each[name] for name in each if name not in ("summary", "rows")} for each in contents]
+    if any(head != heads[0] for head in heads):
+        raise ValueError("the records to join are of several environments, sets or numbers of rounds")
+    rows = rows_of(paths)
+    return heads[0], [rows[astuple(each)] for each in problems if astuple(each) in rows]
+
+
+def rows_of(paths: Sequence[Path]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of records by the fields of their problems; of several rows of a problem the first one."""
+    names = [each.name for each in fields(Problem)]
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for path in paths:
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            found.setdefault(tuple(row[name] for name in names), row)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the problems of a set.  The exit status is 1 if a schedule's bytes differ or a problem failed."""
     parser = argparse.ArgumentParser(
@@ -282,6 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--every", type=int, default=1, help="take every so many problems (default 1)")
     parser.add_argument("--skip", type=int, default=0, help="leave out this many problems before (default 0)")
+    parser.add_argument("--without", type=Path, nargs="+", default=(), help="leave out the problems of these records")
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
@@ -295,11 +324,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=120.0, help="start no new problem after this many seconds (default 120)"
     )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
+    parser.add_argument("--join", type=Path, nargs="+", help="join these records of parts of the set; time nothing")
     given = parser.parse_args(arguments)
+    if given.join:
+        problems = [problem for name in given.set for problem in SETS[name]()]
+        head, parts_of_all = joined(given.join, problems)
+        result = _write(given.out, head, parts_of_all, len(problems))
+        print(json.dumps(result, indent=1))
+        return 0
     import torch
     import triton
 
-    problems = [problem for name in given.set for problem in SETS[name]()][given.skip :: given.every]
+    known = rows_of(given.without)
+    problems = [each for name in given.set for each in SETS[name]() if astuple(each) not in known]
+    problems = problems[given.skip :: given.every]
     deadline = time.time() + given.seconds
     bench = Bench(given)
     rows: list[dict[str, Any]] = []

@@ -17,6 +17,7 @@ import numpy as np
 
 from bitwise_bench.attention.page import ratios
 from bitwise_bench.documentation.page_links import ROOT
+from bitwise_bench.product_tables import ratios_of_published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,6 +126,41 @@ def _draw_attention(data: Mapping[str, Any], axes: Axes) -> None:
     axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2)
 
 
+PUBLISHED = tuple(
+    path
+    for path in (ROOT / "records" / f"cublas-published-sm90-{gpu}.json" for gpu in ("h200", "h100"))
+    if path.exists()
+)
+"""The records of products of the published groups, the newest first."""
+
+
+def ratios_of_products() -> dict[str, Any]:
+    """Return the ratios of the published products of each group, by layout and choice, of the newest record."""
+    record = json.loads(PUBLISHED[0].read_text(encoding="utf-8"))
+    groups = {
+        group: {name: [round(each, 3) for each in ratios] for name, ratios in found.items()}
+        for group, found in ratios_of_published(record).items()
+    }
+    return {"gpu": record["environment"]["gpu"], "groups": groups}
+
+
+def _draw_products(data: Mapping[str, Any], axes: Axes) -> None:
+    groups = list(data["groups"])[::-1]
+    names = list(dict.fromkeys(name for found in data["groups"].values() for name in found))
+    for shift, name in enumerate(names):
+        height = 0.8 * (0.5 - (shift + 0.5) / len(names))
+        pairs = [
+            (ratio, row + height) for row, group in enumerate(groups) for ratio in data["groups"][group].get(name, ())
+        ]
+        colour = ("#00796b", "#ff8f00", "#5e35b1", "#c62828")[shift % 4]
+        axes.scatter(*zip(*pairs, strict=True), s=8, label=name, color=colour, alpha=0.5, linewidths=0)
+    axes.axvline(1.0, color="#455a64", linewidth=1)
+    axes.set_yticks(range(len(groups)), groups, fontsize=9)
+    axes.set_xlabel(f"cuBLAS's time divided by ours on an {data['gpu']}, one dot for each product")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2)
+
+
 def _draw_orders(data: Mapping[str, Any], axes: Axes) -> None:
     for place, (name, order) in enumerate(data["orders"].items()):
         left = 9.5 * place
@@ -182,6 +218,7 @@ PICTURES = MappingProxyType(
         "spread-of-sums": (spread_of_sums, _draw_spread, (7.0, 3.0)),
         "classes": (classes_of_configurations, _draw_classes, (7.0, 5.0)),
         **({"attention": (ratios_of_attention, _draw_attention, (7.0, 3.0))} if ATTENTION else {}),
+        **({"products": (ratios_of_products, _draw_products, (7.0, 4.6))} if PUBLISHED else {}),
         **({"mode-costs": (costs_of_the_mode, _draw_costs, (7.0, 3.2))} if COSTS.exists() else {}),
     }
 )

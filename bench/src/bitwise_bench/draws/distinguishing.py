@@ -18,6 +18,8 @@ Values: TypeAlias = Callable[[Format, Bits, Bits, int, int], Bits]
 """Returns doubles, given the format, two raw words per element, the number of inputs before this one, the variant."""
 
 _LADDER = (2.0**-62, 2.0**-74 * (1 + 2.0**-7), 2.0**-50, 2.0**-38, 2.0**-26, 2.0**-14, 2.0**-2, 2.0**10)
+_PLACES_AMONG_TINY = {7: (2, 3, 4, 5, 6, 7, 128, 64), 8: (1, 2, 3, 4, 5, 6, 128, 64), 9: (1, 0, 2, 3, 64, 32, 16, 8)}
+"""The places of the powers of a ladder among tiny numbers, by variant."""
 
 
 def _wide(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
@@ -65,7 +67,14 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
     Eight powers form a ladder, contiguous or in two parts at a distance, with zeros between ladders; later factors
     are 1, or near 2^-24 in variant 4.  Variants 5 and 6 have ladders at random, with the first two powers in the other
     order; in variant 6 the last four are at a distance of 16, 8, 4 and 2 lanes of four elements.
+
+    In the variants from 7 on, numbers whose squares are zeros are in the place of the zeros, and later factors have all
+    bits of the format: the root of the sum of a ladder is a power of two without the rounding error, so that one in 512
+    products with it shows the error also in a narrow format.  The ladders of 7 and 8 are in lanes of eight elements,
+    from the third one and from the second one on, those of 9 as in variant 6.
     """
+    if variant > 6:
+        return _among_tiny(_PLACES_AMONG_TINY[variant], first, second, place)
     if place:
         return np.full(len(first), 1.25 * 2.0**-24 if variant == 4 else 1.0)
     index = np.arange(len(first))
@@ -82,6 +91,19 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
     start = index % distance // 4 + index // (2 * distance) * 1000003
     chosen = (start * 2654435761 >> 7) % 16 == 0
     return np.where(chosen, np.asarray(_LADDER)[step], 0.0)
+
+
+def _among_tiny(places: tuple[int, ...], first: Bits, second: Bits, place: int) -> Bits:
+    """See `_ladder`: a ladder in one of four parts of 256 elements, all other elements of its lane zero."""
+    if place:
+        return np.abs(bell(first, second)) + 1.0
+    index = np.arange(len(first))
+    inside = index % 256
+    powers = np.zeros(256)
+    powers[list(places)] = _LADDER
+    chosen = first[index // 256 * 256] % np.uint64(4) == 0
+    of_ladder = chosen & ((powers[inside] != 0) | (inside < 8))
+    return np.where(of_ladder, powers[inside], (bell(second, first) + 8.0) * 2.0**-90)
 
 
 def _infinite(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
@@ -142,7 +164,7 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "tiny": (_tiny, 1),
         "opposed": (_opposed, 1),
         "underflow": (_underflow, 5),
-        "ladder": (_ladder, 6),
+        "ladder": (_ladder, 9),
         "infinite": (_infinite, 2),
         "nans": (_nans, 2),
         "last": (_last, 4),

@@ -53,7 +53,9 @@ HINTS: Mapping[str, tuple[Lemma, ...]] = {"add_plus_zero_outward": (SUM_WITH_ZER
 """The lemmas that the proof of a rule uses."""
 
 
-CASES: Mapping[str, tuple[tuple[str, str], ...]] = {"add_plus_zero_outward": (("x", "-0"),)}
+CASES: Mapping[str, tuple[tuple[str, str], ...]] = dict.fromkeys(
+    ("add_plus_zero_outward", "sum_without_sign_of_zero", "sign_of_zero_stays_in_sum"), (("x", "-0"),)
+)
 """Variables and numbers: whether the variable is the number is a case of the proof of a rule."""
 
 

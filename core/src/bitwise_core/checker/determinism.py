@@ -171,10 +171,10 @@ def determinism(
 
 def _may_have_witness(source: Source, result: AnalysisResult) -> bool:
     """Whether running the launch in several orders may show that the result depends on them."""
-    from bitwise_core.execution.races.undetermined import Kind
-
     if source.launch is None or result.unknown is None or result.proved or result.malformed or result.failed:
         return False
+    from bitwise_core.execution.races.undetermined import Kind
+
     return any(each.kind != Kind.UNDEFINED.value for each in result.places)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,7 +20,8 @@ from bitwise_core.plugins.references import Deferred
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from bitwise_core.checker.worker_pool import Progress
+    from bitwise_core.checker.analysis import Session
+    from bitwise_core.checker.worker_pool import Progress, WorkerPool
 
 SESSION = Deferred("bitwise_core.checker.kernel_answers:session")
 """The session of one worker."""
@@ -45,16 +46,22 @@ def readers(sources: Sequence[Source], target: str, options: Options, execution:
 
     Raises KeyError where no plugin models a target.
     """
-    from bitwise_core.checker.worker_pool import WorkerPool
-
     plugins = registry.default()
     plugins.reference(target)
     if len({source.target or target for source in sources}) > 1:
         options = replace(options, cross_architecture=True)
     buffers = buffers_of(sources)
-    make = partial(SESSION, buffers, options, None if execution.executor is None else (environment(),))
-    pool = WorkerPool(make, execution.workers, len(sources), time_limit=options.time_limit, executor=execution.executor)
-    with pool:
+    with ExitStack() as stack:
+
+        @cache
+        def pool() -> WorkerPool[Session]:
+            from bitwise_core.checker.worker_pool import WorkerPool
+
+            executor = execution.executor
+            make = partial(SESSION, buffers, options, None if executor is None else (environment(),))
+            workers, limit = execution.workers, options.time_limit
+            return stack.enter_context(WorkerPool(make, workers, len(sources), time_limit=limit, executor=executor))
+
         yield Readers(buffers, options, pool, execution.cache, execution.progress, lambda: plugins.arch(target))
 
 

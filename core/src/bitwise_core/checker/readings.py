@@ -178,12 +178,13 @@ def reading_key(
 class Readers:
     """Where readings are made and kept: the buffers and options of their sessions, a pool of such sessions, a cache.
 
-    `progress` is called after each reading of `read_all`, and `before` before the first one that is not recalled.
+    `pool` provides the same pool in each call, and is called where a reading is not recalled.  `progress` is called
+    after each reading of `read_all`, and `before` before the first one that is not recalled.
     """
 
     buffers: Mapping[str, int]
     options: Options
-    pool: WorkerPool[Session]
+    pool: Callable[[], WorkerPool[Session]]
     cache: ReadingCache | None = None
     progress: Progress | None = field(default=None)
     before: Callable[[], object] = lambda: None
@@ -218,7 +219,7 @@ class Readers:
         self.before()
         # What a process that is forked has imported, its workers need not import again.
         answer = reading.answer.load() if isinstance(reading.answer, Deferred) else reading.answer
-        for place, result in self.pool.stream(answer, jobs, [reading.cost(job) for job in jobs]):
+        for place, result in self.pool().stream(answer, jobs, [reading.cost(job) for job in jobs]):
             yield place, reading.lost(jobs[place], result.reason) if isinstance(result, Lost) else result
 
     def _report(self, done: int, total: int) -> None:

@@ -14,6 +14,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_connections
@@ -285,11 +286,24 @@ def _start_worker(make: Callable[[], object], others: Sequence[Connection]) -> _
     # A process that has these connections too would keep the others from seeing that this process ended.
     inherited = [own, *others] if forks else []
     process = context.Process(target=_serve, args=(its, inherited, make), daemon=True)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _without_interrupts():
         warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
         process.start()
     its.close()
     return _Worker(process, own)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Delay interrupts from the keyboard to the end of the body; a process that it starts has them blocked."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, inherited: Sequence[Connection], make: Callable[[], Any]) -> None:
@@ -298,6 +312,8 @@ def _serve(connection: Connection, inherited: Sequence[Connection], make: Callab
         each.close()
     # The parent decides what an interrupt from the keyboard means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # for what a worker runs
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, _end)
     os.environ.update(dict.fromkeys(_SINGLE_THREADED, "1"))
     states: list[Any] = []

@@ -48,11 +48,13 @@ def main() -> None:
 def _status() -> int:
     """Run the command; its exit status."""
     from bitwise_core.cli.commands import app
+    from bitwise_core.cli.interrupts import raised_interrupts
     from bitwise_core.cli.plugin_commands import add_commands
 
     add_commands(app)
     try:
-        app()
+        with raised_interrupts():
+            app()
     except SystemExit as end:
         if _was_interrupted(end):
             return INTERRUPTED

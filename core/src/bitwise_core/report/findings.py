@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 from urllib.parse import quote
-from xml.etree import ElementTree
 
 from bitwise_core.checker.partition import Partition
 from bitwise_core.visible_text import visible
@@ -81,6 +80,8 @@ def _uri(folder: str, kernel: str) -> str:
 
 def junit(found: Iterable[Finding], kernels: Sequence[str], suite: str) -> str:
     """Return findings as a JUnit report with a test case for each kernel: errors fail it, warnings skip it."""
+    from xml.etree import ElementTree
+
     listed = tuple(found)
     names = [*kernels, *dict.fromkeys(each.kernel for each in listed if each.kernel not in kernels)]
     cases = []

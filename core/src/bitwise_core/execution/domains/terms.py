@@ -25,6 +25,7 @@ from bitwise_core.execution.values import (
     nan_marks,
     nan_sources,
     narrow_integers,
+    numbers_below,
     predicate_bits,
 )
 from bitwise_core.execution.values import symbolic_vector as L
@@ -82,7 +83,7 @@ from bitwise_core.execution.values.stored_bounds import StoredBounds
 from bitwise_core.execution.values.stored_operations import StoredOperations
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, term
-from bitwise_core.execution.values.zero_signs import ZeroSigns
+from bitwise_core.execution.values.zero_signs import FOLLOWED, ZeroSigns, without_zero_signs
 from bitwise_core.ir.rules.patterns import Term
 from bitwise_core.numerics import FloatFormat, Format, IntegerFormat, Operation, operation
 
@@ -168,6 +169,8 @@ class TermDomain(StepsInOrder):
             return nan_marks.with_result_nans(folded, operation)
         operands = self._operands(operation, operands)
         result = nan_marks.with_result_nans(self._apply(operation, operands, properties), operation)
+        if operation.name in FOLLOWED:
+            result = without_zero_signs(operation, operands, result, self.floating)
         form = operation.result
         if form.bits == 16 and isinstance(form, FloatFormat) and isinstance(result, SymbolicVector) and result.origins:
             self._note_zero_sign(result, form.name)
@@ -448,6 +451,10 @@ class TermDomain(StepsInOrder):
         if wide is not None:
             found = self._applied(wide.name, wide.operands)
             return found if wide.bits == 1 else extract(found, 0, wide.bits)
+        below = numbers_below.sum_below(operation, operands)
+        if below is not None:
+            joined = numbers_below.joined(*below)
+            return numbers_below.with_parts(self._integer(operation, operands), *below) if joined is None else joined
         halves = narrow_integers.low_halves(operation, operands)
         if halves is not None:
             low = self._applied(f"{operation.verb}.b{narrow_integers.WIDE}", halves)

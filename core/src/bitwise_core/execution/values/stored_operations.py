@@ -3,7 +3,8 @@
 Memory keeps the hash of a value only. A sort of several warps exchanges the exclusive or of two elements through
 shared memory, and takes one of them out of it again with the other: the rule for this needs the operation of a loaded
 value.  Codes of a few bits are exchanged as bytes, and combined as the low bits of wider integers
-(`values.narrow_integers`): these need the integer of a loaded byte.
+(`values.narrow_integers`): these need the integer of a loaded byte.  The partial sums of several warps are exchanged
+too, of which one may have a counterpart but for the sign of a zero (`values.zero_signs`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, concat, is
 from bitwise_core.execution.values.predicate_bits import PredicateBits
 from bitwise_core.execution.values.symbolic_vector import Array, Origin, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash
+from bitwise_core.execution.values.zero_signs import COUNTERPART
 
 _NAMES = frozenset(f"xor.b{bits}" for bits in (8, 16, 32, 64))
 """The operations of two operands of the width of their result that are kept."""
@@ -24,9 +26,13 @@ _SLICES = frozenset(f"slice.0.{bits}" for bits in (8, 16))
 
 
 def _kept(value: Value) -> Origin | None:
-    """Return the operation of `_NAMES` or `_SLICES` that made a value."""
+    """Return the operation of `_NAMES` or `_SLICES` that made a value, or its counterpart."""
     origins = value.origins if isinstance(value, SymbolicVector) else ()
-    return next((each for each in origins if each.name in _NAMES or _is_slice_of_term(each)), None)
+    return next((each for each in origins if _is_kept(each)), None)
+
+
+def _is_kept(origin: Origin) -> bool:
+    return origin.name in _NAMES or origin.name == COUNTERPART or _is_slice_of_term(origin)
 
 
 def _is_slice_of_term(origin: Origin) -> bool:
@@ -87,7 +93,9 @@ class StoredOperations:
         if not isinstance(value, SymbolicVector) or isinstance(value, PredicateBits) or value.origins:
             return value
         origins = []
-        for name, bits in ((f"xor.b{value.bits}", value.bits), (f"slice.0.{value.bits}", 32)):
+        for name, bits in (
+            (f"xor.b{value.bits}", value.bits), (f"slice.0.{value.bits}", 32), (COUNTERPART, value.bits)
+        ):  # fmt: skip
             entries = self._known[name].find(exact_hash(value)) if name in self._known else None
             if entries is None:
                 continue

@@ -176,6 +176,10 @@ class SymbolicVector:
         """Return the value itself, or what a value that is computed when it is read turns out to be."""
         return self
 
+    def in_lanes(self, mask: Array | None) -> Value:
+        """Return a value that is the same in the lanes of a mask (None: in all); other lanes are arbitrary."""
+        return self.settled()
+
     def part(self, low: int, bits: int) -> Value | None:
         """Return the `bits` bits from bit `low` if the value has its own way to extract them, else None."""
         return None

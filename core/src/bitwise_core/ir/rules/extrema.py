@@ -367,21 +367,50 @@ COMPARISONS = (
     ),
 )
 
-_LONG_INTEGERS = over(relation=("lt", "le"), t=("s64", "u64"))
+_INTEGERS = over(relation=("lt", "le"), t=("s32", "u32", "s64", "u64"))
+_PLACES = over(t=("s32", "u32", "s64", "u64"))
 INTEGER_EXTREMA = (
     Rule(
         "integer_minimum_selected",
         "select({relation}.{t}(x, y), x, y)",
         "min.{t}(x, y)",
-        _LONG_INTEGERS,
+        _INTEGERS,
         "The lesser integer is selected; equal ones are the same.",
     ),
     Rule(
         "integer_maximum_selected",
         "select({relation}.{t}(x, y), y, x)",
         "max.{t}(x, y)",
-        _LONG_INTEGERS,
+        _INTEGERS,
         "The greater integer is selected; equal ones are the same.",
+    ),
+    Rule(
+        "integer_minimum_in_true_side",
+        "select(p, min.{t}(x, y), y)",
+        "select(and.b1(p, lt.{t}(x, y)), x, y)",
+        _PLACES,
+        "x is selected where the minimum is taken, and is x.",
+    ),
+    Rule(
+        "integer_maximum_in_true_side",
+        "select(p, max.{t}(x, y), y)",
+        "select(and.b1(p, lt.{t}(y, x)), x, y)",
+        _PLACES,
+        "x is selected where the maximum is taken, and is x.",
+    ),
+    Rule(
+        "integer_minimum_in_false_side",
+        "select(p, y, min.{t}(x, y))",
+        "select(and.b1(not.b1(p), lt.{t}(x, y)), x, y)",
+        _PLACES,
+        "x is selected where the minimum is taken, and is x.",
+    ),
+    Rule(
+        "integer_maximum_in_false_side",
+        "select(p, y, max.{t}(x, y))",
+        "select(and.b1(not.b1(p), lt.{t}(y, x)), x, y)",
+        _PLACES,
+        "x is selected where the maximum is taken, and is x.",
     ),
     Rule(
         "integer_minimum_selected_in_halves",

@@ -13,6 +13,7 @@ from bitwise_core.ir.rules.rule import Rule
 from bitwise_core.ir.rules.selections import SELECTIONS
 from bitwise_core.ir.rules.sums import SIGNS, SUMS
 from bitwise_core.ir.rules.symmetries import SYMMETRIES
+from bitwise_core.ir.rules.zero_signs import ZERO_SIGNS
 
 STATED_RULES: tuple[Rule, ...] = (
     *SYMMETRIES,
@@ -34,6 +35,7 @@ STATED_RULES: tuple[Rule, ...] = (
     *MASKS,
     *BOUNDED,
     *NARROW,
+    *ZERO_SIGNS,
 )
 
 __all__ = ["IMPLIED", "INFERENCES", "PROOFS", "STATED_RULES"]

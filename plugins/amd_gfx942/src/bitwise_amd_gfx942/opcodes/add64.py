@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.pointer_provenance import record_pointer_sum
+from bitwise_core.execution.deferred_blends import deferred_blend
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.opcode_steps import apply_integer
-from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import operation
@@ -38,12 +39,10 @@ def match_high_sum(machine: Machine, carry: Value, left: Value, right: Value) ->
     for name, value in machine.registers.items():
         if value is low:
             machine.registers[name] = part
-        elif (
-            machine.mask is not None
-            and isinstance(value, SymbolicVector)
-            and _equal_in_active_lanes(machine, value, low)
-        ):
-            machine.registers[name] = blend_values(machine.mask, part, value)
+        elif machine.mask is not None and isinstance(value, SymbolicVector):
+            held = value.in_lanes(machine.mask)
+            if _equal_in_active_lanes(machine, held, low):
+                machine.registers[name] = deferred_blend(machine, machine.mask, part, value)
     return extract(whole, 32, 32)
 
 

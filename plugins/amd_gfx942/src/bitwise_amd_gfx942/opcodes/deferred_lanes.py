@@ -18,10 +18,10 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.compute import Compute
-from bitwise_amd_gfx942.opcodes.deferred_values import DeferredValue
 from bitwise_core.execution.domains.domain import Domain, StepsInOrder
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.deferred_values import DeferredValue
 from bitwise_core.execution.values.packing import (
     blend_values,
     is_term_of_parts,
@@ -158,7 +158,7 @@ class DeferredLanes(DeferredValue):
         self._node = None
         return found
 
-    def in_lanes(self, machine: Machine) -> Value:
+    def in_active_lanes(self, machine: Machine) -> Value:
         """Return a value that is the same in the active lanes; other lanes are arbitrary."""
         node, mask = self._node, machine.mask
         if node is None or mask is None:
@@ -166,7 +166,7 @@ class DeferredLanes(DeferredValue):
         if type(node) is Masked:
             for chosen, others in ((node.new, ~node.mask), (node.old, node.mask)):
                 if not (mask & others).any():
-                    return chosen.in_lanes(machine) if type(chosen) is DeferredLanes else L.settled(chosen)
+                    return chosen.in_active_lanes(machine) if type(chosen) is DeferredLanes else L.settled(chosen)
         active = np.flatnonzero(np.broadcast_to(mask.any(axis=0), self.threads))
         if not active.size or _FEW * active.size > self.threads:
             return self.value

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.deferred_values import DeferredValue
 from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.deferred_values import DeferredValue
 from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value, width
 
 _MAXIMUM_DEPTH = 16

@@ -15,6 +15,7 @@ from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
 from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.deferred_blends import DeferredBlend, deferred_blend
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
@@ -55,7 +56,10 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
             if type(found) is DeferredSelect:
                 return read_select(machine, found)
             if type(found) is DeferredLanes:
-                return found.in_lanes(machine)
+                return found.in_active_lanes(machine)
+            if type(found) is DeferredBlend:
+                held = found.in_lanes(machine.mask)
+                return _narrow_to_active(machine, held) if type(held) is PackedVector else held
             value: Value = poison(32) if found is None else found
             return value
 
@@ -228,7 +232,7 @@ def _write_plain(machine: Machine, name: str, value: Value) -> None:
     if lanes is not None and not machine.is_dead_elsewhere(name):
         old = machine.registers.get(name)
         later = masked_write(lanes, value, old, machine.threads)
-        value = blend_values(lanes, value, poison(32) if old is None else old) if later is None else later
+        value = deferred_blend(machine, lanes, value, poison(32) if old is None else old) if later is None else later
     machine.registers[name] = value
 
 

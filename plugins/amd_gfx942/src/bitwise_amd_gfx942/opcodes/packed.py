@@ -18,7 +18,7 @@ from bitwise_amd_gfx942.opcodes.forms import Form, Table, bit_list, check_modifi
 from bitwise_amd_gfx942.opcodes.operand_access import Reader, apply_sign, half_writer, reader, writer
 from bitwise_amd_gfx942.opcodes.output_modifiers import CLAMP, apply_clamp, clamp_operation
 from bitwise_amd_gfx942.opcodes.vector_integers import minmax_operation, shift_by_low_bits
-from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand
+from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
@@ -61,13 +61,27 @@ def packed(instruction: Instruction, kind: str, count: int, compute: Compute, *e
                     raise UnknownInstruction(instruction, "negates integers, which is not modelled")
                 read = _negated_reader(read, kind, bits)
             halves[half].append(read)
-    write = writer(instruction.operands[0], 2 * bits, instruction)
+    write = _halves_writer(instruction.operands[0], bits, instruction)
 
     def step(machine: Machine) -> None:
-        parts = [compute(machine, *[each(machine) for each in half]) for half in halves]
-        write(machine, concat(parts))
+        low, high = [compute(machine, *[each(machine) for each in half]) for half in halves]
+        write(machine, low, high)
 
     return step
+
+
+def _halves_writer(operand: Operand, bits: int, instruction: Instruction) -> Callable[[Machine, Value, Value], None]:
+    """The writer of two halves of `bits` bits; halves of 32 bits are registers."""
+    if bits == BITS["b32"] and isinstance(operand, Vector) and len(operand.items) == 2:
+        first, second = (writer(each, bits, instruction) for each in operand.items)
+
+        def write(machine: Machine, low: Value, high: Value) -> None:
+            first(machine, low)
+            second(machine, high)
+
+        return write
+    whole = writer(operand, 2 * bits, instruction)
+    return lambda machine, low, high: whole(machine, concat([low, high]))
 
 
 def _half_reader(operand: Operand, kind: str, high: bool, instruction: Instruction) -> Reader:
@@ -79,6 +93,8 @@ def _half_reader(operand: Operand, kind: str, high: bool, instruction: Instructi
             raise UnknownInstruction(instruction, "takes the high half of a constant, which is not modelled")
         constant = literal(immediate_bits(operand, kind, instruction), bits)
         return lambda machine: constant
+    if bits == BITS["b32"] and isinstance(operand, Vector) and len(operand.items) == 2:
+        return reader(operand.items[high], "b32", instruction)
     whole = reader(operand, f"b{2 * bits}", instruction)
     low = bits if high else 0
     return lambda machine: extract(whole(machine), low, bits)
@@ -184,8 +200,8 @@ def move(instruction: Instruction, context: Context) -> Step:
         _half_reader(operand, "b32", high, instruction)
         for operand, high in zip(instruction.operands[1:], chosen, strict=True)
     )
-    write = writer(instruction.operands[0], 64, instruction)
-    return lambda machine: write(machine, concat([left(machine), right(machine)]))
+    write = _halves_writer(instruction.operands[0], BITS["b32"], instruction)
+    return lambda machine: write(machine, left(machine), right(machine))
 
 
 def mixed_readers(instruction: Instruction, found: Form, operands: Sequence[Operand]) -> list[Reader]:

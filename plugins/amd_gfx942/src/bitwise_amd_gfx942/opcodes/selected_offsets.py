@@ -74,14 +74,17 @@ class SelectedOffset(LazyIntegers):
 
 def selected(lanes: Array, if_true: Value, if_false: Value) -> Value:
     """Return the select by a constant mask; one between an offset that differs between blocks and a number is kept."""
+    if not (isinstance(if_true, np.ndarray) and isinstance(if_false, np.ndarray)):
+        if lanes.all():
+            return if_true
+        if not lanes.any():
+            return if_false
     for offset, number, chosen in ((if_true, if_false, lanes), (if_false, if_true, ~lanes)):
         if (
             lazy_integers(offset) is not None
             and isinstance(number, np.ndarray)
             and number.size == 1
             and number.dtype == np.uint32
-            and not chosen.all()
-            and chosen.any()
         ):
             kept: Any = SelectedOffset(chosen, offset, number)
             return cast(Value, kept)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, invert
@@ -96,7 +97,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
         if not isinstance(control, np.ndarray) or all(isinstance(each, np.ndarray) for each in values):
             machine.write(destination, apply_integer(machine, _PERMUTE, values))
             return
-        numbers = np.unique(control & np.uint32(0xFFFF))
+        numbers = np.unique(active_values(control, machine.mask) & np.uint32(0xFFFF))  # other lanes are arbitrary
         result: Value | None = None
         for number in numbers:
             if int(number) & 0x8888:
@@ -104,8 +105,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
                 break
             chosen = _selected_bytes(values[0], values[1], int(number))
             result = chosen if result is None else blend_values((control & np.uint32(0xFFFF)) == number, chosen, result)
-        assert result is not None
-        machine.write(destination, result)
+        machine.write(destination, apply_integer(machine, _PERMUTE, values) if result is None else result)
 
     return step
 

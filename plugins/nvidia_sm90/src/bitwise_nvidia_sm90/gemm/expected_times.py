@@ -29,6 +29,8 @@ than 1.27.  A correction takes more time than the model."""
 _WIDTHS = (16, 32, 64, 192)
 """Columns of a tile of a Triton kernel up to which a rate of operations holds."""
 _THREADS, _REGISTERS, _WARPS = 32, 65536, 64
+_UNITS_OF_ROWS = 256
+"""The rows of a stage of which each thread gathers one unit, times the values of k of an instruction."""
 Quantities: TypeAlias = Mapping[str, Numbers]
 
 
@@ -110,12 +112,11 @@ def expected_seconds_gathered(
     schedules: Sequence[Schedule],
     m: int,
     n: int,
-    k_contiguous: tuple[bool, bool] = (True, True),
     device: DeviceCosts | None = None,
 ) -> Numbers:
     """Return the expected seconds under schedules that gather operands; the arguments are those of expected_seconds."""
     device = device or costs_of()
-    return modelled_seconds_gathered(plan, schedules, m, n, k_contiguous, device.costs, device.multiprocessors)
+    return modelled_seconds_gathered(plan, schedules, m, n, device.costs, device.multiprocessors)
 
 
 def modelled_seconds_gathered(
@@ -123,43 +124,36 @@ def modelled_seconds_gathered(
     schedules: Sequence[Schedule],
     m: int,
     n: int,
-    k_contiguous: tuple[bool, bool],
     cost: Mapping[str, float],
     programs: int = MULTIPROCESSORS,
 ) -> Numbers:
     """Return the seconds under schedules that gather operands, by the cost model.
 
-    Each warpgroup that gathers waits for its loads, then writes them.  The instructions of all blocks of a
-    multiprocessor share its rate.  Sums are stored one by one, unless those of two neighbours of a row are whole pairs.
-    Two warpgroups that gather the stages of jobs in turn wait for each other where there are many slices of few stages.
+    Each warpgroup that gathers waits for the loads of a stage, then writes it; consumers multiply it meanwhile.  The
+    instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one, those of slices as pairs
+    of neighbours of a row unless the product is transposed.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
     sliced = slices.number > 1 or slices.from_zero
     rows = []
     for each in schedules:
-        (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
+        down, across = (n, m) if each.transposed else (m, n)
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        unpadded = padded = 0.0
-        for count, tiles, side, whole, lines in (
-            (down, tiles_down, each.block_m, contiguous[0], cost["gathered rows"]),
-            (across, tiles_across, each.block_n, contiguous[1], cost["gathered columns"]),
-        ):
-            padded += side * (STAGE_BYTES // 2 if whole else 4 * taken)
-            pairs = not (plan.k % 2 or slices.span % 2) if whole else not count % 2
-            factor = (1 if whole else lines) / (2 if pairs else 1)
-            unpadded += count / tiles * 4 * taken * factor
-        by_elements = each.transposed or n % 2 or not sliced
+        gathers = sum(-(-side // (_UNITS_OF_ROWS // taken)) for side in (each.block_m, each.block_n))
+        by_elements = each.transposed or not sliced
         own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
         rows.append((
             0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, unpadded, padded, own * (1 if each.transposed else cost["sums across"]),
+            each.gathering, gathers, each.block_m * each.block_n * each.block_k * 2,
+            own * (1 if each.transposed else cost["sums across"]),
         ))  # fmt: skip
-    rounds, at_once, stages, gathering, loaded, written, stored = np.array(rows, dtype=float).reshape(len(rows), 7).T
-    issue = loaded * cost["gathered element"] + written * cost["written element"]
-    body = stages * issue * (cost["gathering alone"] / gathering + at_once)
-    body = body * (1 + cost["gathering in turn"] * (gathering - 1) * slices.number / stages**2)
+    rounds, at_once, stages, gathering, units, multiplied, stored = (
+        np.array(rows, dtype=float).reshape(len(rows), 7).T
+    )  # fmt: skip
+    gathered = cost["gathering wait"] / gathering + at_once * units * cost["gathered unit"]
+    body = stages * np.maximum(gathered, at_once * multiplied / cost["operations"]) + cost["gathered job"]
     seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
     partial = slices.number * m * n * 4
     merge = cost["merge"] + partial / cost["merged"] if sliced else 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import STAGE_BYTES
-from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, UnsupportedGEMM
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 
 ALIGNMENT = 16
 """Bytes.  Triton specialises a kernel on whether an address is a multiple of this, and tensor maps need it."""
@@ -94,13 +94,3 @@ def is_k_major(shape: tuple[int, int], strides: tuple[int, int]) -> bool:
     if strides[0] == 1 or rows == 1:
         return False
     raise UnsupportedGEMM(f"strides {strides}: to gather an operand needs contiguous rows or columns")
-
-
-def has_pairs(plan: MatrixPlan, matrix: Any, rows: int, line: int, k_major: bool) -> bool:
-    """Return whether an operand can be gathered two neighbours at once.
-
-    `line` is the number of elements between lines, of values of k or of rows.  Groups of k start at even places, apart
-    from their slices and from what follows a short first iteration.
-    """
-    lengths = [plan.k, plan.slices.span] if k_major else [rows]
-    return all(each % 2 == 0 for each in (line, *lengths)) and int(matrix.data_ptr()) % ALIGNMENT == 0

@@ -97,7 +97,7 @@ def _timed(
         seconds = np.concatenate([seconds, packed])
     gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
     if gathered:
-        own = expected_seconds_gathered(plan, gathered, m, n, k_contiguous, device)
+        own = expected_seconds_gathered(plan, gathered, m, n, device)
         seconds = np.concatenate([seconds, own])
     return [*pointers, *every, *gathered], seconds
 

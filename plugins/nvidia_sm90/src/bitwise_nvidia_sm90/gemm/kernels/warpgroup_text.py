@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lines_of_zeros, zeros
+from bitwise_nvidia_sm90.gemm.kernels.gathering import gathering_producer, has_lasting_zeros, zeros
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_copies import copying_producer
@@ -78,8 +78,8 @@ def _gathering_name(tiles: WarpgroupTiles) -> str:
     given = tiles.gathering
     if given is None:
         return ""
-    pairs = "".join("12"[each] for each in given.pairs)
-    return f"_gathers_{given.warpgroups}_{pairs}_{given.short_first}_{given.taken}"
+    vectors = "".join("18"[each] for each in given.vectors)
+    return f"_gathers_{given.warpgroups}_{vectors}_{given.short_first}_{given.taken}"
 
 
 def _scales_name(tiles: WarpgroupTiles) -> str:
@@ -134,7 +134,7 @@ def _start(tiles: WarpgroupTiles) -> Lines:
     for buffer in range(tiles.consumers * tiles.store_buffers if tiles.mapped_operand is not None else 0):
         place = tiles.operand_place - tiles.full_place + 8 * buffer
         yield f"@%p_first mbarrier.init.shared::cta.b64 [%r_full+{place}], 1;"
-    if has_lines_of_zeros(tiles):
+    if has_lasting_zeros(tiles):
         yield from zeros(tiles)
     for each in PARAMETERS[MAPS if tiles.gathering else 0 : MAPS + tiles.stores_through_map]:
         yield f"@%p_first prefetch.tensormap [%d_{each}];"

@@ -107,15 +107,14 @@ class Gathering:
     """How `warpgroups` of threads load operands without tensor maps, in the order of packed operands.
 
     An instruction takes 8 values of k with `instruction_k8`, otherwise 16, and zeros for the rest.  The remainder of a
-    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `pairs` says for A and
-    B whether two neighbours in memory are loaded at once: none of their pairs is partly outside of the matrix or of a
-    slice, and their addresses are multiples of two elements.
+    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `vectors` says for A
+    and B whether several neighbours in memory are loaded at once: their addresses are aligned.
     """
 
     warpgroups: int
     short_first: int
     instruction_k8: bool
-    pairs: tuple[bool, bool]
+    vectors: tuple[bool, bool]
 
     @property
     def taken(self) -> int:
