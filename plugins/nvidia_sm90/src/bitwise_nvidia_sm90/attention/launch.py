@@ -218,11 +218,10 @@ def _specialised_call(
     tiles = -(-operands.longest_queries // schedule.rows)
     dense = operands.query_starts is None
 
-    columns = width > 128 and schedule.rows == 64  # a warpgroup has half of the components of the values
-    remote = width > 128 and not columns
+    remote = width > 128  # the states of wide values do not fit the registers
     programs = min(processors, tiles * heads * sequences)
     first, rest = _power_below(depth), depth - _power_below(depth)
-    part = 128 if columns else power_above(width)
+    part = power_above(width)
     maps = [
         *_query_maps(operands, first, rest),
         *(_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)),
@@ -244,7 +243,7 @@ def _specialised_call(
             "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
             "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "LOGARITHMS": logarithms is not None,
             "SIDES": 1 if depth == 192 or remote else 2,  # the queries of two tiles would not fit the memory
             "REMOTE": remote,
         },
