@@ -34,6 +34,8 @@ MERGED = {
         "rcp.approx.ftz.f32 %f3, %f1;", WORD, "rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
     "quotient by a power": (
         "ex2.approx.ftz.f32 %f3, %f1; abs.f32 %f3, %f3;", WORD, "div.approx.ftz.f32 %f9, %f2, %f3; mov.b32 %r9, %f9;"),
+    "scaled quotient": ("div.approx.ftz.f32 %f3, %f1, %f2;", WORD, "mul.rn.ftz.f32 %f9, %f3, 0f40000000; mov.b32 %r9, %f9;"),
+    "halved quotient": ("div.approx.f32 %f3, %f1, %f2;", WORD, "div.full.f32 %f9, %f3, 0f40000000; mov.b32 %r9, %f9;"),
     "clamp": ("min.f32 %f3, %f1, 0f3F800000;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
     "clamp with literals in registers": (
         "mov.f32 %f7, 0f3F800000; mov.f32 %f8, 0f00000000; min.ftz.f32 %f3, %f7, %f1;", WORD,
@@ -97,6 +99,7 @@ def test_an_operation_on_pairs_of_integers_and_a_literal_is_one_of_its_text() ->
 UNMERGED = {
     "logistic function": ("ex2.approx.ftz.f32 %f4, %f1; add.f32 %f3, %f4, 0f3F800000;", WORD,
                           "rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "quotient times a third": ("div.approx.ftz.f32 %f3, %f1, %f2;", WORD, "mul.rn.ftz.f32 %f9, %f3, 0f3EAAAAAB; mov.b32 %r9, %f9;"),
     "clamp from below first": ("max.f32 %f3, %f1, 0f00000000;", WORD, "min.f32 %f9, %f3, 0f3F800000; mov.b32 %r9, %f9;"),
     "clamp to other bounds": ("min.f32 %f3, %f1, 0f40C00000;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
     "clamp that keeps NaNs": ("min.NaN.f32 %f3, %f1, 0f3F800000;", WORD,

@@ -40,6 +40,7 @@ from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
+_SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
@@ -151,9 +152,13 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     opcode, base, operands = instruction.opcode, instruction.opcode.split(".", 1)[0], instruction.operands[1:]
-    if _APPROXIMATION.fullmatch(opcode):
-        inner = (_MERGED_APPROXIMATION.fullmatch(each.opcode) for each in sources.of(operands[-1]))
-        return _Merge("an approximation with the one whose result it takes") if any(inner) else None
+    if _APPROXIMATION.fullmatch(opcode) and _of_kind(operands[-1:], sources, _is_merged_approximation):
+        return _Merge("an approximation with the one whose result it takes")
+    if _SCALING.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each.startswith("div.approx.")):
+        scales = any(sources.may_be(each, lambda number: not number & 0x7FFFFF) for each in operands)
+        return (
+            _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
+        )
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
     if base in ("shl", "shr") and _bits_of(instruction) == 64:
@@ -181,6 +186,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
+
+
+def _is_merged_approximation(opcode: str) -> bool:
+    return _MERGED_APPROXIMATION.fullmatch(opcode) is not None
 
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
