@@ -7,15 +7,15 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from bitwise_core.execution.assumptions import FINITE
-from bitwise_core.execution.concrete import checked_outputs
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.concrete import checked_outputs, prepare_launch
+from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
-from ptx_programs import hashes, run, simulated, store, text
+from ptx_programs import ARCH, hashes, run, store, text
 
 LOAD = (
     "mul.wide.u32 %d2, %r0, 16; add.s64 %d2, %d1, %d2; ld.global.v4.b32 {%r1, %r2, %r5, %r6}, [%d2];"
@@ -61,10 +61,14 @@ MERGED = {
     "pair with a negative literal": (
         "mov.b16 %h7, 0xbf80; mov.b32 %r3, {%h1, %h7};", PAIR, "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
     "number of a comparison": ("set.eq.u32.s32 %r3, %r1, %r2;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
+    "rounding of a pair": ("mul.rn.f16x2 %r3, %r1, %r2;", PAIR, "cvt.rn.tf32.f32 %r9, %r3;"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip
 """Instructions, what hides their result in %f3, %h3, %r3, %g3 or %d3 from ptxas, and the instructions that it merges."""
+
+
+ARGUMENTS = (Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in"))
 
 
 def canonical(body: str) -> object:
@@ -131,17 +135,32 @@ def test_only_a_nan_is_clamped_otherwise() -> None:
     assert finite(clamp.format("")) == finite(clamp.format(WORD))
 
 
-def test_bits_of_hardware_are_not_those_of_the_instructions_one_by_one() -> None:
+def test_an_execution_on_bit_patterns_says_where_hardware_may_return_other_bits() -> None:
     first, _, second = MERGED["shift of a negated half"]
-    kernel = LOAD + first + second + store("%r9", 32)
 
-    def contents(number: int) -> dict[str, npt.NDArray[np.uint8]]:
+    def notes(number: int) -> str:
+        body = LOAD + first + second + store("%r9", 32)
+        launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=ARGUMENTS)
+        prepared = prepare_launch(ARCH.parse(text(body), "k.ptx"), ARCH, launch)
         given = np.full(128, number, dtype=np.uint32).view(np.uint8)
-        return {"in": given, "out": np.zeros(128, dtype=np.uint8)}
+        return " ".join(simulate(prepared, {"in": given, "out": np.zeros(128, dtype=np.uint8)}).notes)
 
-    with pytest.raises(Unsupported, match="ptxas may merge an operation on 16 bits"):
-        simulated(kernel, [contents(0x8000)])
-    assert simulated(kernel, [contents(2)]) == [b"\xff" * 128]
+    assert "ptxas may merge an operation on 16 bits" in notes(0x8000)
+    assert "ptxas may merge" not in notes(2)
+
+
+def test_a_register_that_was_written_again_holds_nothing_from_before() -> None:
+    """Within a basic block, only its last definition is followed."""
+    again = "mov.f32 %f3, %f2;"
+    first, second = "ex2.approx.ftz.f32 %f3, %f1;", "rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"
+    assert canonical(first + again + second) == canonical(first + again + WORD + second)
+    guarded = "setp.eq.u32 %p1, %r5, 0; @%p1 mov.f32 %f3, %f2;"
+    assert canonical(first + guarded + second) != canonical(first + guarded + WORD + second)
+    joined = "setp.eq.u32 %p1, %r5, 0; @%p1 bra L; mov.f32 %f3, %f2; L:"
+    assert canonical(first + joined + second) != canonical(first + joined + WORD + second)
+    of_another = "setp.gt.f32 %p1, %f2, %f1;"
+    clamp = MERGED["clamp by selection"]
+    assert canonical(clamp[0] + of_another + clamp[2]) != canonical(clamp[0] + WORD + of_another + clamp[2])
 
 
 @pytest.mark.parametrize(

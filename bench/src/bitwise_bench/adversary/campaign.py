@@ -298,7 +298,9 @@ def play_loops(scope: Scope, dice: random.Random, tally: Tally, device: Device |
 
 def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
     """Make kernels whose threads work together from one, and judge them; with a GPU, kernels for it."""
-    names = [name for name, each in FAMILIES.items() if device is None or each.frame.language.name == "ptx"]
+    # gfx942 has no analysis for every launch, and tensor memory is followed for a given one.
+    only_ptx = device is not None or scope.options.every_launch
+    names = [name for name, each in FAMILIES.items() if not only_ptx or each.frame.language.name == "ptx"]
     name = dice.choice(names)
     programs = block_programs(name, FAMILIES[name], dice, 12)
     if not FAMILIES[name].frame.states_roundings:
@@ -320,6 +322,7 @@ def play_ordered(scope: Scope, dice: random.Random, tally: Tally, device: Device
         scope = SCOPES[AUDITED]
     programs = block_programs(name, families[name], dice, 12)
     where = f"ptx, {scope.name}"
+    counted = f"{where}, {name if name in synchronised_kernels.FAMILIES else 'kernels in several orders'}"
     found = ordered_rounds.OrderedTally()
     try:
         ordered_rounds.play(programs, scope, dice, found, device)
@@ -328,12 +331,12 @@ def play_ordered(scope: Scope, dice: random.Random, tally: Tally, device: Device
         tally.unknown[where] += found.kernels - found.determined
         tally.reasons.update(reason[:120] for reason in found.reasons)
         if found.determined:
-            tally.equal[f"{where}, orders of {name}"] += found.determined + found.equal
+            tally.equal[counted] += found.determined + found.equal
         if found.launches:
-            tally.on_device[f"{where}, orders of {name}"] += found.determined + found.equal
+            tally.on_device[counted] += found.determined + found.equal
         for counts, wrong in ((tally.wrong, found.wrong), (tally.device_wrong, found.wrong_on_device)):
             for left, right, place in wrong:
-                counts[f"{where}, orders of {name}"] += 1
+                counts[counted] += 1
                 entry = {"what": "order", "left": left, "right": right, "place": place, "scope": scope.name}
                 tally.device_differences.append(entry)
 
@@ -512,14 +515,13 @@ def worker(
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"orders, round {played} of worker {number}: {error}"[:2000])
             continue
-        if only_blocks or (played % 10 == 5 and not scope.options.every_launch):
+        if only_blocks or played % 10 == 5:
             played += 1
-            chosen = SCOPES["launch"] if scope.options.every_launch else scope
             try:
-                if device is None and dice.random() < VENDORS:
-                    play_vendors(chosen, dice, tally)
+                if device is None and not scope.options.every_launch and dice.random() < VENDORS:
+                    play_vendors(scope, dice, tally)
                 else:
-                    play_blocks(chosen, dice, tally, device)
+                    play_blocks(scope, dice, tally, device)
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"blocks, round {played} of worker {number}: {error}"[:2000])
             continue
