@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_bench.compilation.capture import compile_job, write_folders
 from bitwise_bench.draws.inputs import DRAWS
-from bitwise_bench.readings.carried_readings import COUNTS, joined, same_audit
+from bitwise_bench.readings.carried_readings import COUNTS, joined
 from bitwise_bench.recorded_bytes import load_records, save_records
 from bitwise_bench.simulation import carried_bytes
 from bitwise_bench.simulation.recorder import simulate_case, with_surrogates
@@ -120,5 +120,5 @@ FUSED = """
 def test_the_audits_of_both_targets_are_compared() -> None:
     pytest.importorskip("triton")
     left, right = registry.default().arch("sm_100"), registry.default().arch("sm_103")
-    assert same_audit(FUSED, "kernel", left, right)
-    assert not same_audit(FUSED, "kernel", replace(left, audit_contraction=None), right)
+    assert carried_bytes.same_audit(FUSED, "kernel", left, right)
+    assert not carried_bytes.same_audit(FUSED, "kernel", replace(left, audit_contraction=None), right)

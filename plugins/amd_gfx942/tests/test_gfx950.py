@@ -65,6 +65,34 @@ def test_pairs_are_rounded_to_nearest_even(kind: str) -> None:
     assert (found == expected).all()
 
 
+@pytest.mark.parametrize(("kind", "form"), [("fp8", "e4m3"), ("bf8", "e5m2")])
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("byte", [0, 1])
+def test_bytes_are_widened(kind: str, form: str, half: int, byte: int) -> None:
+    body = f"v_cvt_scalef32_pk_f32_{kind} v[6:7], v2, 1.0 op_sel:[{half},0,0]\nv_mov_b32_e32 v5, v{6 + byte}"
+    expected = operation(f"convert.fp32.{form}").evaluate((A >> np.uint32(16 * half + 8 * byte)).astype(np.uint8))
+    assert (run(body, A, arch=GFX950) == expected).all()
+
+
+@pytest.mark.parametrize("kind", ["fp8", "bf8"])
+def test_numbers_are_narrowed_into_one_half_of_a_register(kind: str) -> None:
+    def signature(first: str, second: str, half: int, *, other: str = "v3", kind: str = kind) -> object:
+        narrow = f"v_cvt_scalef32_pk_{kind}_f32 v5, {first}, {second}, 1.0 op_sel:[0,0,0,{half}]"
+        found = reading(f"v_mov_b32_e32 v5, {other}\n{narrow}", arch=GFX950)
+        assert found.signature is not None, found.unknown
+        return found.signature
+
+    first = signature("v2", "v4", 0)
+    others = [
+        signature("v4", "v2", 0), signature("v2", "v4", 1), signature("v2", "v4", 0, other="v4"),
+        signature("v2", "v4", 0, kind={"fp8": "bf8", "bf8": "fp8"}[kind]),
+    ]  # fmt: skip
+    assert first not in others
+    high = f"v_cvt_scalef32_pk_{kind}_f32 v6, v2, v4, 1.0\nv_lshlrev_b32_e32 v6, 16, v6\n"
+    placed = reading(f"v_mov_b32_e32 v6, 0\n{high}v_and_b32_e32 v5, 0xffff, v3\nv_or_b32_e32 v5, v5, v6", arch=GFX950)
+    assert placed.signature == signature("v2", "v4", 1)
+
+
 def test_a_transposed_read_gives_each_lane_one_row_of_its_columns() -> None:
     body = "ds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\nv_lshlrev_b32_e32 v6, 3, v0\nv_and_b32_e32 v6, 0xff, v6\n"
     body += "ds_read_b64_tr_b16 v[8:9], v6\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, v"
@@ -96,6 +124,7 @@ def with_some_arithmetic(dtype: str, side: int, k: int) -> Arch:
     return replace(GFX950, bits=BitSupport(matrix_units=rows))
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize(
     ("dtype", "side", "k"),
     [
@@ -104,7 +133,6 @@ def with_some_arithmetic(dtype: str, side: int, k: int) -> Arch:
     ],
 )  # fmt: skip
 def test_a_product_of_small_integers_is_that_of_numpy(dtype: str, side: int, k: int) -> None:
-    pytest.importorskip("triton")
     from tile_product import assembly
 
     inner = max(2 * k, 32)
@@ -188,7 +216,11 @@ def test_instructions_with_one_k_and_other_rows_are_different_functions() -> Non
             "v_mfma_scale_f32_16x16x128_f8f6f4 v[16:19], v[8:15], v[8:15], 0, v2, v3 op_sel_hi:[0,0,0]",
             "v_mfma_scale_f32_16x16x128_f8f6f4",
         ),
-        ("v_cvt_scalef32_pk_f32_fp8 v[16:17], v2, v3", "v_cvt_scalef32_pk_f32_fp8 is not modelled"),
+        ("v_cvt_scalef32_pk_f32_fp8 v[16:17], v2, v3", "only 1.0 is modelled"),
+        ("v_cvt_scalef32_pk_f32_fp8 v[16:17], v2, 2.0", "only 1.0 is modelled"),
+        ("v_cvt_scalef32_pk_fp8_f32 v16, v2, v3, v4", "only 1.0 is modelled"),
+        ("v_cvt_scalef32_pk_fp8_f32 v16, v2, v3, 1.0 op_sel:[1,0,0,0]", "half of a source"),
+        ("v_cvt_scalef32_pk_f32_fp4 v[16:17], v2, 1.0", "v_cvt_scalef32_pk_f32_fp4 is not modelled"),
         ("v_cvt_pk_fp8_f32 v16, v2, v3", "v_cvt_pk_fp8_f32 is not modelled"),
         ("ds_read_b64_tr_b4 v[16:17], v1\ns_waitcnt lgkmcnt(0)", "ds_read_b64_tr_b4 is not modelled"),
         ("ds_read_b96_tr_b6 v[16:18], v1\ns_waitcnt lgkmcnt(0)", "ds_read_b96_tr_b6 is not modelled"),

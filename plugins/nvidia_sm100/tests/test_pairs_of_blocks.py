@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.sources import Options, Source
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Manifest
+from bitwise_core.execution.races.cluster_races import BlockOfCluster, ClusterDetector
 from bitwise_core.plugins import registry
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, smem_descriptor
 
@@ -232,3 +235,24 @@ def test_both_blocks_of_a_pair_have_the_scales_of_all_columns() -> None:
 def test_scales_of_a_pair_are_copied_in_both_blocks() -> None:
     unknown = scaled("tcgen05.cp.cta_group::2.warpx4.32x128b [ %r50 + 0 ], %rd7;", "mov.u32 %r50, %r50;")
     assert unknown is not None
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_a_commit_says_to_the_other_block_which_phases_had_ended(waited: bool) -> None:
+    """Both blocks arrive at a barrier of the first one, whose commit arrives at one of the second: then both again."""
+    cluster = ClusterDetector(64, 32, 32, 2)
+    first, second = (BlockOfCluster(cluster, rank) for rank in range(2))
+    ready, released, warp = 0, 8, np.array([0])
+    first.begin(ready, np.arange(2))
+    second.begin(released, np.arange(8, 10))
+    for rank in range(2):
+        first.enter_phase_from_cluster(ready, rank, warp, set())
+    first.expect_later(ready)  # bytes of a copy
+    first.complete(ready)
+    if waited:
+        first.acquire(ready, warp, 0)
+    second.agent_arrives_from_cluster((0,), 0, 0, released)
+    second.complete(released)
+    second.acquire(released, warp, 0)
+    with nullcontext() if waited else pytest.raises(Unsupported, match="at which phase"):
+        first.enter_phase_from_cluster(ready, 1, warp, set())

@@ -10,7 +10,7 @@ are executed on bit patterns with what is measured or published of each architec
 approximation whose bits nobody has published is not executed.  Different bytes then follow from these sources.  Such a
 kernel has the same bits where the approximations have, if its trees are equal once both architectures' approximations
 are called the same.  With `--like`, the results of another architecture hold for kernels with the same text and the
-same fused products (`bitwise_bench.readings.carried_readings`).
+same fused products (`bitwise_bench.simulation.carried_bytes`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.sources import compile_source, stored_source
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.readings.carried_readings import same_audit
 from bitwise_bench.recorded_bytes import Records, load_records
-from bitwise_bench.simulation.carried_bytes import carried
+from bitwise_bench.simulation.carried_bytes import carried, same_audit
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import FIRST
 from bitwise_core.checker.analysis import prepare

@@ -23,29 +23,11 @@ from bitwise_bench.compilation.sources import stored_source
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.readings.precision import MODES, measure_named, records_of, summarise
 from bitwise_bench.recorded_bytes import RecordError, load_records
-from bitwise_bench.simulation.carried_bytes import carried, text_for
-from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_bench.simulation.carried_bytes import carried, same_audit
 from bitwise_core.plugins import registry
 
 COUNTS = ("kernels", "compared", "unknown", "excluded", "classes", "byte_classes", "nondeterministic")
 """The counts of a reading, which are sums over families."""
-
-
-def same_audit(text: str, entry: str | None, left: Arch, right: Arch) -> bool:
-    """Return whether the assembler fuses the same products of a text for two architectures."""
-    return _audited(text_for(text, right, left), entry, left) == _audited(text, entry, right)
-
-
-def _audited(text: str, entry: str | None, arch: Arch) -> object:
-    module = arch.parse(text, "kernel")
-    if arch.audit_contraction is None:
-        return module.kernels, dict(module.functions)
-    try:
-        found = arch.audit_contraction(module, text, entry).module
-    except Unsupported as error:
-        return str(error)
-    return found.kernels, dict(found.functions)
 
 
 def joined(known: Mapping[str, Any], read: Mapping[str, Any], families: Sequence[str]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
     python -m bitwise_bench.simulation.carried_bytes --from records/bytes-sm100-simulated-triton-3.6.0.json.gz \
         --target sm_103 --folder sm_103 --out bytes-sm103.json.gz
 
-Where the compiler writes one text for both architectures, but for `.target`, and both execute every instruction of it
-alike, a simulation returns the same bytes.  Any other kernel is simulated.  `--folder` holds the compiled kernels.
+Where the compiler writes one text for both architectures, but for `.target`, both execute every instruction of it
+alike, and the assembler fuses the same products, a simulation returns the same bytes.  Any other kernel is simulated.
+`--folder` holds the compiled kernels.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from bitwise_bench.recorded_bytes import CaseRecord, RecordError, Records, load_
 from bitwise_bench.simulation.recorder import FEWEST, ORDER, batches_of, simulate_case, with_surrogates
 from bitwise_core.assembly.module import Instruction, Module, same_text
 from bitwise_core.execution.architecture import Arch, BitSupport, Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.numerics.mma import BlockScaledSpec, MmaSpec
 from bitwise_core.plugins import registry
@@ -94,6 +96,22 @@ def _same_builder(instruction: Instruction, left: Context, right: Context) -> bo
     return bool(builders[0] == builders[1])
 
 
+def same_audit(text: str, entry: str | None, left: Arch, right: Arch) -> bool:
+    """Return whether the assembler fuses the same products of a text for two architectures."""
+    return _audited(text_for(text, right, left), entry, left) == _audited(text, entry, right)
+
+
+def _audited(text: str, entry: str | None, arch: Arch) -> object:
+    module = arch.parse(text, "kernel")
+    if arch.audit_contraction is None:
+        return module.kernels, dict(module.functions)
+    try:
+        found = arch.audit_contraction(module, text, entry).module
+    except Unsupported as error:
+        return str(error)
+    return found.kernels, dict(found.functions)
+
+
 def carried(cases: Sequence[Case], folder: Path, records: Records) -> dict[str, CaseRecord]:
     """Return the recorded bytes that hold for configurations of another architecture, by id.
 
@@ -117,9 +135,14 @@ def carried(cases: Sequence[Case], folder: Path, records: Records) -> dict[str, 
             or replace(others[case.id], target=right.name) != case
         ):
             continue
-        text = stored_source(case, folder)[0].text
+        source = stored_source(case, folder)[0]
+        text, entry = source.text, None if source.launch is None else source.launch.entry
         is_same = recorded[case.id].digest == normalised_digest(text_for(text, right, left))
-        if is_same and same_instructions(right.parse(text, case.id), left, right):
+        if (
+            is_same
+            and same_instructions(right.parse(text, case.id), left, right)
+            and same_audit(text, entry, left, right)
+        ):
             found[case.id] = recorded[case.id]
     return found
 

@@ -2,11 +2,12 @@
 
     python -m bitwise_bench.simulation.recorder --target gfx942 --out records/bytes-gfx942-simulated-triton-3.6.0.json
 
-Approximate instructions whose bits are not documented are executed by surrogate functions.  Every configuration is
-executed on the kinds of input that distinguish most kernels, then on as many more as the time of its group allows, the
-same ones for a whole group; a kind that was not executed is recorded as an empty hash.  Fewer kinds distinguish fewer
-kernels, so the number of byte classes is a lower bound.  The record is written repeatedly during the run and contains
-complete groups only, so an interrupted run leaves a valid record.
+Approximate instructions whose bits are not documented are executed by surrogate functions, and products that the
+assembler fuses into sums are fused.  Every configuration is executed on the kinds of input that distinguish most
+kernels, then on as many more as the time of its group allows, the same ones for a whole group; a kind that was not
+executed is recorded as an empty hash.  Fewer kinds distinguish fewer kernels, so the number of byte classes is a lower
+bound.  The record is written repeatedly during the run and contains complete groups only, so an interrupted run leaves
+a valid record.
 """
 
 from __future__ import annotations
@@ -76,9 +77,7 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     left = [draw for draw in chosen if draw not in known]
     if left:
-        prepared = prepare(
-            source, with_surrogates(registry.default().arch(case.target)), Options(audit_contraction=False)
-        )
+        prepared = prepare(source, with_surrogates(registry.default().arch(case.target)), Options())
         known |= outputs(case, prepared, left)
     blank = [""] * len(case.outputs)
     return {

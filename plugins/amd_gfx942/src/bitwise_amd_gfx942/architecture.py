@@ -28,6 +28,7 @@ from bitwise_amd_gfx942.opcodes import (
     floating,
     fp8_conversion,
     gfx950,
+    gfx950_fp8,
     gfx950_matrix,
     matrix,
     packed,
@@ -180,4 +181,4 @@ def _arch(name: str, own: tuple[OpcodeTable, ...], audit: Audit) -> Arch:
 
 
 GFX942 = _arch("gfx942", (fp8_conversion.TABLE, matrix.TABLE), matrix.audit_contraction)
-GFX950 = _arch("gfx950", (gfx950.TABLE, gfx950_matrix.TABLE), gfx950_matrix.audit_contraction)
+GFX950 = _arch("gfx950", (gfx950.TABLE, gfx950_fp8.TABLE, gfx950_matrix.TABLE), gfx950_matrix.audit_contraction)

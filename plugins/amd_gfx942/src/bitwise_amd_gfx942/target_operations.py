@@ -95,6 +95,9 @@ _declare(
 _NARROW = ("e4m3fnuz.fp32", "e5m2fnuz.fp32")
 declare("gfx942", "narrow", _NARROW, says="a rounded to nearest even", modifiers=(("rn",), _SATFINITE))
 declare(
+    "gfx950", "narrow", ("e4m3.fp32", "e5m2.fp32"), says="a rounded to nearest even", modifiers=(("rn",), _SATFINITE)
+)
+declare(
     "gfx942", "narrow_stochastic", _NARROW, ("", "b32"), says="a rounded by the random bits b",
     modifiers=(_SATFINITE,),
 )  # fmt: skip

@@ -339,7 +339,7 @@ class BlockOfCluster(RaceDetector):
         issuer = BlockOfCluster(self.detector, rank)
         of_cluster, own = self._keys(barrier)
         self.detector.agent_arrives(issuer._agent_of_block(agent), issuer._thread(thread), of_cluster)
-        self.detector.agent_completes(issuer._agent_of_block(agent), own)
+        self.detector.agent_completes(issuer._agent_of_block(agent), issuer._thread(thread), own)
 
     def copied_from_cluster(self, cells: Array, barrier: int, rank: int, ago: int) -> None:
         """A copy to these cells has completed at a memory barrier of the block of that rank.  See `arrived`."""

@@ -725,9 +725,13 @@ class RaceDetector:
         published[warp] -= 1
         self._agent_publishes(agent, published, barrier)
 
-    def agent_completes(self, agent: tuple[int, ...], barrier: int) -> None:
-        """As `agent_arrives`, but threads that wait for the barrier see the work of the agent only."""
+    def agent_completes(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
+        """As `agent_arrives`, but threads that wait for the barrier see the work of the agent only.
+
+        That the phase has ended says to them which other phases had ended before, as the thread knew.
+        """
         self._agent(*agent)
+        self.enter_phase(barrier, np.array([thread // self.warp]))
         self._agent_publishes(agent, np.zeros_like(self.clock[0]), barrier)
 
     def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:

@@ -29,7 +29,7 @@ TABLE = Table()
 _KINDS = {"fp8": "e4m3fnuz", "bf8": "e5m2fnuz"}
 
 
-def _poison_if_unsupported(read: Reader) -> Reader:
+def poison_if_unsupported(read: Reader) -> Reader:
     """A reader whose value is undefined, instead of Unsupported, where the register holds a lane mask.
 
     Compilers pass any register where they do not use its half of the result.
@@ -73,7 +73,7 @@ def narrow_pair(instruction: Instruction, context: Context) -> Step:
     chosen = _selection(instruction, 3)
     meaning = _narrowing(instruction, context, "narrow.rn")
     target, *sources = instruction.operands
-    readers = [_poison_if_unsupported(reader(each, "fp32", instruction)) for each in sources]
+    readers = [poison_if_unsupported(reader(each, "fp32", instruction)) for each in sources]
     write = half_writer(target, chosen[2], instruction)
 
     def step(machine: Machine) -> None:

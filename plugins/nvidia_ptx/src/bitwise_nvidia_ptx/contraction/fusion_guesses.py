@@ -3,8 +3,8 @@
 The first guess follows the observed behaviour of ptxas (12.8 and 13.4): a product is fused if all its uses are sums in
 its own basic block, of its type and flush mode; of a sum of two products the first operand is fused; a product used
 twice by one sum is not fused.  The second is read from the line information of the machine code: a sum is fused if a
-fused multiply-add has its line.  A wrong guess costs only an assembly, provided that the operands of the product name
-the same registers at the sum.
+fused multiply-add has its line, with a product in any block, also in one that comes later in the text.  A wrong guess
+costs only an assembly, provided that the operands of the product name the same registers at the sum.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _movable(program: Program, text: str, product: int, consumer: int) -> bool:
     moved = registers_of(*statement.read)
     if not any("$" in name or _is_declared(inner, name) for name in moved):
         return True
-    spans = [span_of(each.instruction) for each in program.statements[product : consumer + 1]]
+    first, last = sorted((product, consumer))
+    spans = [span_of(each.instruction) for each in program.statements[first : last + 1]]
     between = (text[before[1] : after[0]] for before, after in pairwise(spans))
     return not any(mark in gap for gap in between for mark in ("{", "}", ".reg"))
 
@@ -115,7 +116,7 @@ def _product_of(program: Program, text: str, consumer: int, position: int) -> Fu
     while len(names) == 1:
         (name,) = names
         written = program.definitions.get(name, [])
-        source = program.statements[written[0]] if len(written) == 1 and written[0] < consumer else None
+        source = program.statements[written[0]] if len(written) == 1 else None
         if source is None or source.vector or source.guard:
             return None
         if source.product:
