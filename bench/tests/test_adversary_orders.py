@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_bench.adversary import device, ordered_rounds, pair_rounds, synchronised_kernels
+from bitwise_bench.adversary import device, kernel_mutants, ordered_rounds, pair_rounds, synchronised_kernels
 from bitwise_bench.adversary.block_programs import DRAWS, BlockProgram, block_programs
 from bitwise_bench.adversary.kernels import CELLS, PARTS
 from bitwise_bench.adversary.languages import LANGUAGES
@@ -116,3 +116,26 @@ def test_recorded_operations_are_words_of_the_adversary() -> None:
     assert {"setp.ne.xor.f64 x|y, a, b, c; [f64 f64 pred -> pred pred]"} <= {each.key for each in known}
     assert all(set(each.operands) <= set(LANGUAGES["ptx"].words.leaves) | {"p", "q2"} for each in known)
     assert all(each.crosses for each in known if each.key.startswith(("redux", "vote")))
+
+
+class MutatingDevice:
+    """A device on which a mutant leaves other bytes, with `optimised_only` only where the assembler optimises."""
+
+    def __init__(self, own: str, *, optimised_only: bool) -> None:
+        self.own, self.optimised_only = own, optimised_only
+
+    def run_launch(self, text: str, launch: Any, contents: Any, *, optimised: bool = True) -> dict[str, Any]:
+        """Return the contents, with another first byte for a mutant."""
+        other = text != self.own and (optimised or not self.optimised_only)
+        return {name: each ^ np.uint8(other) for name, each in contents.items()}
+
+
+@pytest.mark.parametrize("optimised_only", [True, False])
+def test_mutants_of_a_compiled_kernel_are_executed_on_a_gpu(optimised_only: bool) -> None:
+    pytest.importorskip("triton")
+    name = kernel_mutants.small_cases()[0]
+    opened: Any = MutatingDevice(kernel_mutants.compiled(name).text, optimised_only=optimised_only)
+    found = kernel_mutants.judge(name, LAUNCH, random.Random(1), 2, opened)
+    assert found.on_device == found.equal > 0
+    wrong, right = (found.optimiser, found.device_wrong) if optimised_only else (found.device_wrong, found.optimiser)
+    assert (len(wrong), right) == (found.equal, ())

@@ -17,7 +17,7 @@ from typing import Any
 from bitwise_bench.adversary import execution, kernel_mutants, loops, ordered_rounds, pair_rounds, synchronised_kernels
 from bitwise_bench.adversary.block_programs import block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
-from bitwise_bench.adversary.device import Device, DeviceStuck
+from bitwise_bench.adversary.device import Device, DeviceError, DeviceStuck
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import canonical, difference, pair_difference
@@ -445,16 +445,26 @@ VENDORS = 0.06
 """The share of pairs of vendors among the rounds of kernels whose threads work together."""
 
 
-def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
+def play_kernel(dice: random.Random, scope: Scope, tally: Tally, device: Device | None) -> None:
     """Judge mutants of one compiled kernel."""
     where = f"ptx, {scope.name}"
-    found = kernel_mutants.judge(dice.choice(kernel_mutants.small_cases()), scope, dice, 12)
+    name, counted = dice.choice(kernel_mutants.small_cases()), f"{where}, mutants of compiled kernels"
+    found = kernel_mutants.judge(name, scope, dice, 12, device)
     tally.programs[where] += found.made
     tally.unknown[where] += found.unknown
-    tally.equal[f"{where}, mutants of compiled kernels"] += found.equal
+    tally.equal[counted] += found.equal
     if found.wrong:
-        tally.wrong[f"{where}, mutants of compiled kernels"] += len(found.wrong)
+        tally.wrong[counted] += len(found.wrong)
         tally.wrong_mutants += found.wrong
+    if found.on_device:
+        tally.on_device[counted] += found.on_device
+    for counts, what, mutants in (
+        (tally.device_wrong, "pair", found.device_wrong), (tally.optimiser, "pair, optimised", found.optimiser)
+    ):  # fmt: skip
+        for each in mutants:
+            counts[counted] += 1
+            right = f"{each.kind}: {each.before} -> {each.after}"
+            tally.device_differences.append({"what": what, "left": name, "right": right, "scope": scope.name})
 
 
 SECONDS_BETWEEN_COUNTS = 5
@@ -474,13 +484,14 @@ def worker(
     *,
     only_blocks: bool = False,
     only_ordered: bool = False,
+    only_mutants: bool = False,
     counts: Path | None = None,
 ) -> Tally:
     """Play rounds for a time, or a number of rounds.
 
     `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.  `only_ordered`: the same of
-    `play_ordered`, which are one in twenty otherwise.  The counts so far are written to the file `counts` every few
-    seconds.
+    `play_ordered`, which are one in twenty otherwise.  `only_mutants`: the same of `play_kernel`.  The counts so far
+    are written to the file `counts` every few seconds.
     """
     end = time.monotonic() + seconds
     tally = Tally()
@@ -496,10 +507,13 @@ def worker(
         # gfx942 has no analysis for every launch.
         other = not gpu and played % 4 == 3 and not scope.options.every_launch
         language = LANGUAGES["gfx942" if other else "ptx"]
-        if not gpu and played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None:
+        if only_mutants or (played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None):
             played += 1
             try:
-                play_kernel(dice, scope, tally)
+                play_kernel(dice, scope, tally, device)
+            except DeviceError as error:
+                tally.errors.append(f"mutants, round {played} of worker {number}: {error}"[:2000])
+                break
             except Exception as error:  # a configuration that cannot be compiled or executed is no finding
                 tally.kernels_not_judged["compiled kernels"] += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
