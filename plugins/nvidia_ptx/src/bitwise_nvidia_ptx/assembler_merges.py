@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from bitwise_core.assembly.module import (
     registers_of,
 )
 from bitwise_core.execution.architecture import Context, OpcodeTable
-from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
@@ -57,6 +56,12 @@ _OF_REGISTER = re.compile(r"set\.[\w.]*\.[su]32\.\w+")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 _BITS = {"f16": 16, "f32": 32, "f64": 64}
 _ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
+
+
+class _Noting(Protocol):
+    """The domain of bit patterns, which keeps the assumptions of an execution."""
+
+    notes: dict[str, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +361,8 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
             lanes = lanes & ~np.all([np.broadcast_to(constant_mask(each), lanes.shape) for each in written], axis=0)
         if not lanes.any():
             return control
-        if isinstance(machine.domain, BitsDomain):
-            machine.domain.notes[f"{reason}: the bytes are those of the instructions one by one"] = None
+        if domain == "bits":
+            cast(_Noting, machine.domain).notes[f"{reason}: the bytes are those of the instructions one by one"] = None
             return control
         if domain != "terms":
             raise Unsupported(reason, instruction.line)
