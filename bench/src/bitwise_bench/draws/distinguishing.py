@@ -19,7 +19,7 @@ Values: TypeAlias = Callable[[Format, Bits, Bits, int, int], Bits]
 
 _LADDER = (2.0**-62, 2.0**-74 * (1 + 2.0**-7), 2.0**-50, 2.0**-38, 2.0**-26, 2.0**-14, 2.0**-2, 2.0**10)
 _FROM_THIRD = (2, 3, 4, 5, 6, 7, 128, 64)
-_PLACES_AMONG_TINY = {7: _FROM_THIRD, 8: (1, 2, 3, 4, 5, 6, 128, 64), 9: (1, 0, 2, 3, 64, 32, 16, 8), 10: _FROM_THIRD}
+_PLACES_AMONG_TINY = {7: _FROM_THIRD, 8: (1, 2, 3, 4, 5, 6, 128, 64), 9: (1, 0, 2, 3, 64, 32, 16, 8)}
 """The places of the powers of a ladder among tiny numbers, by variant."""
 
 
@@ -72,14 +72,11 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
     In the variants from 7 on, numbers whose squares are zeros are in the place of the zeros, and later factors have all
     bits of the format: the root of the sum of a ladder is a power of two without the rounding error, so that one in 512
     products with it shows the error also in a narrow format.  The ladders of 7 and 8 are in lanes of eight elements,
-    from the third one and from the second one on, those of 9 as in variant 6.  In variant 10 the error is there whether
-    products are fused or not, and is lost where lanes have fewer elements.
+    from the third one and from the second one on, those of 9 as in variant 6.
     """
     if variant > 6:
         powers = np.zeros(256)
         powers[list(_PLACES_AMONG_TINY[variant])] = _LADDER
-        if variant == 10:
-            powers[_FROM_THIRD[1]] = 1.5 * 2.0**-74
         return _among_tiny(powers, first, second, place)
     if place:
         return np.full(len(first), 1.25 * 2.0**-24 if variant == 4 else 1.0)
@@ -108,6 +105,14 @@ def _among_tiny(powers: Bits, first: Bits, second: Bits, place: int) -> Bits:
     chosen = first[index // 256 * 256] % np.uint64(4) == 0
     of_ladder = chosen & ((powers[inside] != 0) | (inside < 8))
     return np.where(of_ladder, powers[inside], (bell(second, first) + 8.0) * 2.0**-90)
+
+
+def _steps(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
+    """As variant 7 of `_ladder`, with an error that does not depend on fusion, and is lost in lanes of fewer elements."""
+    powers = np.zeros(256)
+    powers[list(_FROM_THIRD)] = _LADDER
+    powers[_FROM_THIRD[1]] = 1.5 * 2.0**-74
+    return _among_tiny(powers, first, second, place)
 
 
 def _infinite(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
@@ -168,7 +173,7 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "tiny": (_tiny, 1),
         "opposed": (_opposed, 1),
         "underflow": (_underflow, 5),
-        "ladder": (_ladder, 10),
+        "ladder": (_ladder, 9),
         "infinite": (_infinite, 2),
         "nans": (_nans, 2),
         "last": (_last, 4),
@@ -177,6 +182,7 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "whole": (_whole, 2),
         "far": (_far, 2),
         "lone": (_lone, 4),
+        "steps": (_steps, 1),
     }
 )
 """The function of each kind, and its number of variants."""
