@@ -108,7 +108,7 @@ def _among_tiny(powers: Bits, first: Bits, second: Bits, place: int) -> Bits:
 
 
 def _steps(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """As variant 7 of `_ladder`, with an error that does not depend on fusion, and is lost in lanes of fewer elements."""
+    """As variant 7 of `_ladder`, with an error that needs no fusion, and is lost in lanes of fewer elements."""
     powers = np.zeros(256)
     powers[list(_FROM_THIRD)] = _LADDER
     powers[_FROM_THIRD[1]] = 1.5 * 2.0**-74
