@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +20,7 @@ settings.load_profile("same")
 os.environ["BITWISE_NO_CACHE"] = "1"
 
 
-OBJECTS_BETWEEN_COLLECTIONS = (50_000, 20, 50)
+OBJECTS_BETWEEN_COLLECTIONS = (200_000, 20, 50)
 """Thresholds of the garbage collector: analyses make few cycles."""
 
 
@@ -53,6 +54,18 @@ def recorded_answers_of_tools() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("subprocess.run", recorded_tools.run)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys_of_kernels() -> Iterator[None]:
+    """Keys of Triton's cache do not depend on what was compiled before; see `recorded_kernels`."""
+    if "triton" not in sys.modules:  # the modules of tests that compile import it
+        yield
+        return
+    from recorded_kernels import complete_keys
+
+    with complete_keys():
         yield
 
 

@@ -71,14 +71,9 @@ def install_workspace(session: nox.Session, *requirements: str) -> None:
     session.install("--no-build-isolation", *editable)
 
 
-def install_triton(session: nox.Session) -> None:
-    """Install the pinned Triton without dependencies, so that torch is never installed with it."""
-    session.install("--no-deps", TRITON)
-
-
-def install_cuda_bindings(session: nox.Session) -> None:
-    """Install the bindings of the CUDA driver without dependencies, so that no toolkit is installed with them."""
-    session.install("--no-deps", *CUDA)
+def install_triton(session: nox.Session, *more: str) -> None:
+    """Install the pinned Triton and `more` without dependencies, so that torch and a toolkit are never installed."""
+    session.install("--no-deps", TRITON, *more)
 
 
 @nox.session
@@ -93,8 +88,7 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests of every distribution."""
     install_workspace(session, *group("test"))
-    install_triton(session)
-    install_cuda_bindings(session)
+    install_triton(session, *CUDA)
     # The tests start some hundred processes, which would compile every module again, and two run at a time.
     environment = {"PYTHONDONTWRITEBYTECODE": "", "OPENBLAS_NUM_THREADS": "1"}
     session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *session.posargs, env=environment)

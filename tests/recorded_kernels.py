@@ -2,9 +2,11 @@
 
 The key is Triton's own: a digest of the kernel's source with all that it calls, its arguments and options, the target,
 and the files of the compiler.  For AMD's targets Triton takes the paths of device libraries, which differ in every
-installation; here it is their content, as it is for NVIDIA's.  The key has no digest of Python code that runs while a
-kernel is compiled, so that of the pinned reductions is kept beside it.  What has another key is compiled: a recorded
-kernel is never another one than the compiler would return, and a test that reads one can fail as before.
+installation; here it is their content, as it is for NVIDIA's.  The constants that a called function uses are part of
+Triton's key only if that function was hashed before; here they always are (`complete_keys`).  The key has no digest of
+Python code that runs while a kernel is compiled, so that of the pinned reductions is kept beside it.  What has another
+key is compiled: a recorded kernel is never another one than the compiler would return, and a test that reads one can
+fail as before.
 
     TRITON_CACHE_DIR=FOLDER python -m pytest        # FOLDER is empty at the start
     PYTHONPATH=tests python -m recorded_kernels FOLDER
@@ -72,6 +74,27 @@ def keys_of_any_folder() -> Iterator[None]:
         yield
     finally:
         HIPOptions.hash = before
+
+
+@contextmanager
+def complete_keys() -> Iterator[None]:
+    """Hash a called function before its constants are added to those of its caller, as Triton does in later calls.
+
+    A key then does not depend on what a process compiled before.  It must hold from the first compilation on.
+    """
+    from triton.runtime.jit import DependenciesFinder
+
+    before = DependenciesFinder._update_hash
+
+    def update(finder: Any, function: Any) -> None:
+        assert function.cache_key
+        before(finder, function)
+
+    DependenciesFinder._update_hash = update
+    try:
+        yield
+    finally:
+        DependenciesFinder._update_hash = before
 
 
 @cache

@@ -78,6 +78,21 @@ def test_a_key_has_the_content_of_a_library_and_not_its_folder(tmp_path: Path) -
     assert key("fourth", "code") != first
 
 
+def test_a_key_does_not_depend_on_what_was_hashed_before() -> None:
+    from bitwise_bench.pinned_reductions.kernels import benchmark
+    from bitwise_triton.reductions.kernels import functions
+
+    hashed = [each for module in (benchmark, functions) for each in vars(module).values() if hasattr(each, "cache_key")]
+
+    def keys(order: list[Any]) -> set[str]:
+        for each in hashed:
+            each.hash, each.used_global_vals = None, {}
+        return {f"{each.fn.__name__} {each.cache_key}" for each in order}
+
+    assert len(hashed) > 20
+    assert keys(hashed) == keys(hashed[::-1])
+
+
 def test_a_cache_folder_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(R, "FOLDER", tmp_path / "recorded")
     place = tmp_path / "cache" / "KEY"

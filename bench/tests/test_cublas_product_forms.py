@@ -109,10 +109,17 @@ def test_a_sample_with_another_order_is_a_miss() -> None:
 def test_features_count_calls_of_their_kind() -> None:
     bias = {"feature": "biases", "algorithm": 66, "sliced": False, "dtypes": ["fp16"]}
     rounded = {**bias, "feature": "biases added after rounding"}
-    found = [sample(call="vector"), sample(call="relu", orders=("rounded",)), sample(call="batch"), sample()]
+    vectors = sample(call="vector", beta=1.0), sample(call="relu", beta=1.0, orders=("rounded",))
+    found = [*vectors, sample(call="batch"), sample()]
     assert feature_counts(bias, found) == ({"shapes": 1}, [found[1]])
     assert feature_counts(rounded, found) == ({"shapes": 1}, [found[0]])
     assert feature_counts({**bias, "feature": "batches"}, found) == ({"shapes": 1}, [])
+    gaps = {"feature": "padded rows", "dtypes": ["fp16"]}
+    padded = (
+        sample(call="product padded", beta=0.0, orders=("plain",)),
+        sample(call="product padded", beta=0.0, orders=()),
+    )
+    assert feature_counts(gaps, [*found, *padded]) == ({"shapes": 1}, [padded[1]])
 
 
 def test_an_operand_that_alpha_scales_is_the_vector() -> None:

@@ -114,6 +114,11 @@ def test_the_readme_has_the_host_times() -> None:
     for name, each in itertools.product(("like", "desc"), (found, second)):
         added = [times[f"{name}{out}"] - times[f"torch.mm{out}"] for times in each.values() for out in ("", " out")]
         assert f"`{name}` adds {min(added):.1f} to {max(added):.1f} microseconds" in text
+    layers = record("cublas-host-time-sm90-h200.json")["host microseconds of layers"].values()
+    added = [times["addmm like"] - times["torch.addmm"] for times in layers]
+    assert f'`addmm(like="cublas")` adds {min(added):.1f} to {max(added):.1f} microseconds' in text
+    saved = [times[name] - times[f"{name}, locked"] for times in layers for name in times if f"{name}, locked" in times]
+    assert f"take {min(saved):.1f} to {max(saved):.1f} microseconds less than without" in text
 
 
 def test_the_readme_has_the_measured_times() -> None:

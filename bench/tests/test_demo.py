@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 from bitwise_bench import demo
 
 
+@pytest.mark.usefixtures("without_machine_code")
 def test_the_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert demo.main(["--html", str(page), "softmax_rows"]) == 0

@@ -13,9 +13,9 @@ from bitwise_bench.descriptors.ordered_products import Compiled, agrees, drawn
 RECORD = Path(__file__).parents[2] / "records" / "ordered-products-gfx942.json"
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("seed", [3000, 3001, 3002, 3003])
 def test_a_simulated_kernel_stores_the_bytes_of_its_descriptor(seed: int) -> None:
-    pytest.importorskip("triton")
     assert agrees(Compiled(), seed)
 
 

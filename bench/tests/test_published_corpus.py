@@ -30,8 +30,24 @@ from bitwise_bench.result_tables import published_corpus
 
 
 @pytest.mark.parametrize("target", catalogue.TARGETS)
-def test_the_grids_have_the_published_counts(target: str) -> None:
+def test_groups_have_the_published_counts_no_configuration_twice_and_one_set_of_buffers(target: str) -> None:
     found = groups(target)
+    for group in found:
+        cases = cases_of(group, target)
+        compiled = {
+            (
+                case.function.__name__,
+                case.grid,
+                str(sorted(case.constants.items(), key=str)),
+                str(sorted(case.options.items(), key=str)),
+                case.num_warps,
+                case.num_stages,
+                str(case.arguments),
+            )
+            for case in cases
+        }
+        assert len(compiled) == len(cases) == size_of(group, target), group.name
+        assert len({case.arrays for case in cases}) == 1, group.name
     of_row = {
         row.name: sum(size_of(group, target) for group in found if group.main and group.row == row.name)
         for row in ROWS
@@ -46,31 +62,6 @@ def test_the_corpus_has_the_published_kernels_and_formats() -> None:
     assert (len({group.kernel for group in found}), len({group.dtype for group in found})) == (KERNELS, FORMATS)
     assert len(catalogue.kernels_of_rows()["reductions"]) == 16
     assert sum(row.of_target["sm_90"].configurations for row in ROWS) == 13_686
-
-
-@pytest.mark.parametrize("target", catalogue.TARGETS)
-def test_no_configuration_occurs_twice(target: str) -> None:
-    for group in groups(target):
-        cases = cases_of(group, target)
-        compiled = {
-            (
-                case.function.__name__,
-                case.grid,
-                str(sorted(case.constants.items(), key=str)),
-                str(sorted(case.options.items(), key=str)),
-                case.num_warps,
-                case.num_stages,
-                str(case.arguments),
-            )
-            for case in cases
-        }
-        assert len(compiled) == len(cases), group.name
-
-
-@pytest.mark.parametrize("target", catalogue.TARGETS)
-def test_the_configurations_of_a_group_have_the_same_buffers(target: str) -> None:
-    for group in groups(target):
-        assert len({case.arrays for case in cases_of(group, target)}) == 1, group.name
 
 
 def test_a_configuration_is_found_by_its_id() -> None:

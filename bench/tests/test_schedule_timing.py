@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import pytest
 
 from bitwise_bench.cublas.problem_sets import Problem
-from bitwise_bench.cublas.schedule_timing import joined
+from bitwise_bench.cublas.schedule_timing import joined, rows_of
 
 PROBLEMS = [Problem("odd", size, 9, 17, gap=size % 2) for size in range(1, 7)]
 
@@ -31,6 +31,7 @@ def test_parts_are_joined_in_the_order_of_the_set(tmp_path: Path) -> None:
     assert [(row["m"], row["cublas"]) for row in rows] == [(1, 3.0), (2, 2.0), (3, 3.0), (4, 2.0), (5, 3.0), (6, 2.0)]
     assert [row["cublas"] for row in joined(parts, PROBLEMS)[1]] == [3.0, 2.0] * 3, "the first row counts"
     assert [row["m"] for row in joined(parts[:1], PROBLEMS)[1]] == [2, 4, 6]
+    assert [*rows_of(parts[:1])] == [astuple(each) for each in PROBLEMS[1::2]]
 
 
 def test_parts_of_several_devices_are_not_joined(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from fractions import Fraction
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -35,7 +35,7 @@ def test_every_pattern_of_a_narrow_format_has_a_decimal_of_its_own(name: str) ->
     numbers = [each for each in range(1 << form.bits) if not form.is_nan(each)]
     texts = [decimal(form, each) for each in numbers]
     assert len(set(texts)) == len(texts)
-    finite = sorted((Fraction(text), number) for text, number in zip(texts, numbers, strict=True) if "inf" not in text)
+    finite = sorted((Decimal(text), number) for text, number in zip(texts, numbers, strict=True) if "inf" not in text)
     for (smaller, one), (larger, other) in pairwise(finite):
         assert ulps(form, one, other) == (0 if smaller == larger == 0 else 1)
 

@@ -336,7 +336,7 @@ def test_any_lane_of_data(below: list[int]) -> None:
 def test_a_small_rest_of_blocks_runs_with_the_batch_before_it() -> None:
     module = GFX942.parse(text_of("v_mov_b32_e32 v5, 0"), "kernel.amdgcn")
     prepared = prepare_launch(module, GFX942, launch_of(64))
-    whole = LANES_PER_BATCH // 64
+    whole = LANES_PER_BATCH // 32  # as many waves as warps of 32 lanes
     for blocks, expected in ((whole, [whole]), (whole + whole // 2, [whole + whole // 2]), (5, [5])):
         assert [len(each) for each in prepared.batches(np.arange(blocks))] == expected
     assert [len(each) for each in prepared.batches(np.arange(2 * whole - 1))] == [whole, whole - 1]

@@ -95,9 +95,9 @@ def source_of(desc: GEMMDesc, plan: Plan, m: int, n: int, name: str = "k") -> So
     return Source(file, compile_kernel(plan, desc).asm["amdgcn"], launch)
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("most", [0, 1, 5])
 def test_when_steps_are_computed_does_not_matter(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton")
     desc, _ = ORDERS["everything"]
     source = source_of(desc, plan_product(desc), 40, 48)
     buffers = {"a": 1, "b": 2, "c": 3}
@@ -119,9 +119,9 @@ def test_the_order_of_a_descriptor(name: str) -> None:
     assert plan_product(desc).order == found
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_kernel_stores_the_bytes_of_its_descriptor(name: str) -> None:
-    pytest.importorskip("triton")
     desc, _ = ORDERS[name]
     m, n = {"rotated tf32": (70, 3), "everything": (5, 100)}.get(name, (20, 24))
     a, b = random_patterns(desc.left_dtype, (m, desc.k), 1), random_patterns(desc.right_dtype, (desc.k, n), 2)
@@ -132,8 +132,8 @@ def test_the_kernel_stores_the_bytes_of_its_descriptor(name: str) -> None:
     assert found == evaluate(desc, a, b, hardware=HARDWARE).tobytes()
 
 
+@pytest.mark.usefixtures("without_machine_code")
 def test_the_checker_tells_orders_apart() -> None:
-    pytest.importorskip("triton")
     desc, _ = ORDERS["slices"]
     plan = plan_product(desc)
     one = source_of(desc, plan, 20, 24, "one")

@@ -25,6 +25,7 @@ from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_core.numerics.mma import multiply_accumulate
 
 pytest.importorskip("triton", reason="the kernels are compiled here")
+pytestmark = pytest.mark.usefixtures("without_machine_code")
 
 UNITS = {row.name: row for row in matrix_units.ROWS}
 HEAD = "gemm(k={k} left_dtype={kind} right_dtype={kind}"

@@ -124,6 +124,7 @@ def with_some_arithmetic(dtype: str, side: int, k: int) -> Arch:
     return replace(GFX950, bits=BitSupport(matrix_units=rows))
 
 
+@pytest.mark.usefixtures("without_machine_code")
 @pytest.mark.parametrize(
     ("dtype", "side", "k"),
     [
@@ -132,7 +133,6 @@ def with_some_arithmetic(dtype: str, side: int, k: int) -> Arch:
     ],
 )  # fmt: skip
 def test_a_product_of_small_integers_is_that_of_numpy(dtype: str, side: int, k: int) -> None:
-    pytest.importorskip("triton")
     from tile_product import assembly
 
     inner = max(2 * k, 32)

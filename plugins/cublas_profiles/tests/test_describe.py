@@ -141,10 +141,11 @@ def test_slices_of_two_transposed_operands_have_the_small_granularity() -> None:
          {"algorithm": 24, "split_k": 2, "reduction": 2}),
         ("biases are not measured for this shape by algorithm 66 on fp16", {"epilogue": "bias", "n": 1}, {}),
         ("stored NT, with output fp32, are not measured", {"transpose_b": True, "out": "fp32"}, {}),
-        ("padded rows are not measured", {"ld_a": 72}, {"algorithm": 13}),
-        ("padded rows are not measured", {"ld_b": 72, "m": 1}, {}),
+        ("padded rows are not measured", {"ld_b": 72, "n": 1}, {}),
+        ("padded rows are not measured", {"ld_a": 72, "m": 1, "transpose_a": True}, {}),
         ("padded rows are not measured", {"ld_c": 72}, {}),
-        ("without 16-byte alignment", {"alignment": (256, 8, 256)}, {}),
+        ("padded rows are not measured", {"ld_a": 80, "dtype": "e4m3"}, {"stages": 36}),
+        ("unaligned operands are not measured", {"alignment": (256, 8, 256), "batch": 2}, {}),
         ("CUSTOM_OPTION 1 is not measured on operands stored NT", {"transpose_b": True}, {"algorithm": 11}),
     ],
 )  # fmt: skip
@@ -155,6 +156,13 @@ def test_queries_that_are_only_extrapolated(why: str, fields: dict[str, Any], co
         descriptor_of(query, replace(NVJET, **configuration), H100)
     if not configuration and query.a == "fp16":
         assert descriptor_of(query, NVJET, H100, extrapolate=True).k == 64
+
+
+def test_gaps_and_addresses_have_no_effect_on_the_descriptor_of_a_configuration() -> None:
+    plain = descriptor_of(gemm_query(64, 64, 64), NVJET, H100)
+    for fields in ({"ld_a": 72}, {"ld_b": 72}, {"alignment": (256, 8, 256)}, {"alignment": (2, 2, 256), "ld_a": 65}):
+        assert descriptor_of(gemm_query(64, 64, 64, **fields), NVJET, H100) == plain
+    assert descriptor_of(gemm_query(1, 64, 64, ld_b=72), NVJET, H100) == plain
 
 
 def test_products_accumulated_in_fp16_have_the_order_of_others_with_sums_of_fp16() -> None:
@@ -278,8 +286,8 @@ def test_a_batch_of_outer_products_of_fp32_has_no_order() -> None:
     outer = gemm_query(64, 24, 1, "fp32", batch=8)
     assert descriptor_of(outer, FMA, H100).k_cuts == ()
     with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
-        descriptor_of(replace(outer, k=2), FMA, H100)
-    with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
+        descriptor_of(replace(outer, m=1, n=1, k=2), FMA, H100)
+    with pytest.raises(RowNotCovered, match="strided batches are not measured for this shape by algorithm 20 on fp32"):
         descriptor_of(replace(outer, ld_c=32), FMA, H100)
 
 

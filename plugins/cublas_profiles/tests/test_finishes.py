@@ -60,11 +60,10 @@ def test_the_order_of_an_addend_follows_the_kernel() -> None:
     assert steps(matrix(0.5, 2.0), "fp32", algorithm=20, stages=28, custom=0) == axpby(0.5, 2.0, "operand", "fp32")
 
 
-def test_a_tile_that_showed_no_order_is_declined_unless_nothing_is_scaled() -> None:
-    unseen: dict[str, int] = {"algorithm": 23, "tile": 31, "stages": 13}
-    with pytest.raises(RowNotCovered, match=r"alpha 0\.5, .* is not measured with this configuration"):
-        steps(matrix(0.5, 2.0), "fp16", **unseen)
-    assert steps(matrix(), "fp16", **unseen) == axpby(1.0, 1.0, "x", "fp16")
+def test_an_order_holds_for_every_tile() -> None:
+    for tile, stages in ((31, 13), (5, 7)):
+        found = steps(matrix(0.5, 2.0), "fp16", algorithm=23, tile=tile, stages=stages)
+        assert found == axpby(0.5, 2.0, "x", "fp16")
 
 
 def test_a_kernel_may_scale_an_operand_before_the_product() -> None:
@@ -219,7 +218,7 @@ def test_kernels_whose_order_is_not_known_are_declined_with_other_factors() -> N
     vector: dict[str, Any] = {"m": 1, "n": 500, "k": 4000, "algorithm": 13, "custom": 75, "stages": 0}
     assert "fused=operand" in str(finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector).steps)
     with pytest.raises(RowNotCovered, match="a vector added is not measured"):
-        finished("fp32", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector)
+        finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **{**vector, "custom": 41})
 
 
 def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> None:
@@ -228,6 +227,7 @@ def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> N
         return plain_problem(given, finish, H100, "2.11.0").epilogue
 
     assert epilogue(1, matrix(0.5)) == epilogue(7, Finish(beta=1, addend="vector")) == "bias"
+    assert epilogue(7, Finish(beta=1, addend="row")) == "bias"
     assert epilogue(1, matrix(0.5, 2.0)) == epilogue(2, matrix()) == epilogue(1, matrix(), batch=3) == "none"
     with pytest.raises(CublasError, match=r"with PyTorch 2\.11, not 2\.10"):
         plain_problem(GEMMProblem(m=1, n=64, k=8, a="fp16", b="fp16", out="fp16"), matrix(), H100, "2.10.0")

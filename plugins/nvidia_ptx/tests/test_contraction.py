@@ -14,6 +14,7 @@ import pytest
 from bitwise_core.assembly.module import Register
 from bitwise_core.execution.time_limit import TimeLimitExceeded
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
+from bitwise_nvidia_ptx.contraction import candidates as candidates_module
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
 from bitwise_nvidia_ptx.contraction.fusion_guesses import fusable, fusions_of_machine_code
@@ -134,6 +135,36 @@ def test_candidates(lines: tuple[str, ...], expected: tuple[tuple[int, int], ...
 
 
 DEBUG = ".section .debug_info\n{\n.b8 1\n.b8 2\n}\n"
+
+
+def _scaled_maximum(count: int) -> str:
+    """Return the maximum of many products, of which each may be fused into the difference at the end."""
+    declared = [f".reg .b32 %f<{count}>; .reg .b32 %g<{count}>;", "mov.b32 %g0, %r3;"]
+    products = [f"mul.f32 %f{each}, %r0, %r1;" for each in range(count)]
+    chosen = [f"selp.b32 %g{each}, %f{each}, %g{each - 1}, %p1;" for each in range(1, count)]
+    return kernel(*declared, *products, *chosen, f"sub.f32 %r10, %g{count - 1}, %f0;")
+
+
+def test_a_value_that_many_products_reach_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, followed = 60, []
+    uses = candidates_module._Flow._uses
+
+    def counted(self: candidates_module._Flow, name: str) -> object:
+        followed.append(name)
+        return uses(self, name)
+
+    monkeypatch.setattr(candidates_module._Flow, "_uses", counted)
+    assert len(candidate_pairs(program(_scaled_maximum(count)))) == count
+    assert len(followed) == len(set(followed))
+
+
+def test_registers_that_are_copied_to_each_other_reach_the_same() -> None:
+    """Two products enter a loop of copies at different places, and both reach the sum after it."""
+    lines = (
+        MUL, "mul.f32 %r5, %r1, %r2;", "$L1:", "selp.b32 %r6, %r4, %r8, %p1;", "selp.b32 %r7, %r6, %r5, %p1;",
+        "mov.b32 %r8, %r7;", "@%p1 bra $L1;", "add.f32 %r10, %r6, %r2;",
+    )  # fmt: skip
+    assert candidates(parse(kernel(*lines), "kernel.ptx"), ARCH.opcodes) == rows((0, 7), (1, 7))
 
 
 def test_lines_are_those_of_the_text() -> None:

@@ -510,6 +510,12 @@ def test_other_instructions(text: str) -> None:
     assert not equal(one, renamed)
 
 
+def test_an_extremum_of_three() -> None:
+    one = ("VIMNMX3.U32 R0, R1, R2, R3, !PT", "STG.E desc[UR4.64][R6.64], R0", "EXIT")
+    assert equal(one, swapped(one, {"R0": "R9"}))
+    assert not equal(one, [one[0].replace("!PT", "PT"), *one[1:]])
+
+
 IMPORT = (
     "@P0 BRA `(valid)",
     "MOV R2, 0x10",

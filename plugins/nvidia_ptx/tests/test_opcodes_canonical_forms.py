@@ -63,6 +63,10 @@ PACKED = TESTS + (
 """Four predicates in the bits 8 to 11 of %r5, as LLVM packs those of many elements."""
 
 
+KEY = "shl.b32 %r5, %r1, 16;"
+"""The code of a key of 16 bits in the upper half of %r5."""
+
+
 def of_bit(place: int) -> str:
     """Return the code of a select by one bit of %r5."""
     return (
@@ -222,6 +226,24 @@ EQUAL = {
         "max.u32 %r5, %r1, %r2; selp.b32 %r40, %r2, %r5, %p1;",
         "setp.gt.u32 %p2, %r1, %r2; not.pred %p3, %p1; and.pred %p3, %p3, %p2; selp.b32 %r40, %r1, %r2, %p3;",
     ),
+    "a place below a key, by differences that leave the half": (
+        KEY + "sub.s32 %r6, %r5, 5; add.s32 %r40, %r6, 32;", KEY + "or.b32 %r40, %r5, 27;"
+    ),
+    "a place below a key, in one register": (
+        KEY + "add.s32 %r40, %r5, 27;", "cvt.u16.u32 %h5, %r1; mov.b16 %h6, 27; mov.b32 %r40, {%h6, %h5};"
+    ),
+    "a place below a key of 32 bits": (
+        "shl.b64 %d7, %d5, 32; add.s64 %d40, %d7, 7;", "shl.b64 %d7, %d5, 32; or.b64 %d40, %d7, 7;"
+    ),
+    "an extremum of keys and places": (
+        KEY + "add.s32 %r6, %r5, 27; min.u32 %r40, %r6, %r2;", KEY + "or.b32 %r6, %r5, 27; min.u32 %r40, %r2, %r6;"
+    ),
+    "a sum with a place below a key": (
+        KEY + "or.b32 %r6, %r5, 27; add.s32 %r40, %r6, %r2;", KEY + "add.s32 %r6, %r5, %r2; add.s32 %r40, %r6, 27;"
+    ),
+    "the place below a key": (
+        KEY + "sub.s32 %r6, %r5, 5; add.s32 %r6, %r6, 32; and.b32 %r40, %r6, 65535;", "mov.b32 %r40, 27;"
+    ),
     "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
     "a sign-extended byte in a wider register": (
         "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.s8.s32 %h5, %r5; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
@@ -328,6 +350,16 @@ DIFFERENT = {
     "a minimum beside its other operand": (
         "min.s32 %r5, %r1, %r2; selp.b32 %r40, %r5, %r1, %p1;",
         "setp.lt.s32 %p2, %r1, %r2; and.pred %p3, %p1, %p2; selp.b32 %r40, %r1, %r2, %p3;",
+    ),
+    "a place that borrows from its key": (
+        KEY + "sub.s32 %r40, %r5, 5;", KEY + "or.b32 %r40, %r5, 65531;"
+    ),
+    "a place beyond the half below a key": (
+        KEY + "add.s32 %r6, %r5, 65535; add.s32 %r40, %r6, 28;", KEY + "or.b32 %r40, %r5, 27;"
+    ),
+    "two places below a key": (KEY + "add.s32 %r40, %r5, 27;", KEY + "or.b32 %r40, %r5, 26;"),
+    "a number below fewer zeros": (
+        "shl.b32 %r5, %r1, 4; add.s32 %r40, %r5, 27;", "shl.b32 %r5, %r1, 4; or.b32 %r40, %r5, 27;"
     ),
     "signed and unsigned minima with a constant": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
     "maxima of different loads": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),

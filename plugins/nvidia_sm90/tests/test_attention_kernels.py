@@ -245,7 +245,15 @@ PROBLEMS = {
     "heads of 128": (
         Problem(form(depth=128), ((4, 170),), heads=1), (SERIAL, WIDE, SPLIT, replace(FEW, blocks=2, columns=2))
     ),
-    "heads of 192 and 128": (Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL,)),
+    "heads of 192 and 128": (
+        Problem(form(depth=192, width=128), ((4, 70),), heads=1), (SERIAL, FEW, replace(FEW, columns=2))
+    ),
+    "heads of 192 and 128 over two chunks": (
+        Problem(form("fp16", 192, 128, causal=False), ((1, 530),), special=True), (FEWS,)
+    ),
+    "pages of heads of 192 and 128": (
+        Problem(form(depth=192, width=128), ((2, 70), (2, 100)), layout="paged", page=32), (FEW,)
+    ),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL, FEW)),
 }  # fmt: skip
 
@@ -303,6 +311,7 @@ SPECIALISED = {
         form(depth=192, width=128, window=50, sink=True), ((70, 90),), heads=1
     ),
     "heads of 256 with a soft cap": Problem(form(depth=256, soft_cap=5.0), ((3, 70),), heads=2),
+    "heads of 256 over three chunks": Problem(form("fp16", depth=256, window=580), ((3, 1030),), heads=1),
     "variable lengths of heads of 128": Problem(
         form(depth=128), ((3, 150), (0, 5), (70, 128), (1, 1)), heads=1, layout="varlen", special=True
     ),
@@ -479,6 +488,22 @@ def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu()
     assert schedule_of(desc, 20, 1, 2048, 32, 8, True, 132, True) == replace(divided, programs=264)
     assert schedule_of(narrow, 64, 1, 2048, 32, 8, True, 132, True) == replace(small, programs=342)
     assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, programs=264, split=False)
+
+
+def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
+    """A barrier lets warps pass whose loads of shared memory are under way; a fence before it does not."""
+    problem, _ = PROVED["dense keys"]
+    for schedule in (FEW, FEWS):
+        loaded, released = False, 0
+        for line in _source(problem, schedule)[0].text.splitlines():
+            if "ldmatrix" in line:
+                loaded = True
+            elif "fence.proxy.async" in line:
+                loaded = False
+            elif "mbarrier.arrive.shared" in line:
+                assert not loaded
+                released += 1
+        assert released
 
 
 def test_programs_of_few_parts_share_the_components_of_outputs() -> None:

@@ -19,7 +19,12 @@ from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 from bitwise_core.plugins.installed import evaluate
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_text import warpgroup_kernel
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import Gathering, TileError, WarpgroupTiles
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    Gathering,
+    TileError,
+    WarpgroupTiles,
+    shared_bytes_of_block,
+)
 from bitwise_nvidia_sm90.gemm.launch import KernelCall, kernel_calls
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule, check
@@ -223,11 +228,12 @@ MUTANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         [("xor.b32 %r_place_rows, %r_place_rows, %r_at;", "mov.b32 %r_place_rows, %r_at;")],
     ),
     "words that are not shifted": ("tn", [("setp.ne.u32 %p_shifted, %r_at, 0;", "setp.ne.u32 %p_shifted, %r_at, 9;")]),
+    "words that are shifted by one alone": ("tn", [("and.b32 %r_at, %r_low_A, 8;", "mov.b32 %r_at, 0;")]),
     "halves that are not shifted": (
         "tn",
         [("mad.lo.u32 %r_halves_A, %r_at, 0x1111, 0x3210;", "mov.u32 %r_halves_A, 0x3210;")],
     ),
-    "without the last word": (
+    "without the last vector": (
         "tn",
         [("setp.ne.and.u32 %p_fast, %r_low_A, 0,", "setp.lt.and.u32 %p_fast, %r_low_A, 4,")],
     ),
@@ -263,7 +269,7 @@ def test_lines_of_zeros_are_written_once(edit: tuple[str, str], has_result: bool
 
 
 @pytest.mark.parametrize(("layouts", "name"), [("tn", "A"), ("nt", "B")])
-def test_no_word_ends_outside_of_an_operand(layouts: str, name: str) -> None:
+def test_no_vector_ends_outside_of_an_operand(layouts: str, name: str) -> None:
     (call,), strides = calls(K8, 66, 60, ONE, layouts, (1, 3))
     assert isinstance(call.kernel, TextKernel)
     checked = f"setp.le.and.s64 %p_fast, %d_last, %d_end_{name}, %p_exists;"
@@ -290,6 +296,7 @@ TEXTS = (
     _tiles(64, 16, 4, 1, a_k_major=False), _tiles(64, 32, 3, 1), _tiles(64, 128, 2, 1), _tiles(64, 32, 2, 2),
     _tiles(128, 64, 1, 2, a_k_major=False), _tiles(128, 128, 1, 2, consumers=2, store="map"),
     _tiles(128, 128, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
+    _tiles(128, 192, 1, 1, consumers=2, a_k_major=False, b_k_major=False),
     _tiles(64, 64, 2, 1, b_k_major=False, gathering=Gathering(1, 0, False, (False, True))),
     _tiles(128, 128, 1, 2, consumers=2, gathering=Gathering(2, 64, False, (True, False))),
 )  # fmt: skip
@@ -346,3 +353,12 @@ def test_an_operand_without_contiguous_lines_is_not_gathered() -> None:
     out = Matrix("C", (64, 64), (64, 1), "fp32")
     with pytest.raises(UnsupportedGEMM, match="contiguous rows or columns"):
         kernel_calls(plan(K8), ONE, left, right, out, lambda *_: None)
+
+
+@pytest.mark.parametrize(("m", "n", "blocks"), [(17, 9, 1), (177, 403, 3), (530, 1000, 4), (4000, 4001, 0)])
+def test_blocks_that_add_slices_are_bounded_to_an_even_share(m: int, n: int, blocks: int) -> None:
+    found, _ = calls(SLICED, m, n, gathers(64, 64, 2), "tn", (1, 3))
+    assert found[-1].shared_bytes == (shared_bytes_of_block(blocks) if blocks else 0)
+    share = -(-found[-1].grid[0] // 132)
+    assert (blocks - 1) * 132 < found[-1].grid[0] if blocks else share > 24
+    assert "pairs" in found[0].kernel.name, "lines of sums have an even length"

@@ -191,6 +191,45 @@ def test_warps_with_a_lane_each_have_the_bytes(m: int, n: int, k: int, cuts: str
 
 
 @pytest.mark.parametrize(
+    ("m", "n", "k", "cuts", "right", "dtype", "chosen"),
+    [
+        (5, 7, 300, "cut(layout=strided count=16) cut(span=16)", "F", "bf16", Schedule(4, block_k=16, warps=2)),
+        (3, 19, 97, "cut(count=1 start=zero) cut(layout=strided count=8 merge=halves)", "C", "fp16",
+         Schedule(16, block_k=4, warps=2)),
+        (21, 2, 256, "cut(layout=strided count=16) cut(span=8)", "C", "bf16", Schedule(8, block_k=8, warps=2)),
+        (9, 3, 31, "cut(layout=strided count=4) cut(span=16)", "F", "fp16", Schedule(8, block_k=16, warps=1)),
+        (16, 17, 64, "cut(layout=strided count=2 merge=halves) cut(span=16)", "F", "bf16",
+         Schedule(32, block_k=16, warps=1)),
+    ],
+)  # fmt: skip
+def test_threads_with_all_of_few_rows_have_the_bytes(
+    m: int, n: int, k: int, cuts: str, right: str, dtype: str, chosen: Schedule
+) -> None:
+    """Of few rows and few columns, with whole tiles of k and parts, and values that underflow."""
+    desc, random = scalar(k, cuts, dtype), np.random.default_rng(k)
+    a, b = random_patterns((m, k), dtype, random), random_patterns((k, n), dtype, random)
+    a[0, ::3], b[::3, 0] = 0x8001, 0x0001
+    assert (simulated(desc, a, b, replace(chosen, few_rows=True), right) == evaluate(desc, a, b)).all()
+
+
+def test_kernels_of_few_rows_are_in_the_class_of_the_kernel_of_lanes() -> None:
+    pytest.importorskip("triton")
+    sources = []
+    for span in (16, 8):
+        desc = scalar(149, f"cut(layout=strided count=4) cut(span={span})", "bf16")
+        a, b, c = (Matrix(name, shape, strides, "bf16") for name, shape, strides in (
+            ("A", (3, 149), (149, 1)), ("B", (149, 21), (1, 151)), ("C", (3, 21), (21, 1)),
+        ))  # fmt: skip
+        chosen = [Schedule(16, block_k=span, warps=1, few_rows=True), Schedule(8, block_k=span, few_rows=True, warps=1)]
+        for each in [*chosen, Schedule(8, block_k=8, warps=1)]:
+            (call,) = kernel_calls(plan(desc), each, a, b, c, lambda *_: None)
+            sources.append(replace(source(call), name=f"{len(sources)} {each}"))
+    found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
+    assert not found.unknown
+    assert sorted(map(len, found.classes)) == [3, 3]
+
+
+@pytest.mark.parametrize(
     ("m", "n", "k", "cuts", "right", "chosen"),
     [
         (5, 7, 300, "cut(layout=strided count=16) cut(span=16)", "F", Schedule(2, 4, 8, warps=1)),

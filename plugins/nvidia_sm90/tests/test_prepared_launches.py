@@ -135,7 +135,9 @@ def prepare(monkeypatch: pytest.MonkeyPatch, function: Function, made: Any, a: M
         space = workspace((2, 3, 4), "fp32")
         return [
             KernelCall(function, (2,), {"A": a, "B": b, "C": space, "N": 7}, {"BLOCK": 3}, {"num_warps": 4}),
-            KernelCall(function, (2, 5), {"B": space, "A": out, "C": out, "N": 8}, {"BLOCK": 3}, {"num_warps": 4}),
+            KernelCall(
+                function, (2, 5), {"B": space, "A": out, "C": out, "N": 8}, {"BLOCK": 3}, {"num_warps": 4}, 7168
+            ),
         ]
 
     monkeypatch.setattr(prepared, "kernel_calls", calls)
@@ -151,6 +153,7 @@ def test_a_prepared_product_uses_the_matrices_of_its_call(fake: FakeDriver, monk
         (16, 16, space, 7, 0, 0), (32, space, 32, 8, 0, 0), (64, 128, space, 7, 0, 0), (256, space, 256, 8, 0, 0),
     ]  # fmt: skip
     assert [(each[2].gridDimX, each[2].gridDimY) for each in fake.launches] == [(2, 1), (2, 5)] * 2
+    assert [each[2].sharedMemBytes for each in fake.launches] == [0, 7168] * 2
     assert {each[1] for each in fake.launches} == {5}
     assert found.code == ("code", "code")
 

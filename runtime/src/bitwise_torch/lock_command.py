@@ -245,10 +245,11 @@ def check(
 
     with lock_errors_as_sentences():
         from bitwise_torch.operator_samples import checked_operators
+        from bitwise_torch.pinned_attention import moved_attention
 
         content = read_lock(file)
         found = checked_operators(content.operators)
-        moved = moved_attention(content)
+        moved = moved_attention(content.attention or ())
         if write_digests:
             content.model_copy(update={"operators": tuple(each.operator for each in found)}).write(file)
     counts: Counter[str] = Counter(each.verdict for each in found)
@@ -355,22 +356,6 @@ def lock_of_tables(
     return lock_of(findings, {**provenance, **({"configuration": settings} if settings else {})})
 
 
-def moved_attention(content: Lock) -> list[str]:
-    """Return a sentence for each kind of heads whose attention this package computes in another order than a lock's."""
-    if not content.attention:
-        return []
-    import torch
-
-    from bitwise_torch.pinned_attention import installed
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    here = [(each, installed(each, device)) for each in content.attention]
-    return [
-        f"{each.words}: locked as {each.text}, and this package computes {own.text}"
-        for each, own in here if each != own
-    ]  # fmt: skip
-
-
 def only_library() -> str:
     """Return the name of the only library whose products can be locked.  Raises InputError."""
     from bitwise_core.plugins import registry
@@ -440,4 +425,6 @@ def _entry_text(entry: Entry | None) -> str:
     if entry is None or entry.descriptor is None:
         return f"no descriptor: {entry.declined if entry else 'there is no entry'}"
     steps = f", then {entry.steps}" if entry.steps is not None else ""
-    return f"{entry.descriptor}{', rounded before the bias is added' if entry.rounded_first else ''}{steps}"
+    added = ", rounded before the bias is added" if entry.rounded_first else ""
+    added += ", its slices added to the addend" if entry.onto_addend else ""
+    return f"{entry.descriptor}{added}{steps}"

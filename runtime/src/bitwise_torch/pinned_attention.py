@@ -7,7 +7,7 @@ The lock has the descriptors that decide the bits, and a call runs from it only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -92,6 +92,18 @@ def installed(pinned: PinnedAttention, device: str) -> PinnedAttention:
         torch.empty((1, 1, 1, width), dtype=kind, device=device) for width in (pinned.depth, pinned.width)
     )  # fmt: skip
     return described(query, value)
+
+
+def moved_attention(locked: Sequence[PinnedAttention]) -> list[str]:
+    """Return a sentence for each kind of heads whose attention this package computes in another order than a lock's."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    here = [(each, installed(each, device)) for each in locked]
+    return [
+        f"{each.words}: locked as {each.text}, and this package computes {own.text}"
+        for each, own in here if each != own
+    ]  # fmt: skip
 
 
 @contextmanager

@@ -204,7 +204,7 @@ def _locked(lock: Lock, problem: GEMMProblem) -> GEMMDesc | FinishedGEMM:
     entry = lock.entry(problem)
     if entry.finished is not None:
         return entry.finished
-    return biased_product(entry.desc, entry.rounded_first) if problem.epilogue == "bias" else entry.desc
+    return biased_product(entry.biased) if problem.epilogue == "bias" else entry.desc
 
 
 _known: dict[Any, GEMMDesc | FinishedGEMM] = {}
@@ -223,7 +223,7 @@ def _described(like: str, form: Form) -> GEMMDesc | FinishedGEMM:
         if len(_known) >= CAPACITY:
             _known.clear()
         if isinstance(found, BiasedGEMM):
-            found = biased_product(found.product, found.rounded_first)
+            found = biased_product(found)
         _known[key] = found
     return _known[key]
 

@@ -11,9 +11,17 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors import DescriptorError
 from bitwise_core.descriptors.evaluation import evaluate_finished
-from bitwise_core.descriptors.problem import BLOCK_K, DTYPES, Finish, FinishedGEMM, GEMMProblem, ProblemError
+from bitwise_core.descriptors.problem import (
+    BLOCK_K,
+    DTYPES,
+    BiasedGEMM,
+    Finish,
+    FinishedGEMM,
+    GEMMProblem,
+    ProblemError,
+)
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.launchers import BlockScalingLauncher, EpilogueLaunch, EpilogueLauncher
 from bitwise_torch.library_profiles import no_launcher
@@ -70,6 +78,8 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         addend, b = addend.expand(a.shape[0])[:, None], b[:, None]
         # PyTorch rounds the factors of addmv to the operands' type.
         alpha, beta = (float(torch.tensor(each, dtype=a.dtype)) for each in (alpha, beta))
+    if name != "baddbmm" and beta == 1 and a.shape[0] == 1:
+        _check_one_row(a)
     if name == "addmm" and alpha == beta == 1 and tuple(addend.shape) == (b.shape[1],) and b.shape[1] > 1:
         return None
     if "dtype" in overload:
@@ -114,6 +124,14 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         raise NotLockable(f"an addend of shape {tuple(addend.shape)} cannot be expanded to {shape}") from None
 
 
+def _check_one_row(a: torch.Tensor) -> None:
+    """Raise NotLockable for a row whose stride is not its length: PyTorch passes it on, and a problem has none."""
+    if a.stride(0) != a.shape[1]:
+        raise NotLockable(
+            f"a is one row with the stride {a.stride(0)}, not its length {a.shape[1]}: give a.contiguous()"
+        )
+
+
 def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:
     try:
         return Finish(alpha=alpha, beta=beta, addend=addend, **more)
@@ -141,6 +159,8 @@ def _scaled(given: dict[str, Any]) -> Form:
     assert scale_a is not None
     assert scale_b is not None
     m, n = int(a.shape[0]), int(b.shape[1])
+    if m == 1:
+        _check_one_row(a)
     out = given.get("out_dtype") or a.dtype
     nearest = (
         "; one scale for each operand, one for each row of A and column of B, or one for each block of 128 values of "
@@ -214,6 +234,9 @@ def _finished_matrix(
         a, b = a.float(), b.float()
         a = a * desc.scale if desc.scaled == "a" else a
         b = b * desc.scale if desc.scaled == "b" else b
+    if desc.onto_addend:
+        _added_slices(desc, a, b, operands, out)
+        return
     key = _key(desc, a, b, operands, out)
     launch = _fused.get(key)
     if launch is not None and launch[1] is not None:
@@ -234,6 +257,21 @@ def _finished_matrix(
         # A kernel is compiled for a call that is repeated.
         fused = _fused_launch(launcher, desc, a, b, operands, out) if launch is not None else None
         _fused[key] = (desc, fused, launch is not None)
+
+
+def _added_slices(
+    desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], out: torch.Tensor
+) -> None:
+    """Compute a product whose slices are added to the addend, with a kernel for each slice and one for its steps."""
+    import torch
+
+    launcher, (total,), slices = _launcher(desc, a.device), operands, desc.slices
+    sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
+    for place, (low, product, steps) in enumerate(slices):
+        product_into(a[:, low : low + product.k], b[low : low + product.k], sums, product)
+        target = out if place == len(slices) - 1 else torch.empty_like(out)
+        launcher.apply_epilogue(steps, sums, (total,), target)
+        total = target
 
 
 def _scaled_blocks(
@@ -286,32 +324,22 @@ def with_bias_first(launch: EpilogueLaunch) -> Callable[[int, int, int, int], No
     return lambda addend, a, b, out: launch(a, b, out, addend)
 
 
-def biased_product(desc: GEMMDesc, rounded_first: bool) -> FinishedGEMM:
-    """Return a product with a bias as steps on its sums.
-
-    The bias is added to the sum in fp32; with `rounded_first`, the sum has the type of the output before.  Raises
-    ProductError for sums that are not of fp32.
-    """
-    if desc.accumulator_dtype != "fp32":
+def biased_product(found: BiasedGEMM) -> FinishedGEMM:
+    """Return a product with a bias as steps on its sums.  Raises ProductError for sums that are not of fp32."""
+    if found.product.accumulator_dtype != "fp32":
         raise ProductError(
-            f"a bias is added in fp32 only, and the descriptor accumulates in {desc.accumulator_dtype}: "
+            f"a bias is added in fp32 only, and the descriptor accumulates in {found.product.accumulator_dtype}: "
             "compute this product without its bias"
         )
-    key = (desc, rounded_first)
-    found = _biased.get(key)
-    if found is None:
-        output = desc.output_dtype
-        converted = Step(name="convert", dtype=output)
-        steps = (converted, "add") if rounded_first else (Step(name="add", operand_dtype=output), converted)
-        fields = {name: getattr(desc, name) for name in type(desc).model_fields}
-        found = FinishedGEMM(product=GEMMDesc(**(fields | {"output_dtype": "fp32"})), steps=Epilogue.of(*steps))
+    finished = _biased.get(found)
+    if finished is None:
         if len(_biased) >= CAPACITY:
             _biased.clear()
-        _biased[key] = found
-    return found
+        finished = _biased[found] = found.finished()
+    return finished
 
 
-_biased: dict[tuple[GEMMDesc, bool], FinishedGEMM] = {}
+_biased: dict[BiasedGEMM, FinishedGEMM] = {}
 """Products with a bias: launches are cached by their ids."""
 
 

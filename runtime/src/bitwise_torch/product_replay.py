@@ -207,7 +207,7 @@ class Replay:
         count = self._count_of(product.problem)
         finished = entry.finished
         if finished is None and product.bias is not None:
-            finished = biased_product(entry.desc, entry.rounded_first)
+            finished = biased_product(entry.biased)
         if key is not None and _is_direct(product, arguments, out):
             result = matmul(product.a, product.b, lock=self.lock, out=out)
         elif finished is not None:

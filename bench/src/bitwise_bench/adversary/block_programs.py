@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitwise_bench.adversary.kernels import KernelText, Place
+from bitwise_bench.adversary.kernels import CELLS, PARTS, KernelText, Place
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.pair_rounds import BLOCKS, Trial
 from bitwise_bench.adversary.patterns import Array, inputs
 from bitwise_bench.adversary.ptx_vocabulary import LEAVES
 from bitwise_bench.adversary.scopes import Scope
+from bitwise_core.execution.launch import Argument
+from bitwise_core.execution.tensor_contents import tensor_contents
 
 WORDS = 4
 """The words of the input and of the output of each thread."""
@@ -37,12 +39,26 @@ class Frame:
 
     In the text before them, {kind} is the kind of the input, {threads} the number of threads of a block, {block} the
     number of bytes of its input.  `states_roundings`: no operation of a kernel leaves its rounding to the assembler.
+    `cells`: the number of bytes of the buffer by which blocks synchronise, which the buffer of their parts follows; the
+    launch gives zeros for it.  A kernel without it has neither.
     """
 
     language: Language
     head: str
     end: str
     states_roundings: bool = True
+    cells: int = 0
+
+    @property
+    def scalars(self) -> tuple[Argument, ...]:
+        """The arguments after the input and the output."""
+        if not self.cells:
+            return ()
+        zeros = tensor_contents(np.zeros(self.cells // 4, dtype=np.uint32), "u32", None)
+        return (
+            Argument(kind="buffer", buffer=CELLS, dtype="u32", values=zeros),
+            Argument(kind="buffer", buffer=PARTS, dtype="fp32"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +111,7 @@ class BlockProgram:
             LEAVES,
             threads,
             file,
-            (),
+            frame.scalars,
             self.repeats,
         )
 
@@ -117,7 +133,7 @@ class BlockProgram:
 class Shape:
     """What a family returns: its slots, the threads of a block, the kind of the input, the fixed slots, the blocks.
 
-    See `BlockProgram`.
+    See `BlockProgram`.  `first`: the kernel that is changed has the first text of each slot, else any.
     """
 
     slots: Sequence[Slot]
@@ -126,6 +142,7 @@ class Shape:
     fixed: tuple[int, int] = (1, 1)
     blocks: int = BLOCKS
     repeats: int = 1
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +166,7 @@ def has_label(text: str) -> bool:
 def block_programs(name: str, family: Family, dice: random.Random, count: int) -> list[BlockProgram]:
     """Return a kernel of a family and changes of it."""
     shape = family.make(dice)
-    first = tuple(dice.choice(each) for each in shape.slots)
+    first = tuple(each[0] if shape.first else dice.choice(each) for each in shape.slots)
     root = BlockProgram(
         name,
         first,

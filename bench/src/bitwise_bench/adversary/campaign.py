@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.adversary import execution, kernel_mutants, loops, pair_rounds
+from bitwise_bench.adversary import execution, kernel_mutants, loops, ordered_rounds, pair_rounds, synchronised_kernels
 from bitwise_bench.adversary.block_programs import block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
-from bitwise_bench.adversary.device import Device
+from bitwise_bench.adversary.device import Device, DeviceStuck
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import canonical, difference, pair_difference
@@ -306,6 +306,38 @@ def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device 
     _play_whole(programs, scope, dice.randrange(1 << 30), tally, device)
 
 
+ONE_LAUNCH = 0.25
+"""The share of kernels of `play_blocks` among those that are executed in several orders."""
+
+
+def play_ordered(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
+    """Make kernels whose blocks synchronise, or others, and execute those that are determined in several orders."""
+    families = synchronised_kernels.FAMILIES
+    if dice.random() < ONE_LAUNCH:
+        families = {name: each for name, each in FAMILIES.items() if each.frame.language.name == "ptx"}
+    name = dice.choice(list(families))
+    if not families[name].frame.states_roundings:
+        scope = SCOPES[AUDITED]
+    programs = block_programs(name, families[name], dice, 12)
+    where = f"ptx, {scope.name}"
+    found = ordered_rounds.OrderedTally()
+    try:
+        ordered_rounds.play(programs, scope, dice, found, device)
+    finally:
+        tally.programs[where] += found.kernels
+        tally.unknown[where] += found.kernels - found.determined
+        tally.reasons.update(reason[:120] for reason in found.reasons)
+        if found.determined:
+            tally.equal[f"{where}, orders of {name}"] += found.determined + found.equal
+        if found.launches:
+            tally.on_device[f"{where}, orders of {name}"] += found.determined + found.equal
+        for counts, wrong in ((tally.wrong, found.wrong), (tally.device_wrong, found.wrong_on_device)):
+            for left, right, place in wrong:
+                counts[f"{where}, orders of {name}"] += 1
+                entry = {"what": "order", "left": left, "right": right, "place": place, "scope": scope.name}
+                tally.device_differences.append(entry)
+
+
 def play_vendors(scope: Scope, dice: random.Random, tally: Tally) -> None:
     """Make pairs of kernels for two vendors, and judge those that the checker calls Equal."""
     where, seed = f"ptx and gfx942, {scope.name}", dice.randrange(1 << 30)
@@ -438,12 +470,14 @@ def worker(
     rounds: int | None = None,
     *,
     only_blocks: bool = False,
+    only_ordered: bool = False,
     counts: Path | None = None,
 ) -> Tally:
     """Play rounds for a time, or a number of rounds.
 
-    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.  The counts so far are written
-    to the file `counts` every few seconds.
+    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.  `only_ordered`: the same of
+    `play_ordered`, which are one in twenty otherwise.  The counts so far are written to the file `counts` every few
+    seconds.
     """
     end = time.monotonic() + seconds
     tally = Tally()
@@ -466,6 +500,17 @@ def worker(
             except Exception as error:  # a configuration that cannot be compiled or executed is no finding
                 tally.kernels_not_judged["compiled kernels"] += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
+            continue
+        if only_ordered or (played % 20 == 15 and not only_blocks):
+            played += 1
+            chosen = SCOPES["launch"] if scope.options.every_launch else scope
+            try:
+                play_ordered(chosen, dice, tally, device)
+            except DeviceStuck as error:
+                tally.errors.append(f"orders, round {played} of worker {number}: {error}")
+                break
+            except (RuntimeError, ValueError, AssertionError) as error:
+                tally.errors.append(f"orders, round {played} of worker {number}: {error}"[:2000])
             continue
         if only_blocks or (played % 10 == 5 and not scope.options.every_launch):
             played += 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,27 @@ from bitwise_core.execution.launch import Argument, scalar_bits
 
 class DeviceError(RuntimeError):
     """The driver or the assembler refused a call or is missing; the message names it."""
+
+
+class DeviceStuck(DeviceError):
+    """A kernel does not end; nothing else can be run on the device by this process."""
+
+
+MOST_SECONDS = 10.0
+"""How long a kernel may run."""
+_NOT_READY = 600
+"""The driver's answer about a stream with work that has not ended."""
+_NOISE = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry noise(.param .u64 .ptr .global .align 16 place, .param .u32 cycles)
+{ .reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %d<6>;
+ld.param.u64 %d0, [place]; ld.param.u32 %r0, [cycles]; cvt.u64.u32 %d1, %r0; mov.u64 %d2, %clock64;
+AGAIN: red.global.add.u32 [%d0], 1; mov.u64 %d3, %clock64; sub.u64 %d4, %d3, %d2; setp.lt.u64 %p1, %d4, %d1;
+@%p1 bra AGAIN;
+ret; }
+"""
+"""Work that keeps multiprocessors and memory busy for some cycles."""
 
 
 class Device:
@@ -48,6 +71,7 @@ class Device:
         self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.check("cuCtxSetCurrent", context)
         self._images: dict[tuple[str, bool], bytes] = {}
+        self._noise: tuple[ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64] | None = None
 
     def check(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver.  Raises DeviceError."""
@@ -134,7 +158,7 @@ class Device:
             cells = [_cell(argument, held) for argument in launch.args]
             table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
             self.check("cuLaunchKernel", function, blocks, 1, 1, kernel.threads, 1, 1, 0, None, table, None)
-            self.check("cuCtxSynchronize")
+            self._wait(None)
             found = {}
             for name in kernel.stores:
                 store = np.zeros(kernel.bytes_of(name, blocks), dtype=np.uint8)
@@ -149,6 +173,75 @@ class Device:
         return [
             found[place.buffer][:, place.slot].reshape(blocks * kernel.threads, place.size) for place in kernel.places
         ]
+
+    def _wait(self, stream: ctypes.c_void_p | None) -> None:
+        """Wait for a stream.  Raises DeviceError, and DeviceStuck after a time."""
+        end = time.monotonic() + MOST_SECONDS
+        while (status := self.driver.cuStreamQuery(stream)) == _NOT_READY:
+            if time.monotonic() > end:
+                raise DeviceStuck(f"a kernel runs for more than {MOST_SECONDS:g} seconds")
+        if status:
+            raise DeviceError(f"a kernel failed with CUDA error {status}")
+
+    def _disturb(self, dice: random.Random) -> ctypes.c_void_p:
+        """Start work on another stream, and return the stream."""
+        if self._noise is None:
+            stream, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+            self.check("cuStreamCreate", ctypes.byref(stream), 1)
+            self.check("cuModuleLoadData", ctypes.byref(module), self._assembled(_NOISE, ()))
+            self.check("cuModuleGetFunction", ctypes.byref(function), module, b"noise")
+            self._noise = stream, function, self.allocated(64)
+        stream, function, place = self._noise
+        cells = place, ctypes.c_uint32(dice.randrange(200, 40_000))
+        table = (ctypes.c_void_p * 2)(*[ctypes.addressof(cell) for cell in cells])
+        blocks, threads = dice.choice((1, 20, 132, 400)), dice.choice((32, 256, 1024))
+        self.check("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, stream, table, None)
+        return stream
+
+    def run_often(
+        self, kernel: KernelText, blocks: int, contents: Mapping[str, Array], times: int, dice: random.Random
+    ) -> Iterator[dict[str, Array]]:
+        """Yield the bytes of every buffer after each of several runs on these contents; others begin with zeros.
+
+        Other work runs beside most of them, and the dynamic shared memory of a block varies, so that blocks and warps
+        run in other orders.
+        """
+        launch, module, function = kernel.launch(blocks), ctypes.c_void_p(), ctypes.c_void_p()
+        stream: ctypes.c_void_p | None = None
+        self.check("cuModuleLoadData", ctypes.byref(module), self.assembled(kernel.text))
+        held: dict[str, ctypes.c_uint64] = {}
+        try:
+            self.check("cuModuleGetFunction", ctypes.byref(function), module, (launch.entry or "kernel").encode())
+            sizes = {name: kernel.bytes_of(name, blocks) for name in launch.buffers()}
+            for name, size in sizes.items():
+                held[name] = self.allocated(size)
+            cells = [_cell(argument, held) for argument in launch.args]
+            table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
+            for number in range(times):
+                for name, size in sizes.items():
+                    if name in contents:
+                        given = np.ascontiguousarray(contents[name])
+                        data = given.ctypes.data_as(ctypes.c_void_p)
+                        self.check("cuMemcpyHtoD_v2", held[name], data, ctypes.c_size_t(size))
+                    else:
+                        self.check("cuMemsetD8_v2", held[name], ctypes.c_ubyte(0), ctypes.c_size_t(size))
+                self.check("cuCtxSynchronize")
+                if number % 4:
+                    stream = self._disturb(dice)
+                shared = dice.choice((0, 0, 8192, 32768))
+                self.check("cuLaunchKernel", function, blocks, 1, 1, kernel.threads, 1, 1, shared, None, table, None)
+                self._wait(None)
+                after = {name: np.zeros(size, dtype=np.uint8) for name, size in sizes.items()}
+                for name, rows in after.items():
+                    target = rows.ctypes.data_as(ctypes.c_void_p)
+                    self.check("cuMemcpyDtoH_v2", target, held[name], ctypes.c_size_t(rows.size))
+                yield after
+        finally:
+            if stream is not None:
+                self.driver.cuStreamSynchronize(stream)
+            for pointer in held.values():
+                self.driver.cuMemFree_v2(pointer)
+            self.driver.cuModuleUnload(module)
 
 
 def _cell(argument: Argument, pointers: Mapping[str, Any]) -> Any:

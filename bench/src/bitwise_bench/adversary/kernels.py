@@ -15,8 +15,14 @@ from bitwise_core.execution.launch import Argument, Launch
 DTYPES = {store.buffer: store.dtype for store in STORES.values()}
 """The element type of each buffer that programs store."""
 
+PART_BYTES = 16
+"""The bytes that each thread has in the buffer `PARTS`."""
+
+CELLS, PARTS = "cells", "parts"
+"""The buffers by which blocks synchronise, whose contents are given, and through which they pass values."""
+
 BUFFERS: Mapping[str, int] = MappingProxyType(
-    buffer_numbers({f"in_{kind}" for kind in WIDTHS} | {store.buffer for store in STORES.values()})
+    buffer_numbers({f"in_{kind}" for kind in WIDTHS} | {store.buffer for store in STORES.values()} | {CELLS, PARTS})
 )
 """The number of every buffer, the same in all kernels: forms of programs of several kernels are compared."""
 
@@ -39,7 +45,7 @@ class KernelText:
     """A kernel: its text, the place of each program, the kinds of values that it loads, and the slots of its buffers.
 
     `leaves` are the loaded values of each kind.  The entry is named `kernel`.  `scalars` follow the buffers among its
-    arguments.  A thread loads its values `repeats` times.
+    arguments; one of them may be the buffer `CELLS` or `PARTS`.  A thread loads its values `repeats` times.
     """
 
     text: str
@@ -65,6 +71,11 @@ class KernelText:
 
     def bytes_of(self, buffer: str, blocks: int) -> int:
         """Return the size of a buffer in bytes."""
+        if buffer == CELLS:
+            given = (each.values for each in self.scalars if each.buffer == buffer)
+            return next(len(each.data) for each in given if each is not None)
+        if buffer == PARTS:
+            return blocks * self.threads * PART_BYTES
         if buffer.startswith("in_"):
             kind = buffer.removeprefix("in_")
             return blocks * self.threads * self.repeats * self.leaves[kind][1] * WIDTHS[kind] // 8

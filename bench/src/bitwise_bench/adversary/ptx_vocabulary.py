@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from bitwise_bench.adversary.ptx_forms import recorded_specs
 from bitwise_bench.adversary.vocabulary import Spec, vocabulary
 
 IMMEDIATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -361,9 +362,12 @@ LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
 
 
 def _every() -> Iterator[Spec]:
+    opcodes: set[str] = set()
     for make in (_floats, _integers, _conversions, _choices, _moves, _narrow):
         for each in make():
+            opcodes |= {word.split()[0] for word in each.text.split(";") if word.strip()}
             yield replace(each, crosses=each.family in ("shared", "shuffle", "predicated stores"))
+    yield from recorded_specs(opcodes)
 
 
 PTX = vocabulary(_every(), IMMEDIATES, LEAVES)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from bitwise_bench.attention import drawn
+
 HEADS = {"batch": 1, "heads": 32, "groups": 8, "depth": 128}
 PREFILL = (
     {**HEADS, "queries": 4096, "flexible": True},
@@ -109,6 +111,8 @@ LENGTHS = (
     {"lengths": (7000, 500, 20, 2100), "heads": 24, "groups": 8, "depth": 128, "held_out": True},
     {"lengths": _MIXED, "heads": 16, "groups": 16, "depth": 64},
 )
+DRAWN = 20261129
+"""The seed of drawn cases."""
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
 
 
@@ -276,8 +280,12 @@ def decode(case: dict[str, Any]) -> dict[str, Any]:
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
     exact = _exact(tensors, False)
     errors = {name: _error(each()[:1, :1], exact) for name, each in functions.items() if seconds[name]}
-    moved = 4 * case["batch"] * case["keys"] * case["groups"] * case["depth"]
-    return {"case": case, "seconds": seconds, "bytes": moved, "errors": errors}
+    return {"case": case, "seconds": seconds, "bytes": _bytes_of(case, case["batch"] * case["keys"]), "errors": errors}
+
+
+def _bytes_of(case: dict[str, Any], keys: int) -> int:
+    """Return the bytes of so many keys and their values."""
+    return int(2 * keys * case["groups"] * (case["depth"] + case.get("width", case["depth"])))
 
 
 def pages(case: dict[str, Any]) -> dict[str, Any]:
@@ -293,7 +301,7 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
     table = torch.randperm(count, generator=torch.Generator().manual_seed(0)).int().cuda().view(-1, columns)
     pools = []
     for each in (key, value):
-        pool = torch.zeros((count, size, case["groups"], case["depth"]), dtype=each.dtype, device="cuda")
+        pool = torch.zeros((count, size, case["groups"], each.shape[-1]), dtype=each.dtype, device="cuda")
         rows = pool[table.long()].flatten(1, 2)
         rows[:, : case["keys"]] = each.transpose(1, 2)
         pool[table.long()] = rows.view(*table.shape, *pool.shape[1:])
@@ -307,8 +315,52 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
     exact = _exact([query, key, value], False)
     found = functions["bitwise"]().transpose(1, 2)[:1, :1]
-    moved = 4 * case["batch"] * case["keys"] * case["groups"] * case["depth"]
+    moved = _bytes_of(case, case["batch"] * case["keys"])
     return {"case": case, "seconds": seconds, "bytes": moved, "errors": {"bitwise": _error(found, exact)}}
+
+
+def uneven(case: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds of one query for each sequence of lengths that differ, and of backends with their mean length."""
+    import torch
+
+    lengths = drawn.lengths_of(case)
+    mean = -(-sum(lengths) // len(lengths))
+    functions = implementations(_tensors(case, 1, mean), False)
+    del functions["bitwise"]
+    functions = {"bitwise": _of_uneven(case, lengths), **functions}
+    seconds = _measured(functions, lambda function: graph_seconds(function, 10))
+    torch.cuda.synchronize()
+    return {"case": case, "seconds": seconds, "bytes": _bytes_of(case, sum(lengths)), "errors": {}}
+
+
+def _of_uneven(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
+    """Return our call of decoding with these lengths, contiguous or in pages in a drawn order."""
+    import torch
+
+    from bitwise_torch import attention_paged, attention_varlen
+
+    size, batch, groups = case["page"], case["batch"], case["groups"]
+    generator = torch.Generator(device="cuda").manual_seed(0)
+
+    def tensor(*shape: int) -> Any:
+        return torch.randn(shape, generator=generator, device="cuda", dtype=torch.bfloat16)
+
+    query = tensor(batch, case["heads"], case["depth"])
+    widths = case["depth"], case.get("width", case["depth"])
+    if not size:
+        key, value = (tensor(sum(lengths), groups, width) for width in widths)
+        query_starts = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
+        key_starts = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
+        return lambda: attention_varlen(query, key, value, query_starts, key_starts, 1, max(lengths), is_causal=True)
+    columns = -(-max(lengths) // size)
+    counts = [-(-each // size) for each in lengths]
+    order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(0)).int()
+    table = torch.zeros((batch, columns), dtype=torch.int32)
+    for row, own in enumerate(order.split(counts)):
+        table[row, : len(own)] = own
+    key, value = (tensor(sum(counts), size, groups, width) for width in widths)
+    numbers, table = torch.tensor(lengths, dtype=torch.int32, device="cuda"), table.cuda()
+    return lambda: attention_paged(query[:, None], key, value, table, numbers)
 
 
 def _packed(case: dict[str, Any]) -> tuple[list[Any], Any, int]:
@@ -410,6 +462,9 @@ _MEASURES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], tuple[dic
     "decode": (decode, DECODE),
     "pages": (pages, PAGES),
     "lengths": (lengths, LENGTHS),
+    "drawn decode": (decode, drawn.equal_lengths(DRAWN, 48)),
+    "drawn pages": (pages, drawn.pages(DRAWN, 24)),
+    "uneven": (uneven, drawn.uneven(DRAWN, 20)),
 }
 STEPS = tuple(_MEASURES)
 
@@ -419,7 +474,7 @@ def compile_case(step: str, place: int, flex: bool = True) -> None:
     import torch
 
     case = _MEASURES[step][1][place]
-    if step in ("pages", "lengths"):
+    if step in ("pages", "lengths", "drawn pages", "uneven"):
         _compile_ragged(step, case)
         return
     queries = case.get("queries", 1)
@@ -439,12 +494,15 @@ def _compile_ragged(step: str, case: dict[str, Any]) -> None:
 
     from bitwise_torch import attention_paged
 
-    if step == "pages":
+    if step == "uneven":
+        _of_uneven(case, drawn.lengths_of(case))()
+    elif "pages" in step:
         columns = -(-case["keys"] // case["page"])
         query = torch.zeros((case["batch"], 1, case["heads"], case["depth"]), dtype=torch.bfloat16, device="cuda")
-        pool = torch.zeros((2, case["page"], case["groups"], case["depth"]), dtype=torch.bfloat16, device="cuda")
+        widths = case["depth"], case.get("width", case["depth"])
+        key, value = (torch.zeros((2, case["page"], case["groups"], width)).bfloat16().cuda() for width in widths)
         table = torch.zeros((case["batch"], columns), dtype=torch.int32, device="cuda")
-        attention_paged(query, pool, pool, table, torch.full_like(table[:, 0], case["keys"]))
+        attention_paged(query, key, value, table, torch.full_like(table[:, 0], case["keys"]))
     else:
         tensors, starts, longest = _packed(case)
         out = _of_lengths([each.requires_grad_() for each in tensors], starts, longest)["bitwise"]()

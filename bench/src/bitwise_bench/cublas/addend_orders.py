@@ -1,6 +1,6 @@
 """The orders of addends that the data file of sm_90 states, counted in the records of the products that showed them.
 
-    python -m bitwise_bench.cublas.addend_orders
+    python -m bitwise_bench.cublas.addend_orders --write
 
 A row of a record names a call of PyTorch, the configuration of its query, and every order whose bytes are the call's:
 those of the whole output, or of sampled elements. A row of the data file counts the rows that it applies to; one whose
@@ -15,18 +15,21 @@ import lzma
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.cublas.row_evidence import with_tables
 from bitwise_cublas_profiles.profile import Row, profile
 
 RECORDS = tuple(
-    Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-sm90-{device}-13.1.json.xz"
-    for device in ("h100", "h200")
+    Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-sm90-{name}.json.xz"
+    for name in ("h100-13.1", "h200-13.1", "h200-13.1-seed2101")
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
 """What is compared, and the field of a row of the data file that counts it."""
-_ADDENDS = {"matrix": "matrix", "one row": "matrix", "batch": "matrix", "vector": "vector", "tensor": "tensor"}
+_PLAIN = ("product", "products", "times a vector", "dot")
+_VECTORS = ("vector", "relu")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,29 @@ class Sample:
     beta: float
     configuration: tuple[int, ...]
     orders: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """The call without what its name says of the memory of its operands."""
+        return self.call.removesuffix(" padded").removesuffix(" unaligned")
+
+    @property
+    def addend(self) -> str:
+        """The addend as the library receives it; a row that is only added is a matrix."""
+        if self.kind in ("tensor", "blocks", *_PLAIN):
+            return self.kind if self.kind == "tensor" else "none"
+        return "vector" if self.kind in _VECTORS and self.beta == 1 and self.n > 1 else "matrix"
+
+    @property
+    def undescribed(self) -> bool:
+        """Whether no row describes the call: elements of a vector with gaps, batches of one element, other sums."""
+        gaps = self.n == 1 and self.call != self.kind and not self.plain
+        return gaps or (self.m == self.n == 1 < self.batch) or any(": " in each for each in self.orders)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the call is a product alone."""
+        return self.kind in _PLAIN
 
     @property
     def algorithm(self) -> int:
@@ -66,10 +92,19 @@ class Sample:
             and dtypes <= set(row["dtypes"])
             and reduction in row.get("reductions", (row.get("reduction", reduction),))
             and custom in row.get("customs", (custom,))
+            and self.configuration[3] >= 0
+            and not self.undescribed
         )
+
+    def is_general(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of the data file for all algorithms has the sample's type and slices."""
+        measured = self.configuration[3] >= 0 and not self.undescribed
+        return measured and self.dtype in row["dtypes"] and self.sliced == row.get("sliced", self.sliced)
 
     def has_order(self, order: str) -> bool:
         """Whether an order of the data file has the sample's bytes. An operand that was not scaled is no miss."""
+        if order == "operand_scaled" and self.alpha == 1:
+            return not {"addend_fused", "operand_a", "untried"}.isdisjoint(self.orders)
         if order == "operand_scaled":
             operand = "operand_b" if self.algorithm == 13 and self.m > 1 else "operand_a"
             return operand in self.orders or "untried" in self.orders
@@ -82,17 +117,16 @@ def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
     for record in (json.loads(lzma.decompress(path.read_bytes())) for path in paths):
         for each in record["rows"]:
             fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
-            fields |= {name: tuple(fields[name]) for name in ("configuration", "orders")}
+            names = [each.removeprefix("vector ") for each in fields["orders"] if not each.startswith("matrix ")]
+            fields |= {"configuration": tuple(fields["configuration"]), "orders": tuple(names)}
             found.append(Sample(**fields))
     return found
 
 
 def _applies(row: Row, sample: Sample) -> bool:
-    tile, plain = list(sample.configuration[1:3]), sample.alpha == sample.beta == 1
     return bool(
-        row["addend"] == _ADDENDS.get(sample.call)
+        row["addend"] == sample.addend
         and sample.is_under(row)
-        and (plain or tile in row.get("tiles", (tile,)))
         and (row.get("alpha") != "one" or sample.alpha == 1)
         and (row.get("beta") != "one" or sample.beta == 1)
     )
@@ -101,7 +135,11 @@ def _applies(row: Row, sample: Sample) -> bool:
 def counted(rows: Iterable[Row], found: Sequence[Sample]) -> Iterator[tuple[Row, dict[str, int], list[Sample]]]:
     """Each row of `finishes` with its counts and its misses; a sample belongs to the first row that applies to it."""
     listed = list(rows)
-    taken = [each for each in found if each.beta or each.call == "tensor"]
+    # Of whole outputs with an activation, not all orders were tried.
+    taken = [
+        each for each in found
+        if (each.beta or each.kind == "tensor") and (each.kind, each.compared) != ("relu", "outputs")
+    ]  # fmt: skip
     owner = [next((row for row in listed if _applies(row, each)), None) for each in taken]
     for row in listed:
         mine = [each for each, of in zip(taken, owner, strict=True) if of is row]
@@ -110,12 +148,18 @@ def counted(rows: Iterable[Row], found: Sequence[Sample]) -> Iterator[tuple[Row,
 
 
 def feature_counts(row: Row, found: Sequence[Sample]) -> tuple[dict[str, int], list[Sample]]:
-    """The counts and misses of a row of `features`: of batches, or of biases, added before or after rounding."""
+    """The counts and misses of a row of `features`: of batches, of layouts, or of biases, before or after rounding."""
+    if "algorithm" not in row:
+        end = {"padded rows": " padded", "unaligned operands": " unaligned", "batches": "products"}[row["feature"]]
+        mine = [each for each in found if each.plain and each.call.endswith(end) and each.is_general(row)]
+        return _counts(each for each in mine if "plain" in each.orders), [
+            each for each in mine if "plain" not in each.orders
+        ]
     if row["feature"] == "batches":
-        mine = [each for each in found if each.call == "batch" and each.is_under(row)]
+        mine = [each for each in found if each.kind == "batch" and each.is_under(row) and (each.m > 1 or each.n > 1)]
         return _counts(each for each in mine if each.orders), [each for each in mine if not each.orders]
     orders = {"rounded"} if "rounding" in row["feature"] else {"product_fused", "addend_fused", "operand_a"}
-    mine = [each for each in found if each.call in ("vector", "relu") and each.is_under(row)]
+    mine = [each for each in found if each.addend == "vector" and each.is_under(row)]
     return _counts(each for each in mine if orders & set(each.orders)), [
         each for each in mine if not orders & set(each.orders)
     ]
@@ -129,19 +173,51 @@ def _counts(found: Iterable[Sample]) -> dict[str, int]:
     return counts
 
 
+def recounted(tables: Mapping[str, Sequence[Row]], found: Sequence[Sample]) -> dict[str, list[Row]]:
+    """The rows of `finishes`, and those of `features` that `feature_counts` counts, with their counts.
+
+    Raises ValueError for a row with a miss.
+    """
+    wrong = []
+    finishes: list[Row] = []
+    features: list[Row] = []
+    for row, counts, misses in counted(tables["finishes"], found):
+        wrong += [(row, each) for each in misses]
+        finishes.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
+    for row in tables["features"]:
+        if "draws" in row or row["feature"] == "fp16 accumulation":
+            features.append(dict(row))
+            continue
+        counts, misses = feature_counts(row, found)
+        wrong += [(row, each) for each in misses]
+        features.append({name: value for name, value in row.items() if name not in _COUNTS.values()} | counts)
+    if wrong:
+        raise ValueError("\n".join(f"{row}: {sample}" for row, sample in wrong[:20]))
+    return {"finishes": finishes, "features": features}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the counts of every order."""
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.addend_orders", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--records", type=Path, nargs="+", default=RECORDS, help="the records (default: all)")
-    found = samples(parser.parse_args(arguments).records)
+    parser.add_argument(
+        "--write", action="store_true", help="write the counts to the data file, unless there is a miss"
+    )
+    given = parser.parse_args(arguments)
+    found = samples(given.records)
     wrong = 0
     for row, counts, misses in counted(profile("13.1", "9.0").tables["finishes"], found):
         wrong += len(misses)
         kernel = {name: row[name] for name in ("addend", "algorithm", "sliced", "dtypes", "order")}
         print(f"{json.dumps(kernel)}: {json.dumps(counts)}, {len(misses)} misses")
     print(f"{len(found)} products, {wrong} misses")
+    if given.write and not wrong:
+        data = Path(str(files("bitwise_cublas_profiles"))) / "data" / "sm_90-13.1.json"
+        tables = profile("13.1", "9.0").tables
+        rows = {name: list(each) for name, each in tables.items()} | recounted(tables, found)
+        data.write_text(with_tables(data.read_text(encoding="utf-8"), rows), encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -36,11 +36,12 @@ from bitwise_bench.cublas.product_forms import (
 )
 from bitwise_bench.cublas.settings_parity import SETTINGS
 from bitwise_bench.cublas.worker_processes import run_workers
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.finishes import (
     accumulated,
+    adds_row,
     plain_problem,
     scaled_query,
     scaled_steps,
@@ -49,7 +50,6 @@ from bitwise_cublas_profiles.finishes import (
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.pytorch_settings import current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
-from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 KINDS = tuple(each for each in ALL_KINDS if each[0] not in ("row", "grouped", "integers"))
 """The calls of `product_forms` and their shares."""
@@ -72,22 +72,16 @@ def answers(
 
     settings = current_settings()
     if finish.scales != "none":
-        limits = BIAS_WORKSPACE, settings.workspace
-        queries = [
-            (f"workspace {limit >> 10}", replace(scaled_query(problem, finish, limit), alignment=alignment))
-            for limit in limits
-        ]
-    else:
-        ways = ("vector", "matrix") if finish.addend == "row" else (finish.addend,)
-        queries = []
-        for way in ways:
-            each = finish if finish.addend == "none" else finish.model_copy(update={"addend": way})
-            plain = plain_problem(problem, each, known, torch.__version__)
-            query = settings.applied(query_of_problem(plain, alignment))
-            if finish.activation != "none":
-                query = replace(query, epilogue=f"{finish.activation}_bias")
-            queries.append((f"{way} " if finish.addend == "row" else "", query))
-    return [(name, replace(query, epilogue="none"), library.heuristic(query)[0]) for name, query in queries]
+        query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
+        return [("", replace(query, epilogue="none"), library.heuristic(query)[0])]
+    plain = plain_problem(problem, finish, known, torch.__version__)
+    query = settings.applied(query_of_problem(plain, alignment))
+    if finish.activation != "none":
+        query = replace(query, epilogue=f"{finish.activation}_bias")
+    asked = [("", query)]
+    if adds_row(problem, finish):
+        asked = [("", replace(query, epilogue="none")), ("bias: ", query)]
+    return [(name, replace(each, epilogue="none"), library.heuristic(each)[0]) for name, each in asked]
 
 
 def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Iterator[tuple[str, FinishedGEMM]]:
@@ -108,6 +102,9 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
         return
     yield "product_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "x"))
     yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
+    for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand")):
+        with suppress(DescriptorError):  # slices that are not consecutive
+            yield name, FinishedGEMM(product=sums, steps=fused(finish.alpha, one), onto_addend=True)
     if finish.beta == 1.0:
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         steps = Epilogue.of(*scale, converted, "add", *activation)
@@ -123,7 +120,7 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
 class Survey(Comparison):
     """State of one process: the library, and which calls are rows."""
 
-    unaligned = 0.3
+    unaligned, sparse_vectors = 0.3, True
 
     def __init__(self, seed: int, types: Sequence[tuple[str, int]], *, undescribed: bool) -> None:
         from bitwise_cublas_profiles.library import Library
@@ -166,14 +163,18 @@ class Survey(Comparison):
         except (NotCovered, CublasError, DescriptorError) as error:
             return [str(error)[-160:]]
         mine, there = self.sampled(number, form, as_matrix(wanted))
-        orders, latest = [], time.time() + _SECONDS
+        orders: list[str] = []
+        latest = time.time() + _SECONDS
         for way, query, found in asked:
-            for sums, desc in self.sums(query, found):
-                for order, each in self.candidates(problem, finish, query, desc) if time.time() < latest else ():
-                    with suppress(DescriptorError):  # no unit has these types
-                        result = product_of_form(each, mine).contiguous()
-                        if torch.equal(result.view(self.bits(wanted)), there.view(self.bits(wanted))):
-                            orders.append(f"{way}{sums}{order}")
+            for others in (False, True):
+                if others and orders:
+                    break
+                for sums, desc in self.sums(query, found, others=others):
+                    for order, each in self.candidates(problem, finish, query, desc) if time.time() < latest else ():
+                        with suppress(DescriptorError):  # no unit has these types
+                            result = product_of_form(each, mine).contiguous()
+                            if torch.equal(result.view(self.bits(wanted)), there.view(self.bits(wanted))):
+                                orders.append(f"{way}{sums}{order}")
         query, found = asked[0][1:]
         call = "one row" if kind == "matrix" and query.m == 1 and finish.beta == 1.0 else kind
         padded = any(each not in (None, query.dense_ld[name]) for name, each in (("a", query.ld_a), ("b", query.ld_b)))
@@ -187,19 +188,27 @@ class Survey(Comparison):
         """The integers of the width of a result's type."""
         return self.torch.int32 if result.element_size() == 4 else self.torch.int16
 
-    def sums(self, query: GemmQuery, found: HeuristicResult) -> list[tuple[str, GEMMDesc]]:
-        """The descriptors of the sums of an answer: that of the profile, or alternatives by name."""
+    def sums(self, query: GemmQuery, found: HeuristicResult, *, others: bool) -> list[tuple[str, GEMMDesc]]:
+        """The descriptors of the sums of an answer: that of the profile, or with `others` alternatives by name."""
+        split, plain = found.configuration.split_k, replace(query, fast_accumulation=False)
         if query.blocks is not None:
-            return [("", single_pass(query.k, query.a, query.b, self.known, fast_accumulation=False))]
-        plain = replace(query, fast_accumulation=False)
-        try:
-            desc = descriptor_of(plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace)
-            return [("", desc)]
-        except CublasError:
-            others = alternatives(plain, found.configuration.split_k)
+            product = single_pass(query.k, query.a, query.b, self.known, fast_accumulation=False)
+            if split <= 1:
+                return [("", product)]
+            step = 512 if 128 in query.blocks else 128
+            cuts = (Cut(span=-(-(query.k // split) // step) * step), *product.k_cuts)
+            return [("", product.model_copy(update={"k_cuts": cuts}))]
+        if not others:
+            with suppress(CublasError):
+                desc = descriptor_of(
+                    plain, found.configuration, self.known, extrapolate=True, workspace=found.workspace
+                )
+                return [("", desc)]
+            return []
+        made = alternatives(plain, split)
         if query.compute == "fp16":
-            others = [(name, with_fp16_sums(desc)) for name, desc in others if desc.path == "matrix"]
-        return [(f"{name}: ", desc) for name, desc in others]
+            made = [(name, with_fp16_sums(desc)) for name, desc in made if desc.path == "matrix"]
+        return [(f"{name}: ", desc) for name, desc in made]
 
     def candidates(
         self, problem: GEMMProblem, finish: Finish, query: GemmQuery, desc: GEMMDesc
@@ -207,7 +216,7 @@ class Survey(Comparison):
         """The descriptions of a call whose sums have a descriptor, by the name of the order."""
         if finish.scales == "tensor":
             product = accumulated(desc, finish.fast_accumulation)
-            yield "scaled", FinishedGEMM(product=product, steps=scaled_steps(problem, ("multiply",)))
+            yield "addend_fused", FinishedGEMM(product=product, steps=scaled_steps(problem, ("multiply",)))
         elif finish.scales == "blocks":
             for order in ("product_first", "left_first"):
                 yield order, FinishedGEMM(product=desc, steps=scaled_steps(problem, ()), block_scaling=order)

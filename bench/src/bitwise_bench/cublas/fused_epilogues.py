@@ -51,6 +51,8 @@ and converted.
 TOKENS = (1, 16, 64, 256, 1024, 4096)
 _ROUNDS = 3
 _POLL_SECONDS = 0.02
+_MOST_SEQUENCES = 256
+"""The compiled versions of a sequence that torch.compile may keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,9 @@ def _kind(case: Case) -> tuple[str, str, bool]:
 
 def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     import torch
+
+    # All sequences have the code of one function; beyond the limit, PyTorch would run them eagerly.
+    torch._dynamo.config.recompile_limit = _MOST_SEQUENCES
 
     from bitwise_torch.epilogues import eager
 

@@ -65,6 +65,8 @@ class Comparison:
     device = "cuda"
     unaligned = 0.0
     """The share of padded matrices whose first element has no alignment."""
+    sparse_vectors = False
+    """Whether a product alone may have one row or one column with gaps."""
 
     def __init__(self, seed: int, *, elements: bool = False, types: Sequence[tuple[str, int]] = TYPES) -> None:
         import torch
@@ -139,10 +141,10 @@ class Comparison:
             a = self.stacked([self.matrix(m, query.k, dtype, across, source) for _ in range(batch)], across)
             b = self.stacked([self.matrix(query.k, n, dtype, down, source) for _ in range(batch)], down)
         else:
-            a = self.matrix(m, query.k, dtype, across, source, padded=m > 1)
-            b = self.matrix(query.k, n, dtype, down, source, padded=n > 1)
-            a = a[0] if kind == "dot" else a
-            b = b[:, 0] if n == 1 and kind != "product" else b
+            a = self.matrix(m, query.k, dtype, across, source, padded=m > 1 or self.sparse_vectors)
+            b = self.matrix(query.k, n, dtype, down, source, padded=n > 1 or self.sparse_vectors)
+            a = a[0].contiguous() if kind == "dot" else a
+            b = b[:, 0].contiguous() if n == 1 and kind != "product" else b
         about.append([list(a.stride()), list(b.stride())])
         return self.called(number, kind, dtype, about, PLAIN[kind], (a, b), {})
 
@@ -409,7 +411,7 @@ def described(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) ->
     form = form_of_product(name, arguments, options)
     alignment = alignment_of(form.a), alignment_of(form.b), 256
     found = PYTORCH_LIBRARY.describe_problem(form.problem, alignment, None, form.a.device)
-    return form, biased_product(found.product, found.rounded_first) if isinstance(found, BiasedGEMM) else found
+    return form, biased_product(found) if isinstance(found, BiasedGEMM) else found
 
 
 def work(

@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from bitwise_nvidia_sm90.gemm.measured_schedules import candidates
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import compile_kernels
 from bitwise_nvidia_sm90.gemm.run import planned, run, run_prepared
-from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, fallback
 from bitwise_nvidia_sm90.gemm.tuning import tune
 
 _ROUNDS = 5
@@ -116,6 +116,8 @@ class Bench:
             with suppress(UnsupportedGEMM, DriverError):
                 compile_kernels(plan, each, a, b, out)
                 found.append(each)
+        with suppress(UnsupportedGEMM, DriverError):  # whose bytes are compared with those of the default
+            compile_kernels(plan, fallback(plan, given.m, given.n), a, b, out)
         compiled = 0
         for each in candidates(desc, plan, a, b, out, 4 + self.first_call):
             with suppress(UnsupportedGEMM, DriverError):
@@ -283,10 +285,18 @@ def joined(paths: Sequence[Path], problems: Sequence[Problem]) -> tuple[dict[str
     heads = [{name: each[name] for name in each if name not in ("summary", "rows")} for each in contents]
     if any(head != heads[0] for head in heads):
         raise ValueError("the records to join are of several environments, sets or numbers of rounds")
+    rows = rows_of(paths)
+    return heads[0], [rows[astuple(each)] for each in problems if astuple(each) in rows]
+
+
+def rows_of(paths: Sequence[Path]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of records by the fields of their problems; of several rows of a problem the first one."""
     names = [each.name for each in fields(Problem)]
-    rows = {tuple(row[name] for name in names): row for each in reversed(contents) for row in reversed(each["rows"])}
-    places = (tuple(getattr(each, name) for name in names) for each in problems)
-    return heads[0], [rows[place] for place in places if place in rows]
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for path in paths:
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            found.setdefault(tuple(row[name] for name in names), row)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -300,6 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--every", type=int, default=1, help="take every so many problems (default 1)")
     parser.add_argument("--skip", type=int, default=0, help="leave out this many problems before (default 0)")
+    parser.add_argument("--without", type=Path, nargs="+", default=(), help="leave out the problems of these records")
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every problem (default 0)")
     parser.add_argument("--drawn", type=int, default=0, help="schedules drawn from the other candidates (default 0)")
     parser.add_argument("--times", action="store_true", help="record the time of every schedule")
@@ -324,7 +335,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import torch
     import triton
 
-    problems = [problem for name in given.set for problem in SETS[name]()][given.skip :: given.every]
+    known = rows_of(given.without)
+    problems = [each for name in given.set for each in SETS[name]() if astuple(each) not in known]
+    problems = problems[given.skip :: given.every]
     deadline = time.time() + given.seconds
     bench = Bench(given)
     rows: list[dict[str, Any]] = []

@@ -31,6 +31,8 @@ REPEATS = 3
 UNCHANGED = "-"
 """The hash of a memory to which nothing was written, or what it held already."""
 
+BEYOND_BUFFERS = "the kernel changed memory that is no argument of it"
+
 _NAMES = {
     "torch.float16": "fp16",
     "torch.bfloat16": "bf16",
@@ -162,9 +164,12 @@ def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[di
 
     Raises DeviceLost after a fault of the device.
     """
+    import torch
+
     hashes: list[dict[str, Any]] = [{"hashes": [], "moved": [], "error": None} for _ in compiled]
     for draw in DRAWS:
         inputs = drawn(launch.storages, draw, launch.name)
+        kept = {address: each.cpu() for address, each in inputs.items()}
         for one, entry in zip(compiled, hashes, strict=True):
             if entry["error"] is not None:
                 continue
@@ -173,6 +178,11 @@ def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[di
             except Exception as error:
                 entry["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 check_device(error)
+                continue
+            changed = [address for address, each in inputs.items() if not torch.equal(each.cpu(), kept[address])]
+            if changed:  # a kernel that writes beyond its buffers leaves other inputs to the next one
+                entry["error"] = BEYOND_BUFFERS
+                inputs |= {address: kept[address].to(inputs[address].device) for address in changed}
                 continue
             entry["hashes"].append(rows[0])
             if any(row != rows[0] for row in rows):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -23,48 +24,58 @@ def key_digest(*values: object) -> str:
     digest; every field of a record belongs to it, so that a field that is added later does too.  Raises NotAKey for
     any other type.
     """
-    digest = hashlib.sha256()
-    for part in _parts(values):
-        digest.update(part)
-    return digest.hexdigest()
+    parts: list[bytes] = []
+    _add_parts(values, parts)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _parts(value: object) -> Iterator[bytes]:
-    """Yield bytes that no other value has: each part begins with its type, and with its length where that varies."""
+def _add_parts(value: object, parts: list[bytes]) -> None:
+    """Append bytes that no other value has: each part begins with its type, and with its length where that varies."""
     kind = type(value)
     if value is None or kind is bool or kind is int:
-        yield _framed("number", repr(value).encode())
+        parts.append(_framed("number", repr(value).encode()))
     elif kind is float:
         assert isinstance(value, float)
-        yield _framed("float", struct.pack(">d", value))
+        parts.append(_framed("float", struct.pack(">d", value)))
     elif kind is str:
-        yield _framed("text", str(value).encode("utf-8", "surrogatepass"))
+        parts.append(_framed("text", str(value).encode("utf-8", "surrogatepass")))
     elif isinstance(value, bytes):
-        yield _framed("bytes", value)
+        parts.append(_framed("bytes", value))
     elif isinstance(value, Enum):
-        yield _framed("enumeration", kind.__qualname__.encode())
-        yield from _parts(value.value)
+        parts.append(_framed("enumeration", kind.__qualname__.encode()))
+        _add_parts(value.value, parts)
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        yield _framed("array", f"{value.dtype.str} {value.shape}".encode())
-        yield np.ascontiguousarray(value).tobytes()
+        parts.append(_framed("array", f"{value.dtype.str} {value.shape}".encode()))
+        parts.append(np.ascontiguousarray(value).tobytes())
     elif isinstance(value, tuple | list):
-        yield _framed("sequence", str(len(value)).encode())
+        parts.append(_framed("sequence", str(len(value)).encode()))
         for each in value:
-            yield from _parts(each)
+            _add_parts(each, parts)
     elif isinstance(value, frozenset | set):
-        yield _framed("set", b"".join(sorted(key_digest(each).encode() for each in value)))
+        parts.append(_framed("set", b"".join(sorted(key_digest(each).encode() for each in value))))
     elif isinstance(value, Mapping):
-        items = sorted(key_digest(name) + key_digest(each) for name, each in value.items())
-        yield _framed("mapping", "".join(items).encode())
+        _add_items("mapping", value, parts)
     elif isinstance(value, BaseModel):
-        yield _framed("record", kind.__qualname__.encode())
-        yield from _parts({**dict(value), "": value.__pydantic_extra__, " ": value.__pydantic_private__})
+        _add_record(kind, {**dict(value), "": value.__pydantic_extra__, " ": value.__pydantic_private__}, parts)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield _framed("record", kind.__qualname__.encode())
-        yield from _parts({each.name: getattr(value, each.name) for each in fields(value)})
+        _add_record(kind, {each.name: getattr(value, each.name) for each in fields(value)}, parts)
     else:
         raise NotAKey(f"a {kind.__name__} has no digest")
 
 
+def _add_record(kind: type, content: Mapping[str, object], parts: list[bytes]) -> None:
+    parts.append(_framed("record", kind.__qualname__.encode()))
+    _add_items("fields", content, parts)
+
+
+def _add_items(kind: str, content: Mapping[Any, object], parts: list[bytes]) -> None:
+    """Append the items of a mapping in an order that only its keys decide."""
+    parts.append(_framed(kind, str(len(content)).encode()))
+    texts = all(type(name) is str for name in content)
+    for name in sorted(content) if texts else sorted(content, key=key_digest):
+        _add_parts(name, parts)
+        _add_parts(content[name], parts)
+
+
 def _framed(kind: str, content: bytes) -> bytes:
-    return f"{kind} {len(content)}:".encode() + content
+    return b"%b %d:%b" % (kind.encode(), len(content), content)

@@ -102,7 +102,9 @@ def print_answer(command: str, content: Mapping[str, object], arches: Iterable[A
 
     These are the versions of the distributions, and the tools on which the answers about `arches` may depend.
     """
-    tools = [tool for arch in arches if arch.audit_tools is not None for tool in arch.audit_tools()]
+    # Many kernels have one architecture, and architectures of one vendor the same tools.
+    finders = dict.fromkeys(arch.audit_tools for arch in arches if arch.audit_tools is not None)
+    tools = [tool for find in finders for tool in find()]
     made = {"schema": f"{command}/{SCHEMA}", "versions": versions(), "tools": list(dict.fromkeys(tools))}
     print_json({**made, **content})
 

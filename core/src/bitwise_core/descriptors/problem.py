@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from pydantic import StrictBool, model_validator
 
-from bitwise_core.descriptors import Cut, GEMMDesc, Record
+from bitwise_core.descriptors import Cut, GEMMDesc, Record, Step
 from bitwise_core.descriptors import Epilogue as Steps
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.epilogue import Number
@@ -171,11 +172,34 @@ class BiasedGEMM(Record):
     """What a library computes for a problem with a bias: the descriptor of the product, and when that is rounded.
 
     The bias is added in fp32, to nearest even: to the sum itself, or with `rounded_first` to the sum rounded to the
-    output's type.  The result is rounded to the output's type.
+    output's type.  The result is rounded to the output's type.  With `onto_bias`, the slices of the product, the parts
+    of its first cut, are added one after the other to the bias instead, and each result is rounded to that type.
     """
 
     product: GEMMDesc
     rounded_first: StrictBool = False
+    onto_bias: StrictBool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> BiasedGEMM:
+        if self.onto_bias and (self.rounded_first or not _has_slices(self.product)):
+            raise ValueError(
+                "onto_bias adds slices to the bias: the product has a contiguous first cut whose parts are added in "
+                "order, and drops no k, and rounded_first is out"
+            )
+        return self
+
+    def finished(self) -> FinishedGEMM:
+        """Return the same product with the bias as steps on its sums.  Raises DescriptorError."""
+        output = self.product.output_dtype
+        converted, add = Step(name="convert", dtype=output), Step(name="add", operand_dtype=output)
+        fields = {name: getattr(self.product, name) for name in type(self.product).model_fields}
+        product = GEMMDesc(**(fields | {"output_dtype": "fp32"}))
+        if self.onto_bias:
+            step = Step(name="axpby", value=1.0, operand_value=1.0, fused="x", operand_dtype=output)
+            return FinishedGEMM(product=product, steps=Steps.of(step, converted), onto_addend=True)
+        steps = (converted, "add") if self.rounded_first else (add, converted)
+        return FinishedGEMM(product=product, steps=Steps.of(*steps))
 
 
 def _is_scalable(product: GEMMDesc) -> bool:
@@ -183,6 +207,13 @@ def _is_scalable(product: GEMMDesc) -> bool:
     *slices, block = product.k_cuts or (None,)
     whole = not slices or ((slices[0].span or 1) % BLOCK_K == 0 and slices[0] == Cut(span=slices[0].span))
     return block == Cut(span=BLOCK_K) and len(slices) < 2 and whole and not product.k_dropped
+
+
+def _has_slices(product: GEMMDesc) -> bool:
+    """Whether a product is a sum of slices of consecutive k, added in order."""
+    first = product.k_cuts[0] if product.k_cuts else None
+    ordered = first is not None and (first.layout, first.running_sum) == ("contiguous", True)
+    return ordered and not product.k_dropped and product.tail is None
 
 
 class FinishedGEMM(Record):
@@ -197,6 +228,10 @@ class FinishedGEMM(Record):
     (`product_first`), or of fma(P x, y, total) with P x rounded (`left_first`), from +0 in ascending k.  Two operands
     precede those of the steps: the scales of A, a column for each block of k, and those of B, a row for each.
 
+    With `onto_addend`, the slices of `product`, the parts of its first cut, are added one after the other to the addend
+    C in the type of the output: the first step, `axpby`, adds `operand_value` C to the first slice and the result to
+    each other one, and the steps after it follow on the last one.
+
     A kernel may multiply an operand by `scale` in fp32 before the product, the operand `scaled`.  Both operands are
     then widened from `widened_from` to fp32, the type of the operands of `product`.
     """
@@ -207,6 +242,7 @@ class FinishedGEMM(Record):
     scale: Number = 1.0
     widened_from: FloatName | None = None
     block_scaling: BlockScaling = "none"
+    onto_addend: StrictBool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> FinishedGEMM:
@@ -221,7 +257,33 @@ class FinishedGEMM(Record):
                 f"block_scaling multiplies sums of {BLOCK_K} values of k: the product has a cut of span {BLOCK_K}, in "
                 "slices of whole blocks that are added in order in fp32, and drops no k"
             )
+        if self.onto_addend and not (_has_slices(self.product) and self.steps.steps[0].name == "axpby"):
+            raise ValueError(
+                "onto_addend adds slices to the addend: the product has a contiguous first cut whose parts are added "
+                "in order, and drops no k, and the first step is axpby"
+            )
+        if self.onto_addend and (self.block_scaling, self.scaled) != ("none", "none"):
+            raise ValueError("onto_addend adds slices of operands as they are: leave block_scaling and scaled out")
         return self
+
+    @cached_property
+    def slices(self) -> tuple[tuple[int, GEMMDesc, Steps], ...]:
+        """With `onto_addend`: for each slice the first k, the product, and the steps on it.
+
+        The operand of the first slice's steps is the addend, and that of the others the result of the one before.
+        """
+        first, *others = self.steps.steps
+        fields = {name: getattr(self.product, name) for name in type(self.product).model_fields}
+        fields["k_cuts"] = self.product.k_cuts[1:]
+        found, low = [], 0
+        lengths = [each for each in self.product.k_cuts[0].lengths(self.product.k) if each]
+        for place, length in enumerate(lengths):
+            factor = first.operand_value if place == 0 else 1.0
+            step = first.model_copy(update={"operand_value": factor})
+            ending = others if place == len(lengths) - 1 else [Step(name="convert", dtype=self.output_dtype)]
+            found.append((low, GEMMDesc(**(fields | {"k": length})), Steps.of(step, *ending)))
+            low += length
+        return tuple(found)
 
     @property
     def operand_dtypes(self) -> tuple[str, str]:

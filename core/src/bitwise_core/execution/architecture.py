@@ -67,6 +67,9 @@ class Opcode:
     build: Builder
 
 
+_MAXIMUM_INFOS = 1 << 14
+
+
 class OpcodeTable:
     """Opcodes by the first component of a mnemonic.
 
@@ -75,6 +78,8 @@ class OpcodeTable:
 
     def __init__(self, *tables: OpcodeTable) -> None:
         self.opcodes: dict[str, Opcode] = {}
+        self._infos: dict[Hashable, tuple[object, InstructionInfo]] = {}
+        """The infos of the most recent instructions by text, each with the operands that its key is the identity of."""
         for table in tables:
             for name, opcode in table.opcodes.items():
                 self._add(name, opcode)
@@ -83,6 +88,7 @@ class OpcodeTable:
         if name in self.opcodes:
             raise ValueError(f"the opcode {name} is declared twice")
         self.opcodes[name] = opcode
+        self._infos.clear()
 
     def opcode(
         self, *names: str, operands: Operands | Describe | None = None, effects: Effects | None = None
@@ -128,6 +134,16 @@ class OpcodeTable:
         opcode = self.opcodes.get(self.name_of(instruction))
         return with_guard(undeclared_info(instruction) if opcode is None else opcode.describe(instruction), instruction)
 
+    def recalled_info(self, instruction: Instruction) -> InstructionInfo:
+        """Return `info`, one record for instructions that share their text (`same_text`), also of several kernels."""
+        key, operands = same_text(instruction), instruction.operands
+        found = self._infos.get(key)
+        if found is None or found[0] is not operands:
+            if len(self._infos) >= _MAXIMUM_INFOS:
+                self._infos.clear()
+            found = self._infos[key] = operands, self.info(instruction)
+        return found[1]
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """Return the step of one instruction.  Raises UnknownInstruction."""
         opcode = self.opcodes.get(self.name_of(instruction))
@@ -145,15 +161,7 @@ class OpcodeTable:
 @once_a_kernel
 def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...]:
     """Return what each instruction of a kernel reads, writes and does."""
-    known: dict[Hashable, InstructionInfo] = {}
-    found: list[InstructionInfo] = []
-    for each in kernel.instructions:
-        key = same_text(each)
-        info = known.get(key)
-        if info is None:
-            info = known[key] = opcodes.info(each)
-        found.append(info)
-    return tuple(found)
+    return tuple(map(opcodes.recalled_info, kernel.instructions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -173,19 +173,39 @@ def _ends_a_block(program: Program, index: int) -> bool:
 class _Text:
     """What cones need to know about all instructions of one text.
 
-    `names` are the registers on which the result depends where all lanes are active, each with the place of its storage
-    in `keys`, in an order that does not depend on their names.  `keys` are the storages of all registers that the
-    instruction reads, those of `names` first (`whole` of them); `written` are those that it writes.  `lanewise`: it
-    computes one register, each lane by itself.
+    `keys` are the storages of all registers that the instruction reads, those on which the result depends where all
+    lanes are active first (`whole` of them); `written` are those that it writes.  `lanewise`: it computes one register,
+    each lane by itself.
     """
 
     instruction: Instruction
     info: InstructionInfo
-    names: tuple[tuple[str, int], ...]
+    storage: Callable[[str], str]
     keys: tuple[str, ...]
     whole: int
     written: tuple[str, ...]
     lanewise: bool
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, int], ...]:
+        """The registers on which the result depends where all lanes are active, in an order without their names.
+
+        With each comes the place of its storage in `keys`.  Few instructions belong to a cone.
+        """
+        info = self.info
+        wanted = info.reads - info.retained
+        numbers: dict[str, int] = {}
+        for position, operand in enumerate(self.instruction.operands):
+            if isinstance(operand, Immediate) or position in info.overwritten:
+                continue
+            for each in parts(operand):
+                if isinstance(each, Register) and each.name in wanted:
+                    numbers.setdefault(each.name, len(numbers))
+        if len(numbers) < len(wanted):
+            for name in _sorted(wanted.difference(numbers)):
+                numbers[name] = len(numbers)
+        place = {key: number for number, key in enumerate(self.keys)}
+        return tuple([(name, place[self.storage(name)]) for name in numbers])
 
     @cached_property
     def form(self) -> str:
@@ -221,34 +241,16 @@ def _may_be_member(effects: Effect) -> bool:
 
 
 def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
-    wanted = info.reads - info.retained if info.retained else info.reads
-    numbers: dict[str, int] = {}
-    for position, operand in enumerate(instruction.operands):
-        # On the hot path: most operands are registers and literals.
-        if isinstance(operand, Register):
-            if operand.name in wanted and position not in info.overwritten:
-                numbers.setdefault(operand.name, len(numbers))
-            continue
-        if isinstance(operand, Immediate) or position in info.overwritten:
-            continue
-        for each in parts(operand):
-            if isinstance(each, Register) and each.name in wanted:
-                numbers.setdefault(each.name, len(numbers))
-    if len(numbers) < len(wanted):
-        for name in _sorted(wanted.difference(numbers)):
-            numbers[name] = len(numbers)
-    stored = [storage(name) for name in numbers]
-    keys = dict.fromkeys(stored)
+    keys = dict.fromkeys(map(storage, info.reads - info.retained if info.retained else info.reads))
     whole = len(keys)
     if info.retained:
         keys.update(dict.fromkeys(map(storage, info.reads)))
-    place = {key: number for number, key in enumerate(keys)}
     written = tuple(dict.fromkeys(map(storage, info.writes)))
     lanewise = _may_be_member(info.effects) and len(written) == 1
     return _Text(
         instruction,
         info,
-        tuple([(name, place[key]) for name, key in zip(numbers, stored, strict=True)]),
+        storage,
         tuple(keys),
         whole,
         written,
@@ -256,18 +258,25 @@ def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[
     )
 
 
+_TEXTS: dict[Hashable, _Text] = {}
+"""The most recent texts, by the identity of their info and the storage of registers."""
+
+_MAXIMUM_TEXTS = 1 << 14
+
+
 def _texts(program: Program) -> list[_Text]:
     """Return what cones need to know about each instruction; equal texts have one record."""
     found: list[_Text] | None = program.analyses.get("texts of cones")
     if found is None:
-        storage = cache(program.storage)
-        known: dict[Hashable, _Text] = {}
+        storage = program.storage
         found = []
         for instruction, info in zip(program.kernel.instructions, program.infos, strict=True):
-            key = same_text(instruction)
-            text = known.get(key)
-            if text is None:
-                text = known[key] = _text_of(instruction, info, storage)
+            key = id(info), storage
+            text = _TEXTS.get(key)
+            if text is None or text.info is not info or same_text(text.instruction) != same_text(instruction):
+                if len(_TEXTS) >= _MAXIMUM_TEXTS:
+                    _TEXTS.clear()
+                text = _TEXTS[key] = _text_of(instruction, info, storage)
             found.append(text)
         program.analyses["texts of cones"] = found
     return found

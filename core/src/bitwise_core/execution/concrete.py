@@ -46,11 +46,14 @@ MAXIMUM_ATTEMPTS = 16
 """How often a launch is run at most, until its races are known."""
 
 LANES_PER_BATCH = 8192
-"""The number of lanes that run together, which amortises the cost of a NumPy call.
+"""The number of lanes that run together, which amortises the cost of a NumPy call, in warps of 32 lanes.
 
+In wider warps as many warps run together: a kernel has as many for the same elements, with fewer instructions each.
 A rest of at most half a batch runs with the batch before it.  After a batch whose blocks took the same steps, twice as
 many run together.  Where blocks take other steps, each step is computed for all lanes of the batch.
 """
+
+_LANES_OF_A_WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ class PreparedLaunch:
     def batches(self, numbers: Array) -> list[Array]:
         """Return blocks in the batches that run together: whole clusters if their blocks interact."""
         size = self.clusters.size if self.blocks_interact else 1
-        per_batch = max(1, LANES_PER_BATCH // (self.threads * size)) * size
+        warps = -(-self.threads // self.arch.warp)
+        per_batch = max(1, LANES_PER_BATCH // (_LANES_OF_A_WARP * warps * size)) * size
         starts = list(range(0, len(numbers), per_batch))
         if len(starts) > 1 and 2 * (len(numbers) - starts[-1]) <= per_batch:
             starts.pop()

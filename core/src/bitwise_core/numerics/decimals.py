@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from bitwise_core.numerics.formats import FloatFormat
 
@@ -23,26 +22,31 @@ def decimal(form: FloatFormat, pattern: int) -> str:
     if form.infinities and magnitude == form.largest_exponent_field << form.mantissa_bits:
         return f"{sign}inf"
     number = _magnitude(form, magnitude)
-    if not number:
+    if not number[0]:
         return f"{sign}0"
     digits = 1 + math.ceil(form.precision * math.log10(2))
-    return f"{sign}{_rounded(number, digits)}"
+    return f"{sign}{_rounded(*number, digits)}"
 
 
-def _magnitude(form: FloatFormat, magnitude: int) -> Fraction:
+def _magnitude(form: FloatFormat, magnitude: int) -> tuple[int, int]:
+    """Return the numerator and the denominator, which may have common factors."""
     exponent, mantissa = magnitude >> form.mantissa_bits, magnitude & ((1 << form.mantissa_bits) - 1)
     if exponent or not form.subnormals:
         mantissa += 1 << form.mantissa_bits
         exponent -= form.subnormals
-    return mantissa * Fraction(2) ** (exponent + form.smallest_bit)
+    exponent += form.smallest_bit
+    return mantissa << max(exponent, 0), 1 << max(-exponent, 0)
 
 
-def _rounded(number: Fraction, digits: int) -> str:
+def _rounded(numerator: int, denominator: int, digits: int) -> str:
     """Return a positive number with so many digits, without zeros at the end."""
-    scale = len(str(number.numerator)) - len(str(number.denominator))
-    if number < Fraction(10) ** scale:
+    scale = len(str(numerator)) - len(str(denominator))
+    if numerator * 10 ** max(-scale, 0) < denominator * 10 ** max(scale, 0):
         scale -= 1
-    whole = round(number / Fraction(10) ** (scale - digits + 1))
+    last = scale - digits + 1
+    unit = denominator * 10 ** max(last, 0)
+    whole, rest = divmod(numerator * 10 ** max(-last, 0), unit)
+    whole += 2 * rest > unit or (2 * rest == unit and whole & 1)
     if whole >= 10**digits:
         whole, scale = whole // 10, scale + 1
     text = str(whole)

@@ -109,11 +109,10 @@ def section(
     """
     by_name = {source.name: source for source in sources}
     settings = {name: settings_of((configurations or {}).get(_file(source))) for name, source in by_name.items()}
-    everyone = list(settings.values())
     proved = [names for names in found.classes if names[0] not in found.unknown]
     numbers = {name: number for number, names in enumerate(proved, 1) for name in names}
     members = {name: Member(name, settings[name], _launch(by_name[name]), numbers.get(name)) for name in by_name}
-    columns = values_of(everyone)
+    columns = values_of(list(settings.values()))
     drawn = _Drawings([by_name[names[0]] for names in proved], arch, options)
     divergences: dict[str, Divergence | None] = {}
     if not options.every_launch and proved:
@@ -121,7 +120,7 @@ def section(
         divergences = drawn.draw_others()
     classes = [
         Class(number, tuple(members[name] for name in names), divergences.get(names[0]),
-              shared([settings[name] for name in names], everyone))
+              shared([settings[name] for name in names], columns))
         for number, names in enumerate(proved, 1)
     ]  # fmt: skip
     return Section(

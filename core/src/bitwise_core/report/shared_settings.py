@@ -23,14 +23,15 @@ def values_of(settings: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(each.get(name, "") for each in settings)) for name in names}
 
 
-def shared(members: Sequence[Mapping[str, str]], everyone: Sequence[Mapping[str, str]]) -> str:
+def shared(members: Sequence[Mapping[str, str]], overall: Mapping[str, Sequence[str]]) -> str:
     """Return the settings that tell a class from some other kernel, such as `num_warps=4, BLOCK=64|128`.
 
+    `overall` are the values of each setting in all kernels (`values_of`).
     Where a class has not every combination of these values, the result lists those that it has:
     `num_warps=4; BLOCK=64, STAGES=1|2 or BLOCK=128, STAGES=1`.  The result is empty where each setting has all of its
     values in the class, or too many of them to list.
     """
-    inside, overall = values_of(members), values_of(everyone)
+    inside = values_of(members)
     names = [
         name for name, values in inside.items() if len(values) < len(overall[name]) and len(values) <= MAXIMUM_VALUES
     ]
@@ -70,5 +71,5 @@ def class_names(classes: Sequence[Sequence[str]], configurations: Mapping[str, s
     A name such as `FILE#2` is the second launch of a file.
     """
     of = {name: settings_of(configurations.get(name.partition("#")[0])) for names in classes for name in names}
-    everyone = list(of.values())
-    return [shared([of[name] for name in names], everyone) for names in classes]
+    overall = values_of(list(of.values()))
+    return [shared([of[name] for name in names], overall) for names in classes]

@@ -17,7 +17,7 @@ def successors(kernel: Kernel, opcodes: OpcodeTable) -> list[tuple[int, ...]]:
     """The successors of each instruction; the index after the last instruction is the kernel's end."""
     infos, end = infos_of(kernel, opcodes), len(kernel.instructions)
     return [
-        () if Effect.END in info.effects else tuple(end if each == EXIT else each for each in following)
+        () if info.effects.overlaps(Effect.END) else tuple(end if each == EXIT else each for each in following)
         for info, following in zip(infos, program.successors(kernel, infos), strict=True)
     ]
 

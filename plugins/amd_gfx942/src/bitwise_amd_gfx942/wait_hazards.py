@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from bitwise_amd_gfx942.control_flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of, same_text
+from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
@@ -101,13 +101,13 @@ def wait_counts(instruction: Instruction) -> dict[str, int]:
 class _InstructionEffects:
     """The effects of one instruction on pending accesses, computed once."""
 
-    __slots__ = ("accesses", "barrier", "names", "overwritten", "returns", "waits")
+    __slots__ = ("accesses", "acts", "barrier", "names", "overwritten", "returns", "touched", "waits")
 
     def __init__(self, instruction: Instruction, info: InstructionInfo) -> None:
         name = form(instruction.opcode).name
         self.waits = wait_counts(instruction) if name == "s_waitcnt" else {}
         self.accesses = memory_accesses(instruction, info)
-        self.barrier = Effect.BARRIER in info.effects
+        self.barrier = info.effects.overlaps(Effect.BARRIER)
         self.names = info.reads | info.writes
         self.returns = name == "s_setpc_b64"
         self.overwritten: frozenset[str] = frozenset()
@@ -121,6 +121,25 @@ class _InstructionEffects:
             target, *others = instruction.operands
             self.overwritten = frozenset(registers_of(target) - registers_of(*others))
             self.names -= self.overwritten
+        self.touched = self.names | self.overwritten
+        self.acts = bool(self.waits or self.accesses or self.barrier or self.returns)
+        """Whether it has an effect also where no access to what it touches is pending."""
+
+
+_EFFECTS: dict[int, tuple[InstructionInfo, Hashable, _InstructionEffects]] = {}
+"""The effects of the most recent instructions, by the identity of their info."""
+
+_MAXIMUM_EFFECTS = 1 << 14
+
+
+def _effects_of(instruction: Instruction, info: InstructionInfo) -> _InstructionEffects:
+    found = _EFFECTS.get(id(info))
+    key = instruction.opcode, instruction.operands
+    if found is None or found[0] is not info or found[1] != key:
+        if len(_EFFECTS) >= _MAXIMUM_EFFECTS:
+            _EFFECTS.clear()
+        found = _EFFECTS[id(info)] = info, key, _InstructionEffects(instruction, info)
+    return found[2]
 
 
 def hazards_by_line(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, str]:
@@ -131,13 +150,7 @@ def hazards_by_line(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, str]:
 @once_a_kernel
 def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
     """Find the wait hazards of a kernel."""
-    known: dict[Hashable, _InstructionEffects] = {}
-    effects: list[_InstructionEffects] = []
-    for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
-        key = same_text(instruction)
-        if key not in known:
-            known[key] = _InstructionEffects(instruction, info)
-        effects.append(known[key])
+    effects = list(map(_effects_of, kernel.instructions, infos_of(kernel, opcodes)))
     following = successors(kernel, opcodes)
     entries: dict[int, Pending] = {0: {}}
     hazards: dict[int, str] = {}
@@ -153,7 +166,8 @@ def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
         while True:
             if effects[index].barrier and _GLOBAL_WRITE in names:
                 unordered.add(kernel.instructions[index].line)
-            pending, names = _after(effects[index], kernel.instructions[index], pending, names, hazards)
+            if effects[index].acts or not names.isdisjoint(effects[index].touched):
+                pending, names = _after(effects[index], kernel.instructions[index], pending, names, hazards)
             if following[index] == (index + 1,) and index + 1 not in leaders and index + 1 < len(effects):
                 index += 1
                 continue

@@ -43,15 +43,20 @@ def depends_on_rows(configuration: Configuration, known: Profile) -> bool:
 
 
 def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
-    """As `descriptor_of` for a query with a bias: the product's descriptor, and whether its sum is rounded first."""
-    try:
-        return BiasedGEMM(product=descriptor_of(query, configuration, known))
-    except RowNotCovered as once:
+    """As `descriptor_of` for a query with a bias: the product's descriptor, and when the bias is added."""
+    first: RowNotCovered | None = None
+    for added in ("biases", "biases added after rounding", "biases under slices"):
         try:
-            found = _Description(query, configuration, known, False, rounded_first=True).descriptor()
-        except RowNotCovered:
-            raise once from None
-        return BiasedGEMM(product=found, rounded_first=True)
+            found = _Description(query, configuration, known, False, bias=added).descriptor()
+        except RowNotCovered as error:
+            first = first or error
+        else:
+            return BiasedGEMM(
+                product=found, rounded_first=added == "biases added after rounding",
+                onto_bias=added == "biases under slices",
+            )  # fmt: skip
+    assert first is not None
+    raise first
 
 
 class _Description:
@@ -63,11 +68,11 @@ class _Description:
         configuration: Configuration,
         known: Profile,
         extrapolate: bool,
-        rounded_first: bool = False,
+        bias: str = "biases",
         workspace: int | None = None,
     ) -> None:
         self.query, self.configuration, self.known, self.extrapolate = query, configuration, known, extrapolate
-        self.rounded_first, self.workspace = rounded_first, workspace
+        self.bias, self.workspace = bias, workspace
 
     def not_covered(self, why: str) -> RowNotCovered:
         """The error for a missing measurement, with the key."""
@@ -116,6 +121,11 @@ class _Description:
             )
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
+        # A vector with gaps between its elements is a matrix of one column with gaps between its rows.
+        sparse_vector = (query.n == 1 and query.ld_b not in (None, 1)) or (
+            query.m == 1 and query.transpose_a and query.ld_a not in (None, 1)
+        )
+        gaps_measured = dense_output and not sparse_vector
         if query.compute == "fp16":
             self._check_feature("fp16 accumulation", measured=not gaps and query.batch == 1)
         if query.batch > 1 and query.epilogue == "none":
@@ -126,19 +136,20 @@ class _Description:
             else:
                 self._check_feature("batches", measured=query.m > 1 or query.n > 1)
         elif query.epilogue == "bias":
-            measured = (matrices and dense_output if gaps else query.n > 1) and query.batch == 1
-            if self.rounded_first:
-                feature, more = "biases added after rounding", {"reduction": self.configuration.reduction}
-            else:
-                feature, more = ("biases with padded rows" if gaps else "biases"), {}
-            self._check_feature(feature, measured=measured, **more)
+            if gaps:
+                self._check_feature("padded rows", measured=gaps_measured)
+            more = {} if self.bias == "biases" else {"reduction": self.configuration.reduction}
+            self._check_feature(self.bias, measured=query.n > 1 and query.batch == 1, **more)
         elif gaps:
-            self._check_feature("padded rows", measured=matrices and dense_output)
+            self._check_feature("padded rows", measured=gaps_measured)
         if min(query.alignment) < 16:
-            raise self.not_covered("pointers without 16-byte alignment are not measured")
+            self._check_feature("unaligned operands", measured=gaps_measured and query.batch == 1)
 
     def _check_feature(self, feature: str, *, measured: bool, **more: Any) -> None:
-        """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor."""
+        """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor.
+
+        A row without an algorithm, or without `sliced`, holds for all of them.
+        """
         sliced = self.configuration.split_k > 1
         wanted = {"feature": feature, "algorithm": self.configuration.algorithm, "sliced": sliced, **more}
         dtype = self.query.multiplied
@@ -147,7 +158,7 @@ class _Description:
                 row for row in self.known.tables["features"]
                 if dtype in row["dtypes"]
                 and self.configuration.reduction in row.get("reductions", (self.configuration.reduction,))
-                and all(row.get(name) == value for name, value in wanted.items())
+                and all(row.get(name, None if name in more else value) == value for name, value in wanted.items())
             ), None,
         )  # fmt: skip
         if row is not None:
@@ -260,6 +271,10 @@ class _Description:
             "fma", algorithm=configuration.algorithm, stages=configuration.stages, custom=configuration.custom,
             sliced=sliced, reduction=configuration.reduction if sliced else None,
         )  # fmt: skip
+        if row is None and self.extrapolate:
+            row = self.known.row(
+                "fma", algorithm=configuration.algorithm, stages=configuration.stages, sliced=sliced
+            )  # fmt: skip
         if row is None:
             how = f" with REDUCTION_SCHEME {configuration.reduction}" if sliced else " without slices"
             raise self.not_covered(

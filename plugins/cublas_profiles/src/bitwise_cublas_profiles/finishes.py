@@ -7,6 +7,7 @@ which order a kernel rounds alpha P + beta C:
 - `addend_fused`: fma(beta, C, alpha P), then rounded to the output's type.
 - `rounded`: alpha P is rounded to the output's type before C is added; beta is 1.
 - `operand_scaled`: an operand is multiplied by alpha in fp32 before the product, then as `addend_fused`.
+- `onto_product_fused`, `onto_addend_fused`: the slices of k are added one after the other to the addend.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _INSTRUCTION_K = 32
 """The k of an instruction of fp8."""
 _BLOCK = 128
 """The k after which fp8 kernels start an accumulator without fast accumulation."""
+_ONTO = "onto_"
+"""The prefix of orders in which slices are added to the addend."""
 _FP32_PARTIALS = 2
 """The REDUCTION_SCHEME that adds slices in fp32."""
 
@@ -34,29 +37,24 @@ _FP32_PARTIALS = 2
 def plain_problem(problem: GEMMProblem, finish: Finish, known: Profile, torch_version: str) -> GEMMProblem:
     """The problem whose query PyTorch makes for a finish without scales: with a bias, or of the product alone.
 
-    PyTorch sends a fused bias, and one row with a matrix that is only added, through the interface that has another
-    workspace. Raises CublasError.
+    PyTorch sends a fused bias, and a row that is only added, through the interface that has another workspace.  It has
+    copied the row to the output, to which the library adds the product.  Raises CublasError.
     """
     fields = {name: getattr(problem, name) for name in type(problem).model_fields} | {"finish": None}
-    alone = finish.beta == 1.0 and problem.m == 1 and problem.batch is None and problem.n > 1
-    if finish.addend == "vector" or (finish.addend == "matrix" and alone):
+    if finish.addend == "vector" or adds_row(problem, finish):
         if problem.k == 1:
             raise CublasError(f"{problem.words} is not described: one value of k is measured with another beta only")
-        if finish.addend == "matrix":
-            check_pytorch(known, "one row added", torch_version, problem.words)
+        if finish.addend != "vector":
+            call = "one row added" if problem.m == 1 else "one row added to all"
+            check_pytorch(known, call, torch_version, problem.words)
         fields["epilogue"] = "bias"
     return GEMMProblem(**fields)
 
 
-def as_library_receives(problem: GEMMProblem, finish: Finish, known: Profile, torch_version: str) -> Finish:
-    """The finish of PyTorch's call of the library: it passes one row that is added to all rows as a vector.
-
-    Raises CublasError.
-    """
-    if finish.addend != "row":
-        return finish
-    check_pytorch(known, "one row added to all", torch_version, problem.words)
-    return finish.model_copy(update={"addend": "vector"})
+def adds_row(problem: GEMMProblem, finish: Finish) -> bool:
+    """Whether one row is only added, to all rows or to the only one."""
+    alone = finish.beta == 1.0 and problem.m == 1 and problem.batch is None and problem.n > 1
+    return finish.addend == "row" or (finish.addend == "matrix" and alone)
 
 
 def scaled_query(problem: GEMMProblem, finish: Finish, workspace: int) -> GemmQuery:
@@ -236,18 +234,20 @@ def finished_product_of(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
             "described call is torch.addmm, followed by torch.nn.functional.gelu, whose bytes differ"
         )
-    if finish.addend == "matrix" and query.m == query.n == 1:
+    if finish.addend == "matrix" and query.m == query.n == 1 and query.batch > 1:
         raise RowNotCovered(
-            f"{query.description} with {finish.words} is not described: an addend of one element is not measured; the "
+            f"{query.description} with {finish.words} is not described: batches of one element are not measured; the "
             "nearest described call is the product, followed by the sum"
         )
-    rounded = False
+    rounded = onto = False
     if finish.addend == "vector":
         biased = biased_product_of(replace(query, epilogue="bias"), configuration, known)
-        product, rounded = biased.product, biased.rounded_first
+        product, rounded, onto = biased.product, biased.rounded_first, biased.onto_bias
     else:
         product = descriptor_of(replace(query, epilogue="none"), configuration, known, workspace=workspace)
     order = "rounded" if rounded else _order(known, query, configuration, finish)
+    onto |= order.startswith(_ONTO)
+    order = order.removeprefix(_ONTO)
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
@@ -256,7 +256,8 @@ def finished_product_of(
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}
         fields |= {"left_dtype": "fp32", "right_dtype": "fp32"}
         alpha = 1.0
-    return FinishedGEMM(product=GEMMDesc(**fields), steps=Epilogue.of(*_steps(query.c, order, finish, alpha)), **scaled)
+    steps = Epilogue.of(*_steps(query.c, order, finish, alpha))
+    return FinishedGEMM(product=GEMMDesc(**fields), steps=steps, onto_addend=onto, **scaled)
 
 
 def _steps(output: str, order: str, finish: Finish, alpha: float) -> tuple[Step | str, ...]:
@@ -283,7 +284,8 @@ def _order(known: Profile, query: GemmQuery, configuration: Configuration, finis
     if finish.addend == "none":
         added = Finish(alpha=finish.alpha, beta=_OTHER_BETA, addend="matrix")
         return str(_row(known, query, configuration, "matrix", added, finish.words)["order"])
-    return str(_row(known, query, configuration, finish.addend, finish)["order"])
+    addend = "matrix" if finish.addend == "row" else finish.addend
+    return str(_row(known, query, configuration, addend, finish)["order"])
 
 
 def _row(
@@ -305,17 +307,14 @@ def _row(
 def _applies(row: Row, query: GemmQuery, configuration: Configuration, addend: str, finish: Finish) -> bool:
     """Whether a row was measured for an addend, the number of slices, the types and the numbers of a finish.
 
-    `alpha` and `beta` of a row are `one` where it was measured with 1 only; of several rows the first applies.  `tiles`
-    are the tiles and stages whose outputs distinguish its order from the others; with 1 and 1 the orders do not differ.
+    `alpha` and `beta` of a row are `one` where it was measured with 1 only; of several rows the first applies.
     """
-    tile, plain = [configuration.tile, configuration.stages], finish.alpha == finish.beta == 1.0
     return bool(
         row["addend"] == addend
         and row["sliced"] == (configuration.split_k > 1)
         and query.multiplied in row["dtypes"]
         and configuration.reduction in row.get("reductions", (configuration.reduction,))
         and configuration.custom in row.get("customs", (configuration.custom,))
-        and (plain or tile in row.get("tiles", (tile,)))
         and (row.get("alpha") != "one" or finish.alpha == 1.0)
         and (row.get("beta") != "one" or finish.beta == 1.0)
     )

@@ -12,7 +12,7 @@ from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, G
 from bitwise_core.plugins.profiles import NotCovered, Support
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.finishes import (
-    as_library_receives,
+    adds_row,
     block_scaled_product_of,
     finished_product_of,
     group_of,
@@ -24,7 +24,6 @@ from bitwise_cublas_profiles.finishes import (
 from bitwise_cublas_profiles.profile import Profile, UnmeasuredRows, profile
 from bitwise_cublas_profiles.pytorch_settings import PyTorchSettings, current_settings
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
-from bitwise_cublas_profiles.workspaces import BIAS_WORKSPACE
 
 CACHE_SIZE = 65536
 """Maximum number of cached descriptors in one process."""
@@ -123,27 +122,14 @@ class PyTorchLibrary:
         if finish.scales == "row":
             return row_scaled_product_of(problem, known, torch.__version__)
         if finish.scales in ("tensor", "blocks"):
-            queries = [
-                replace(scaled_query(problem, finish, workspace), alignment=alignment)
-                for workspace in (
-                    BIAS_WORKSPACE,
-                    settings.applied(GemmQuery(1, 1, 1, "e4m3", "e4m3", "bf16")).workspace,
-                )
-            ]
-            answers = [self._query_heuristic(library, each, device) for each in queries]
-            if finish.scales == "tensor" and answers[0].configuration != answers[1].configuration:
-                raise CublasError(
-                    f"{problem.words} is not described: its configuration depends on the workspace, which is not "
-                    "measured for scaled products"
-                )
-            found = answers[0]
+            query = replace(scaled_query(problem, finish, settings.lt_workspace), alignment=alignment)
+            found = self._query_heuristic(library, query, device)
             if finish.scales == "blocks":
-                return block_scaled_product_of(
-                    problem, queries[0], found.configuration, known, torch.__version__
-                )  # fmt: skip
-            return scaled_product_of(problem, queries[0], found.configuration, known, found.workspace)
-        finish = as_library_receives(problem, finish, known, torch.__version__)
+                return block_scaled_product_of(problem, query, found.configuration, known, torch.__version__)
+            return scaled_product_of(problem, query, found.configuration, known, found.workspace)
         query = settings.applied(query_of_problem(plain_problem(problem, finish, known, torch.__version__), alignment))
+        if adds_row(problem, finish):
+            query = replace(query, epilogue="none")
         if finish.activation == "relu":
             query = replace(query, epilogue="relu_bias")
         found = self._query_heuristic(library, query, device)

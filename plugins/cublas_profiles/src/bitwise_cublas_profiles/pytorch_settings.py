@@ -60,6 +60,12 @@ class PyTorchSettings:
     bias_workspace: int | None = None
     lt_products: bool = False
 
+    @property
+    def lt_workspace(self) -> int:
+        """The workspace limit of PyTorch's calls of cuBLASLt. Raises CublasError."""
+        given = bias_workspace(self.workspace) if self.bias_workspace is None else self.bias_workspace
+        return min(given, self.workspace)
+
     def applied(self, query: GemmQuery) -> GemmQuery:
         """The query that PyTorch makes under these settings for a query under its defaults. Raises CublasError."""
         workspace = self.workspace
@@ -68,8 +74,7 @@ class PyTorchSettings:
                 raise CublasError(f"{WORKSPACE_VARIABLE} is set: fp8 products were measured without it")
             return query
         if query.epilogue == "bias" or self.lt_products:
-            given = bias_workspace(workspace) if self.bias_workspace is None else self.bias_workspace
-            workspace = min(given, workspace)
+            workspace = self.lt_workspace
         if self.lt_products and (query.batch > 1 or query.a == "fp32" or query.n == 1):
             raise CublasError("PyTorch prefers cuBLASLt: batches, fp32 and vectors were measured with cuBLAS")
         mask = {"fp16": self.fp16_reductions, "bf16": self.bf16_reductions}.get(query.a)

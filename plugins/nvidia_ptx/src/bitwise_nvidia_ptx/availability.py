@@ -14,6 +14,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.address_numbers import reading_addresses
 from bitwise_nvidia_ptx.array_addresses import storing_addresses
+from bitwise_nvidia_ptx.assembler_merges import unless_merged
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))
@@ -49,7 +50,8 @@ class AvailableTable(OpcodeTable):
     """An opcode table that rejects instructions which the architecture does not have.
 
     What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`).  The
-    address of an array that it stores is a number of its program alone (`array_addresses`).
+    address of an array that it stores is a number of its program alone (`array_addresses`), and so is the result of an
+    instruction that the assembler may merge with others (`assembler_merges`).
     """
 
     def build(self, instruction: Instruction, context: Context) -> Step:
@@ -57,5 +59,6 @@ class AvailableTable(OpcodeTable):
         needed = least_capability(instruction.opcode)
         if needed > int(context.arch.name.removeprefix("sm_")):
             raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")
-        step = storing_addresses(super().build(instruction, context), instruction, context)
+        step = unless_merged(super().build(instruction, context), instruction, context)
+        step = storing_addresses(step, instruction, context)
         return reading_addresses(step, instruction, context.kernel, self)

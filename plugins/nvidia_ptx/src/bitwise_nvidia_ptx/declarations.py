@@ -28,8 +28,8 @@ WIDTHS = {
 INITIAL_LIMIT = 64 * 1024 * 1024
 """The largest size of an array with initial values, in bytes."""
 
-_REGISTERS = re.compile(r"\s++(?:\.v([24])\s++)?+\.(\w++)\s++(.*+)\Z", re.ASCII | re.DOTALL)
-_REGISTER = re.compile(rf"\s*+({NAME})\s*+(?:<\s*+([0-9]{{1,9}}+)\s*+>\s*+)?+\Z", re.ASCII)
+_REGISTERS = re.compile(r"\s++(?:\.v([24])\s++|(?!\.v[24]\s))\.(\w++)\s++(.*+)\Z", re.ASCII | re.DOTALL)
+_REGISTER = re.compile(rf"\s*+({NAME})\s*+(?:<\s*+([0-9]{{1,9}}+)\s*+>\s*+)?\Z", re.ASCII)
 _ATTRIBUTE = re.compile(r"\s*+\.(?:(align)\s++([0-9]{1,6}+)(?![\w.])|v([24])(?!\w)|(\w++))", re.ASCII)
 _DECLARED = re.compile(rf"\s*+({NAME})\s*+((?:\[\s*+\w*+\s*+\]\s*+)*+)\Z", re.ASCII)
 _BOUND = re.compile(r"\[\s*+(\w*+)\s*+\]", re.ASCII)

@@ -119,7 +119,7 @@ INSTRUCTION, LOCATION, TABLE, LABEL, OPEN, CLOSE, DECLARATION, PRAGMA = 4, 7, 10
 # Each alternative consumes trailing space, so that a match starts at the start of its item.
 _ITEM = re.compile(
     rf"""(?:
-      (?:@\s*+(!?+)\s*+({NAME})\s++)?+ ([a-z]\w*+(?:(?:\.|::)\w++)*+) ((?:[\s\[{{(][^;:]*+)?+) ;
+      (?:@\s*+(!?+)\s*+({NAME})\s++)? ([a-z]\w*+(?:(?:\.|::)\w++)*+) ((?:[\s\[{{(][^;:]*+)?+) ;
     | \.loc\s++(\d{{1,9}}+)\s++(\d{{1,9}}+)\s++(\d{{1,9}}+)(?!\w)
       (?:\s*+,\s*+function_name\s++[\w$.%]++(?:\s*+\+\s*+\d++)?+\s*+,\s*+inlined_at\s++\d++\s++\d++\s++\d++(?!\w))?+
     | ({NAME})\s*+:\s*+\.(branchtargets|calltargets|callprototype)(?!\w)([^;:]*+);

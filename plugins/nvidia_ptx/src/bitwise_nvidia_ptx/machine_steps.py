@@ -30,7 +30,7 @@ _ARITHMETIC = frozenset({
     "UISETP", "ULEA", "ULOP3", "UMOV", "UPLOP3", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VABSDIFF4",
     "VIADD", "VIADDMNMX", "VIMNMX", "CS2R", "S2R", "S2UR", "R2UR", "LDC", "ULDC", "HMMA", "IMMA", "DMMA",
     "FADD2", "FFMA2", "FMNMX3", "FMUL2", "LDCU", "VHMNMX", "IADD", "QMMA", "UFADD", "UFFMA", "UFMUL", "UFSETP", "UI2FP",
-    "UP2UR", "UVIMNMX",
+    "UP2UR", "UVIMNMX", "VIMNMX3",
 })  # fmt: skip
 """Opcodes whose results depend on the registers, the constants and the thread only."""
 

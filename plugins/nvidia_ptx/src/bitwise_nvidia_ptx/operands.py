@@ -11,7 +11,7 @@ from bitwise_nvidia_ptx.lexer import NAME, ParseError, snippet
 from bitwise_nvidia_ptx.scope import Scope
 
 _INTEGER = re.compile(
-    r"(-\s*+)?+(?:0[xX]([0-9A-Fa-f]{1,16}+)|0[bB]([01]{1,64}+)|(0[0-7]{0,22}+)|([1-9][0-9]{0,19}+))U?+\Z", re.ASCII
+    r"(-\s*+)?(?:0[xX]([0-9A-Fa-f]{1,16}+)|0[bB]([01]{1,64}+)|(0[0-7]{0,22}+)|([1-9][0-9]{0,19}+))U?+\Z", re.ASCII
 )
 _FLOAT_BITS = re.compile(r"0(?:[fF]([0-9A-Fa-f]{8})|[dD]([0-9A-Fa-f]{16}))\Z", re.ASCII)
 _DECIMAL = re.compile(

@@ -44,7 +44,7 @@ _ADDRESS_SIZE = re.compile(r"\.address_size\s++([0-9]{1,4}+)(?!\w)\s*+", _FLAGS)
 _FILE = re.compile(rf"\.file\s++([0-9]{{1,9}}+)\s++({STRING})(?:\s*+,\s*+[0-9]++\s*+,\s*+[0-9]++)?+\s*+", _FLAGS)
 _SECTION = re.compile(r"\.section\s++[\w.$]++\s*+\{[^{}]*+\}\s*+", _FLAGS)
 _PRAGMA = re.compile(rf"\.pragma\s++{STRING}(?:\s*+,\s*+{STRING})*+\s*+;\s*+", _FLAGS)
-_FUNCTION = re.compile(r"(?:\.(visible|weak|extern|common)\s++)?+\.(entry|func)(?!\w)\s*+", _FLAGS)
+_FUNCTION = re.compile(r"(?:\.(visible|weak|extern|common)\s++)?\.(entry|func)(?!\w)\s*+", _FLAGS)
 _LIST = re.compile(r"\(([^()]*+)\)\s*+", _FLAGS)
 _NAME = re.compile(rf"({NAME})\s*+", _FLAGS)
 _PROPERTY = re.compile(
@@ -61,7 +61,7 @@ _INLINED_AT = re.compile(r"inlined_at\s++([0-9]{1,9}+)\s++([0-9]{1,9}+)\s++([0-9
 LONGEST_COMMENT = 4096
 """The part of a line behind its line directive in which callers are looked for, in characters."""
 _ARRAY = re.compile(
-    r"(?:\.(visible|weak|extern|common)\s++)?+\.(shared|global|const)(?!\w)([^;(\"]*+);\s*+",
+    r"(?:\.(visible|weak|extern|common)\s++)?\.(shared|global|const)(?!\w)([^;(\"]*+);\s*+",
     _FLAGS,
 )
 

@@ -152,10 +152,11 @@ class TensorMemory:
         if not self.allocations[np.ix_(rows, used)].all():
             raise Unsupported("an access to tensor memory lies outside of what the block has allocated")
 
-    def put(self, number: int, value: Value, rows: Array) -> None:
-        """Replace the content of a column in these blocks."""
+    def put(self, number: int, value: Value, rows: Array, lanes: Array | None = None) -> None:
+        """Replace the content of these lanes (None: all) of a column in these blocks."""
         self._settle(number, number + 1)
-        self.columns[number] = value if rows.all() else blend_values(rows[:, None], value, self.column(number))
+        places = rows[:, None] if lanes is None else rows[:, None] & lanes[None]
+        self.columns[number] = value if places.all() else blend_values(places, value, self.column(number))
 
 
 _DOMAINS = frozenset({"terms", "bits", "addresses"})
@@ -255,6 +256,9 @@ def _in_place(lanes: Array) -> list[bool]:
     return found
 
 
+_EVERY_LANE = np.ones(LANES, dtype=bool)
+
+
 def stored(
     memory: TensorMemory,
     values: Sequence[Value],
@@ -267,6 +271,8 @@ def stored(
     """Store the registers of each active thread at these lanes and columns in these blocks; see `loaded`."""
     threads = lanes.shape[0]
     contents: dict[int, Value] = {}
+    covered: dict[int, Array] = {}
+    """The lanes of each column that are written."""
     numbers = _numbers(columns, active)
     in_place = _in_place(lanes) if active.all() else [False] * len(values)
     for register, value in enumerate(values):
@@ -281,6 +287,7 @@ def stored(
             )
             if in_place[register] and len(numbers[register]) == 1:
                 contents |= parts
+                covered.update(dict.fromkeys(parts, _EVERY_LANE))
                 continue
             chosen = np.flatnonzero(active & (columns[:, register] == number))
             index, written = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=bool)
@@ -288,11 +295,13 @@ def stored(
             written[lanes[chosen, register]] = True
             for place, part in parts.items():
                 content = moved(part, index, threads)
-                if not written.all():
-                    content = blend_values(written[None], content, contents.get(place, memory.column(place)))
+                before = covered.get(place)
+                if before is not None:
+                    content = blend_values(written[None], content, contents[place])
+                covered[place] = written if before is None else before | written
                 contents[place] = content
     for place, content in contents.items():
-        memory.put(place, content, rows)
+        memory.put(place, content, rows, covered[place])
 
 
 def same_of_threads(values: Sequence[Value], some: Array, others: Array) -> bool:

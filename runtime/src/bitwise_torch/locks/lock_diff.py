@@ -67,9 +67,8 @@ def _change(a: Entry | None, b: Entry | None) -> Change:
         return "only in b" if a is None else "only in a"
     if a.descriptor is None or b.descriptor is None:
         return "unknown"
-    if any(
-        getattr(a, name) != getattr(b, name) for name in ("rounded_first", "steps", "scaled", "scale", "block_scaling")
-    ):
+    fields = ("rounded_first", "steps", "scaled", "scale", "block_scaling", "onto_addend")
+    if any(getattr(a, name) != getattr(b, name) for name in fields):
         return "moved"
     if a.descriptor == b.descriptor:
         return "same"

@@ -39,8 +39,9 @@ The last one is written where attention is pinned, else the one before, which ea
 class Entry(ValidatedRecord):
     """A problem with either the text of its descriptor or, in `declined`, the reason why it has none.
 
-    `rounded_first` is that of BiasedGEMM; only a problem with a bias may set it.  A problem with a finish has the other
-    fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale`, `widened_from` and `block_scaling`.
+    `rounded_first` is that of BiasedGEMM, and `onto_addend` its `onto_bias`; only a problem with a bias may set them.
+    A problem with a finish has the other fields of FinishedGEMM: `steps`, a text, and `scaled`, `scale`,
+    `widened_from`, `block_scaling` and `onto_addend`.
     """
 
     fault = LockError
@@ -53,6 +54,7 @@ class Entry(ValidatedRecord):
     scale: float = 1.0
     widened_from: str | None = None
     block_scaling: BlockScaling = "none"
+    onto_addend: bool = False
     declined: str | None = None
 
     @model_validator(mode="after")
@@ -65,6 +67,10 @@ class Entry(ValidatedRecord):
             raise ValueError("steps belong to a problem with a finish and a descriptor: give them there only")
         if self.descriptor is None:
             return self
+        if self.onto_addend and self.steps is None:
+            if self.problem.epilogue != "bias":
+                raise ValueError("onto_addend needs steps, or a problem with a bias: remove it")
+            self.biased.finished()
         problem, desc = self.problem, parse_descriptor(self.descriptor)
         if self.steps is not None:
             finished = self._parsed()
@@ -89,9 +95,18 @@ class Entry(ValidatedRecord):
             return FinishedGEMM(
                 product=parse_descriptor(self.descriptor or ""), steps=Epilogue.from_text(self.steps or ""),
                 scaled=self.scaled, scale=self.scale, widened_from=self.widened_from, block_scaling=self.block_scaling,
+                onto_addend=self.onto_addend,
             )  # fmt: skip
         except DescriptorError as error:
             raise LockError(f"{self.problem.words} has steps that do not fit: {error}") from None
+
+    @property
+    def biased(self) -> BiasedGEMM:
+        """The descriptor of a problem with a bias.  Raises LockError where the entry has none."""
+        try:
+            return BiasedGEMM(product=self.desc, rounded_first=self.rounded_first, onto_bias=self.onto_addend)
+        except DescriptorError as error:
+            raise LockError(f"{self.problem.words} has slices that are not added to a bias: {error}") from None
 
     @property
     def desc(self) -> GEMMDesc:
@@ -307,9 +322,13 @@ def _entries(findings: Iterable[tuple[GEMMProblem, Finding]]) -> Iterator[Entry]
             fields = {
                 "descriptor": finding.product.to_text(), "steps": finding.steps.to_text(), "scaled": finding.scaled,
                 "scale": finding.scale, "widened_from": finding.widened_from, "block_scaling": finding.block_scaling,
+                "onto_addend": finding.onto_addend,
             }  # fmt: skip
         elif isinstance(finding, BiasedGEMM):
-            fields = {"descriptor": finding.product.to_text(), "rounded_first": finding.rounded_first}
+            fields = {
+                "descriptor": finding.product.to_text(), "rounded_first": finding.rounded_first,
+                "onto_addend": finding.onto_bias,
+            }  # fmt: skip
         else:
             fields = {"declined": finding} if isinstance(finding, str) else {"descriptor": finding.to_text()}
         yield Entry(problem=problem, **fields)

@@ -134,6 +134,11 @@ def _claim_check(
         outcome, details = "not checked", (f"the library's own runs of {count} calls may differ",)
     elif claim.name == ATTENTION:
         outcome, details = "not checked", (claim.discharge or "",)
+        if profile is not None:
+            from bitwise_torch.pinned_attention import moved_attention
+
+            moved = tuple(moved_attention(receipt.attention or ()))
+            outcome, details = ("failed", moved) if moved else ("not checked", (claim.method,))
     elif claim.name == WITHOUT:
         count = sum(each.descriptor is None for each in receipt.operators)
         outcome, details = "not checked", (f"{count} products have no descriptor",)

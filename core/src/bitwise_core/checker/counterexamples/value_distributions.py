@@ -145,14 +145,15 @@ def boundaries(form: FloatFormat, count: int, random: np.random.Generator) -> Ar
 
 
 def special(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
-    """Numbers near 1, with some infinities and NaNs where the format has them."""
+    """Numbers near 1, with some infinities and NaNs where the format has them, in a buffer of one element too."""
     ordinary = normal(form, count, random)
     specials = [each for each in (form.infinity, form.canonical_nan) if each is not None]
     if not specials:
         return ordinary
     signs = random.integers(0, 2, count).astype(np.uint64) << np.uint64(form.bits - 1)
     chosen = (random.choice(np.array(specials, dtype=np.uint64), count) | signs).astype(ordinary.dtype)
-    return np.where(random.random(count) < random.choice([0.002, 0.05]), chosen, ordinary)
+    # Of a buffer of few elements, one is special in every third draw or so.
+    return np.where(random.random(count) < random.choice([0.002, 0.05, 1.0 / max(1, count)]), chosen, ordinary)
 
 
 def anything(form: FloatFormat, count: int, random: np.random.Generator) -> Array:

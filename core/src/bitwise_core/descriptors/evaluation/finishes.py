@@ -32,6 +32,13 @@ def evaluate_finished(
         scale, times = fp32("scale", desc.scale), operation("mul.rn.fp32")
         left = times.evaluate(left, scale) if desc.scaled == "a" else left
         right = times.evaluate(right, scale) if desc.scaled == "b" else right
+    if desc.onto_addend:
+        (total,) = operands
+        for low, product, steps in desc.slices:
+            k = slice(low, low + product.k)
+            sums = evaluate_gemm(product, left[:, k], right[k], hardware=hardware)
+            total = evaluate_epilogue(steps, "fp32", sums, [total], formulas=formulas, hardware=hardware)
+        return np.asarray(total)
     if desc.block_scaling != "none":
         sums = _scaled_blocks(desc, left, right, *operands[:2], hardware=hardware)
         operands = operands[2:]

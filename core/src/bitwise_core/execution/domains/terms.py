@@ -25,6 +25,7 @@ from bitwise_core.execution.values import (
     nan_marks,
     nan_sources,
     narrow_integers,
+    numbers_below,
     predicate_bits,
 )
 from bitwise_core.execution.values import symbolic_vector as L
@@ -450,6 +451,10 @@ class TermDomain(StepsInOrder):
         if wide is not None:
             found = self._applied(wide.name, wide.operands)
             return found if wide.bits == 1 else extract(found, 0, wide.bits)
+        below = numbers_below.sum_below(operation, operands)
+        if below is not None:
+            joined = numbers_below.joined(*below)
+            return numbers_below.with_parts(self._integer(operation, operands), *below) if joined is None else joined
         halves = narrow_integers.low_halves(operation, operands)
         if halves is not None:
             low = self._applied(f"{operation.verb}.b{narrow_integers.WIDE}", halves)

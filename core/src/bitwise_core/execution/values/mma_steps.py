@@ -10,7 +10,7 @@ and the column's vector.  The two vectors commute if their element types are the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, TypeAlias
 
@@ -71,8 +71,19 @@ class MmaStep:
 
 def row_of(name: str, units: Sequence[MmaSpec]) -> MmaSpec | None:
     """Return the row of a step's name, None if there is none."""
-    wanted = "_".join(name.split())
-    return next((each for each in units if each.name == wanted), None)
+    found = _ROWS.get(id(units))
+    if found is None or found[0] is not units:
+        if len(_ROWS) >= _MAXIMUM_TABLES:
+            _ROWS.clear()
+        # The first row of a name counts.
+        found = _ROWS[id(units)] = units, {each.name: each for each in reversed(units)}
+    return found[1].get("_".join(name.split()))
+
+
+_ROWS: dict[int, tuple[Sequence[MmaSpec], Mapping[str, MmaSpec]]] = {}
+"""The rows of an architecture by name, by the identity of their sequence."""
+
+_MAXIMUM_TABLES = 32
 
 
 def with_arithmetic(step: MmaStep) -> MmaStep:

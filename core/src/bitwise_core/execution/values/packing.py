@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bitwise_core.execution.values import hashing
-from bitwise_core.execution.values.linear_hash import CONSTANT, with_least_number
+from bitwise_core.execution.values.linear_hash import CONSTANT, linear_form, with_least_number
 from bitwise_core.execution.values.symbolic_vector import (
     ABSORBED,
     CANONICAL_BF16_NAN,
@@ -61,6 +61,7 @@ from bitwise_core.execution.values.symbolic_vector import (
     with_flags,
 )
 from bitwise_core.execution.values.term_hash import may_be_moved, nan_bits, term, unsigned_hash
+from bitwise_core.numerics import operation
 
 
 class _Joined(SymbolicVector):
@@ -565,9 +566,33 @@ def _concat_term(value: PackedVector) -> SymbolicVector:
     if joined is None:
         joined = term(value.bits, f"concat {layout}", parts, INTEGER, exact=True, recorder=recorder)
     origins = joined.origins
-    joined = _concat_exact_lanes(parts, value.bits, joined)
+    joined = _concat_exact_lanes(parts, value.bits, _with_number_below(value, parts, joined))
     joined.recorder, joined.origins = recorder, origins
     return joined
+
+
+def _with_number_below(value: PackedVector, parts: list[SymbolicVector], joined: SymbolicVector) -> SymbolicVector:
+    """Return the term of two halves, of which the lower one is a number in some lanes, as a sum in these lanes.
+
+    It is the sum of that number and of the upper half above zeros, as a key and a place in one register are made.
+    """
+    if len(parts) != 2 or parts[0].bits != parts[1].bits or value.bits not in (32, 64):
+        return joined
+    low, high = parts
+    if constant_mask(low) is False:
+        return joined
+    lanes = np.asarray(constant_mask(low)) & (low.words[0] != 0) & ~np.asarray(constant_mask(high))
+    if not lanes.any():
+        return joined
+    zeros: Array = np.zeros((1, 1), dtype=UNSIGNED[low.bits])
+    above = as_symbolic_vector(PackedVector((zeros, value.parts[1])))
+    numbers = constant_vector(np.where(lanes, low.words[0], np.uint64(0)).astype(UNSIGNED[value.bits]))
+    total = linear_form(operation(f"add.b{value.bits}"), [above, numbers])
+    assert total is not None
+    if joined.recorder is not None:
+        total.recorder = joined.recorder
+        joined.recorder.add(f"add.b{value.bits}", total, [above, numbers], commutes=True)
+    return blend(nonempty(lanes), total, joined)
 
 
 def _widened_term(

@@ -164,6 +164,15 @@ BOUNDED = (
         formats={"x": "b{w}", "y": "b{w}"},
     ),
     Rule(
+        "number_below_a_half",
+        "add.b{w}(concat({zeros}, x), concat(y, {zeros}))",
+        "concat(y, x)",
+        _WITH_ZEROS,
+        "No bit of one operand meets a bit of the other.",
+        formats={"x": "b{n}", "y": "b{n}"},
+        execution="representation",
+    ),
+    Rule(
         "shifted_low_half",
         "shr.u{n}(slice.0.{n}(x), y)",
         "slice.0.{n}(shr.u{w}(x, y))",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.loads_to_shared import followed
 from bitwise_amd_gfx942.wait_hazards import hazards_by_line
-from bitwise_core.assembly.module import Instruction
+from bitwise_core.assembly.module import Instruction, Kernel
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import NO_DESTINATION
 from bitwise_core.execution.machine import Step
@@ -17,9 +19,15 @@ TABLE = Table()
 class WaitingTable(Table):
     """An opcode table that rejects an instruction which uses a value without waiting for it."""
 
+    _latest: tuple[Kernel, Mapping[int, str]] | None = None
+    """The hazards of the kernel whose steps are built."""
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`.  Raises UnknownInstruction for an instruction with a hazard."""
-        hazard = hazards_by_line(context.kernel, context.arch.opcodes).get(instruction.line)
+        latest = self._latest
+        if latest is None or latest[0] is not context.kernel:
+            latest = self._latest = context.kernel, hazards_by_line(context.kernel, context.arch.opcodes)
+        hazard = latest[1].get(instruction.line)
         if hazard is not None:
             raise UnknownInstruction(instruction, hazard)
         return followed(super().build(instruction, context), instruction, context)

@@ -37,6 +37,12 @@ _BODY_DIRECTIVES = re.compile(
 
 FINAL_OPCODES = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
 
+MAXIMUM_LINES = 1 << 14
+"""How many lines that are instructions are kept between files."""
+
+_LINES: dict[str, tuple[str, tuple[Operand, ...]]] = {}
+"""Opcode and operands of such lines: kernels of one kind share most of theirs, and each is parsed once."""
+
 REGISTERS = {"v": 32, "a": 32, "s": 32}
 """The width in bits of each register prefix; registers need no declaration."""
 
@@ -72,13 +78,11 @@ class _Parser:
         self.parameters: dict[str, tuple[Argument, ...]] = {}
         self.current: str | None = None
         self.in_text = True
-        self.known: dict[str, tuple[str, tuple[Operand, ...]]] = {}
-        """Opcode and operands of the lines that are instructions: the same line is parsed once."""
 
     def module(self) -> Module:
         """Parse the file.  Raises AssemblyError."""
         rows = iter(enumerate(self.lines, 1))
-        known, sources = self.known, self.sources
+        known, sources = _LINES, self.sources
         for number, raw in rows:
             found = known.get(raw)
             if found is not None and self.in_text and self.current is not None:
@@ -191,7 +195,9 @@ class _Parser:
             raise AssemblyError(self.file, number, str(error)) from None
         assert self.current is not None
         opcode = ".".join((mnemonic, *modifiers))
-        self.known[raw] = opcode, parsed
+        if len(_LINES) >= MAXIMUM_LINES:
+            _LINES.clear()
+        _LINES[raw] = opcode, parsed
         self.bodies[self.current][1].append(Instruction(opcode, parsed, None, number, self.source))
 
     def _finished(self) -> Module:

@@ -64,7 +64,8 @@ class BitsClass:
         found = words(desc, unit)
         if isinstance(self.descriptor, BiasedGEMM):
             first = self.descriptor.rounded_first
-            found.append(f"The bias is added to the {'sum rounded to the output type' if first else 'fp32 sum'}.")
+            added = f"The bias is added to the {'sum rounded to the output type' if first else 'fp32 sum'}."
+            found.append("The slices are added to the bias." if self.descriptor.onto_bias else added)
         return found
 
 
@@ -191,7 +192,7 @@ class Certifier:
         """The computation of a descriptor: equal ones return equal bits."""
         if found not in self._structures:
             desc = product_of(found)
-            bias = found.rounded_first if isinstance(found, BiasedGEMM) else None
+            bias = (found.rounded_first, found.onto_bias) if isinstance(found, BiasedGEMM) else None
             try:
                 unit = unit_of(desc, registry.default().matrix_units)
                 self._structures[found] = (bias, structure(desc, self._table, unit))

@@ -71,7 +71,8 @@ def as_json(certificate: Certificate) -> dict[str, Any]:
 def _descriptor(found: Described) -> dict[str, Any]:
     rounded = getattr(found, "rounded_first", None)
     text = product_of(found).to_text()
-    return {"descriptor": text} if rounded is None else {"descriptor": text, "bias_rounded_first": rounded}
+    onto = {"slices_added_to_bias": True} if getattr(found, "onto_bias", False) else {}
+    return {"descriptor": text} if rounded is None else {"descriptor": text, "bias_rounded_first": rounded, **onto}
 
 
 def lines(certificate: Certificate) -> Iterator[str]:

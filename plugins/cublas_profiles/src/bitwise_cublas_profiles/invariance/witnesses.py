@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
+from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import BiasedGEMM
 from bitwise_core.numerics import FLOAT_FORMATS, Bits, operation
+from bitwise_core.plugins import registry
 from bitwise_core.plugins.installed import evaluate
 
 COLUMNS = 16
@@ -75,16 +77,8 @@ def row_bits(found: Described, a: Bits, b: Bits, bias: Bits) -> Bits:
     """The patterns of rows of the output, (rows, columns). Raises DescriptorError."""
     if isinstance(found, GEMMDesc):
         return evaluate(found, a, b)
-    desc = found.product
-    output = desc.output_dtype
-    sums = evaluate(desc if found.rounded_first else desc.model_copy(update={"output_dtype": "fp32"}), a, b)
-    if output == "fp32":
-        return operation("add.rn.fp32").evaluate(sums, np.broadcast_to(bias, sums.shape))
-    if found.rounded_first:
-        sums = operation(f"convert.rn.fp32.{output}").evaluate(sums)
-    wide = operation(f"convert.rn.fp32.{output}").evaluate(bias)
-    total = operation("add.rn.fp32").evaluate(sums, np.broadcast_to(wide, sums.shape))
-    return operation(f"convert.rn.{output}.fp32").evaluate(total)
+    added = np.broadcast_to(bias, (a.shape[0], b.shape[1]))
+    return evaluate_finished(found.finished(), a, b, [added], hardware=registry.default().hardware)
 
 
 def find_witness(left: Described, right: Described) -> Witness | None:

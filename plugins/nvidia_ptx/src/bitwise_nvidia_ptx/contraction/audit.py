@@ -38,10 +38,10 @@ from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.time_limit import TimeLimitExceeded, check_time
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, AssemblyInterrupted, Ptxas, code_digest
-from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
+from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs, leaves_choice
 from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
-from bitwise_nvidia_ptx.contraction.program import Program
+from bitwise_nvidia_ptx.contraction.program import Program, has_products
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 
@@ -68,6 +68,9 @@ _DIVISIONS: _Divisions = (
     Division(large=False),
 )
 """Expansions of an approximate division to try, in this order."""
+_Settled: TypeAlias = dict[tuple[str, frozenset[str]], bool]
+"""Whether ptxas has no choice in a text, but for the products of some instructions."""
+
 _MAX_ASSEMBLIES = 14
 _CONCURRENT = 2
 
@@ -127,8 +130,13 @@ class _Outcome:
     interrupted: bool = False
 
 
+_NO_PRODUCT = "the assembler has no product to fuse into a sum"
+
+
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
     """Audit all functions of a module together; see `Arch.audit_contraction`.  Raises Unsupported."""
+    if not has_products(module):
+        return ContractionAudit(module, _NO_PRODUCT)
     try:
         found = audit(module, text, opcodes, arch=module.target)
     except PtxasNotFound as error:
@@ -142,7 +150,7 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
     if not found.resolved:
         raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
-        return ContractionAudit(module, "the assembler has no product to fuse into a sum")
+        return ContractionAudit(module, _NO_PRODUCT)
     return ContractionAudit(found.rewriting.only_fusions.module, f"{found.method} ({found.assembler})")
 
 
@@ -209,6 +217,7 @@ class _Search:
         self.count = 0
         self.interrupted = False
         self.tried: dict[tuple[str, bool], Attempt] = {}
+        self.settled: _Settled = {}
         self.compared: set[tuple[str, bool]] = set()
 
     def outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
@@ -257,7 +266,10 @@ class _Search:
         self, open_pairs: tuple[Pair, ...], divisions: _Divisions, rounded: frozenset[str] = frozenset()
     ) -> Iterator[Attempt]:
         """Yield the attempts that were not yet made."""
-        for attempt in attempts(self.stated, open_pairs, lambda: self.fusions_of_machine_code, divisions, rounded):
+        forms = attempts(
+            self.stated, open_pairs, lambda: self.fusions_of_machine_code, divisions, rounded, self.settled
+        )
+        for attempt in forms:
             key = (attempt.assembled.text, attempt.fuse)
             if self.tried.setdefault(key, attempt) is attempt:
                 yield attempt
@@ -342,21 +354,24 @@ def attempts(
     seen: Callable[[], tuple[tuple[Fusion, ...], ...]],
     divisions: _Divisions = _DIVISIONS,
     rounded: frozenset[str] = frozenset(),
+    settled: _Settled | None = None,
 ) -> Iterator[Attempt]:
     """Yield rewritings that leave ptxas no choice, the most likely to match first.
 
     `seen` returns guesses of the fusions that the machine code shows, and is called if the likely ones do not match.
     `divisions` are the expansions of a division to try, in this order, or of each division by its index.  The machine
-    code is known to round the products of instructions in `rounded`, so that those may be left open.
+    code is known to round the products of instructions in `rounded`, so that those may be left open.  `settled` is kept
+    between calls for one program: many guesses lead to one text.
     """
+    settled = {} if settled is None else settled
     yield Attempt(stated, False, stated)
     if has_reserved_names(stated.program):
         return
     likely = likely_fusions(stated.program, stated.original)
-    yield from _forms(stated, open_pairs, likely, divisions[0], rounded)
+    yield from _forms(stated, open_pairs, likely, divisions[0], rounded, settled)
     first, others = seen()[:1], seen()[1:]
     for division, guess in itertools.product(divisions, dict.fromkeys((*first, likely, (), *others))):
-        yield from _forms(stated, open_pairs, guess, division, rounded)
+        yield from _forms(stated, open_pairs, guess, division, rounded, settled)
 
 
 def _forms(
@@ -364,7 +379,8 @@ def _forms(
     open_pairs: tuple[Pair, ...],
     guess: tuple[Fusion, ...],
     division: Division | Mapping[int, Division],
-    rounded: frozenset[str] = frozenset(),
+    rounded: frozenset[str],
+    settled: _Settled,
 ) -> Iterator[Attempt]:
     """Yield the rewritings with these fusions that leave ptxas no choice."""
     program, text = stated.program, stated.original
@@ -372,7 +388,9 @@ def _forms(
     if guess:
         yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
     for products in (True, False):
-        if (assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded)) is not None:
+        if (
+            assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded, settled)
+        ) is not None:
             yield Attempt(assembled, True, returned, guess)
 
 
@@ -383,6 +401,7 @@ def _sparse_rewriting(
     division: Division | Mapping[int, Division],
     products: bool,
     rounded: frozenset[str],
+    settled: _Settled,
 ) -> Rewriting | None:
     """Return a rewriting with `.rn` only on the products, or only on the sums, of open pairs.
 
@@ -414,9 +433,10 @@ def _sparse_rewriting(
         expand=frozenset(expand),
         division=division,
     )
-    rewritten = Program(assembled.module, program.opcodes)
-    left = [pair for pair in candidate_pairs(rewritten) if rewritten.statements[pair.product].base not in rounded]
-    return None if left else assembled
+    key = (assembled.text, rounded)
+    if key not in settled:
+        settled[key] = not leaves_choice(Program(assembled.module, program.opcodes, program), rounded)
+    return assembled if settled[key] else None
 
 
 def _lines(program: Program, pair: Pair) -> tuple[int, int]:

@@ -18,7 +18,7 @@ global and shared memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
@@ -83,7 +83,8 @@ def _constant_levels(program: Program) -> dict[str, int]:
     defaults = _load_defaults(program)
     work = [i for i in range(len(program.statements)) if i not in defaults]
     kept = set(work)
-    above, below = _unbounded_by_all(program, defaults)
+    extrema = any(each.base in ("max", "min") and each.kind in _SIGN for each in program.statements)
+    above, below = _unbounded_by_all(program, defaults) if extrema else (frozenset[str](), frozenset[str]())
     for statement in program.statements:
         if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
             for names in statement.sources:
@@ -132,8 +133,9 @@ def _loads_private(statement: Statement) -> bool:
 
     ptxas may forward a store to such a load.
     """
-    spaces = {part.split("::")[0] for part in statement.parts}
-    return statement.base == "ld" and not {"global", "shared", "const"} & spaces
+    if statement.base != "ld":
+        return False
+    return not {"global", "shared", "const"} & {part.split("::")[0] for part in statement.parts}
 
 
 def _may_forward_store(program: Program, statement: Statement) -> bool:
@@ -337,7 +339,15 @@ def candidate_pairs(program: Program) -> tuple[Pair, ...]:
         raise Unsupported("an instruction lacks operands of its opcode") from None
 
 
-def _pairs(program: Program) -> Iterable[Pair]:
+def leaves_choice(program: Program, rounded: frozenset[str]) -> bool:
+    """Return whether ptxas may fuse a product, other than one of the instructions in `rounded`."""
+    try:
+        return any(program.statements[pair.product].base not in rounded for pair in _pairs(program))
+    except IndexError:
+        raise Unsupported("an instruction lacks operands of its opcode") from None
+
+
+def _pairs(program: Program) -> Iterator[Pair]:
     statements = program.statements
     products = [i for i, s in enumerate(statements) if s.product]
     if not products:
@@ -358,45 +368,128 @@ def _pairs(program: Program) -> Iterable[Pair]:
             if other != position
         )
 
-    through_memory = [i for i, s in enumerate(statements) if _loads_private(s)]
+    flow = _Flow(program, constant)
     for product in products:
         check_time(program.line(product))
-        reached: set[str] = set()
-        fresh = list(statements[product].results)
-        own_constant = not statements[product].hidden_product and constant(product, -1)
-        consumers: dict[int, bool] = {}
-        memory = False
-        while fresh:
-            name = fresh.pop()
-            if name in reached:
+        statement = statements[product]
+        scaled_by_own = not statement.hidden_product and constant(product, -1)
+        for index in flow.consumers(statement.results, scaled_by_own):
+            yield Pair(product, index, statements[index].base in ("mul", "div"))
+
+
+@dataclass(slots=True)
+class _Reached:
+    """What a value of a register reaches, as sets of bits: consumers, and products that a constant product scales."""
+
+    consumers: int = 0
+    scaled: int = 0
+
+
+_MEMORY = "memory"
+"""The node of everything that ptxas may forward stores to; it is the name of no register."""
+
+
+class _Flow:
+    """Where unchanged values of registers may arrive.
+
+    `constant` (statement, position, least level) tells whether another operand of a statement may be a constant.  The
+    registers that reach each other, as in a loop, reach the same, so that each register is followed once.
+    """
+
+    def __init__(self, program: Program, constant: Callable[[int, int, int], bool]) -> None:
+        self.program, self.constant = program, constant
+        self.places: dict[int, int] = {}
+        """The bit of each consumer."""
+        self.reached: dict[str, _Reached] = {}
+
+    def consumers(self, names: Iterable[str], scaled_by_own: bool) -> list[int]:
+        """Return the statements that may absorb a product with these results, in text order."""
+        bits = 0
+        for name in names:
+            if name not in self.reached:
+                self._follow(name)
+            found = self.reached[name]
+            bits |= found.consumers | (found.scaled if scaled_by_own else 0)
+        return sorted(index for index, place in self.places.items() if bits >> place & 1) if bits else []
+
+    def _bit(self, index: int) -> int:
+        return 1 << self.places.setdefault(index, len(self.places))
+
+    def _follow(self, start: str) -> None:
+        """Find what a register reaches: Tarjan's algorithm for strongly connected components."""
+        order: dict[str, int] = {}
+        lowest: dict[str, int] = {}
+        own: dict[str, _Reached] = {}
+        path: list[str] = []
+        stack: list[tuple[str, list[str]]] = []
+
+        def enter(name: str) -> None:
+            order[name] = lowest[name] = len(order)
+            own[name], following = self._uses(name)
+            path.append(name)
+            stack.append((name, following))
+
+        enter(start)
+        while stack:
+            name, following = stack[-1]
+            if following:
+                each = following.pop()
+                known = self.reached.get(each)
+                if known is not None:
+                    own[name].consumers |= known.consumers
+                    own[name].scaled |= known.scaled
+                elif each in order:
+                    lowest[name] = min(lowest[name], order[each])
+                else:
+                    enter(each)
                 continue
-            reached.add(name)
-            for index, position in program.uses.get(name, ()):
-                statement = statements[index]
-                if index == product and position < 0:
-                    continue
-                if statement.contractible and statement.base != "mul":
-                    consumers[index] = False
-                if statement.base == "mul" and statement.kind is not None:
-                    if constant(index, position) or (own_constant and statement.contractible):
-                        consumers.setdefault(index, True)
-                elif statement.base == "div" and statement.hidden_product and position == 0 and constant(index, 0):
-                    consumers.setdefault(index, True)
-                if statement.base in _OPAQUE or (statement.base in _ACROSS_LANES and position != 0):
-                    continue
-                if statement.base in ("st", "call"):
-                    generic = not {"global", "shared"} & {part.split("::")[0] for part in statement.parts}
-                    if generic and not memory:
-                        memory = True
-                        fresh.extend(n for i in through_memory for n in statements[i].results)
-                        if statement.base == "call":
-                            fresh.extend(statement.results)
-                    continue
-                if statement.base == "ld":
-                    continue
-                arithmetic = statement.base in _ARITHMETIC and statement.kind is not None
-                if arithmetic and not constant(index, position, 2 if statement.base == "mul" else 1):
-                    continue
-                fresh.extend(statement.results)
-        for index in sorted(consumers):
-            yield Pair(product, index, consumers[index])
+            stack.pop()
+            if lowest[name] == order[name]:
+                component = [name]
+                while (each := path.pop()) != name:
+                    component.append(each)
+                whole = own[name]
+                for each in component:
+                    whole.consumers |= own[each].consumers
+                    whole.scaled |= own[each].scaled
+                self.reached.update(dict.fromkeys(component, whole))
+            if stack:
+                before = stack[-1][0]
+                lowest[before] = min(lowest[before], lowest[name])
+                own[before].consumers |= own[name].consumers
+                own[before].scaled |= own[name].scaled
+
+    def _uses(self, name: str) -> tuple[_Reached, list[str]]:
+        """Return the consumers of a register, and the registers that its value may be copied to."""
+        found = _Reached()
+        program, constant = self.program, self.constant
+        if name == _MEMORY:
+            return found, [each for one in program.statements if _loads_private(one) for each in one.results]
+        following: list[str] = []
+        for index, position in program.uses.get(name, ()):
+            statement = program.statements[index]
+            base = statement.base
+            if statement.contractible and base != "mul":
+                found.consumers |= self._bit(index)
+            if base == "mul" and statement.kind is not None:
+                if constant(index, position, 2):
+                    found.consumers |= self._bit(index)
+                elif statement.contractible:
+                    found.scaled |= self._bit(index)
+            elif base == "div" and statement.hidden_product and position == 0 and constant(index, 0, 2):
+                found.consumers |= self._bit(index)
+            if base in _OPAQUE or (base in _ACROSS_LANES and position != 0):
+                continue
+            if base in ("st", "call"):
+                if not {"global", "shared"} & {part.split("::")[0] for part in statement.parts}:
+                    following.append(_MEMORY)
+                    if base == "call":
+                        following += statement.results
+                continue
+            if base == "ld":
+                continue
+            arithmetic = base in _ARITHMETIC and statement.kind is not None
+            if arithmetic and not constant(index, position, 2 if base == "mul" else 1):
+                continue
+            following += statement.results
+        return found, following

@@ -43,6 +43,11 @@ class Opcode:
     contractible: bool
     hidden_product: bool
 
+    @property
+    def product(self) -> bool:
+        """Whether it has a product that ptxas may fuse, explicit or hidden."""
+        return self.hidden_product or (self.base == "mul" and self.contractible)
+
 
 @lru_cache(maxsize=4096)
 def opcode_of(text: str) -> Opcode:
@@ -102,8 +107,8 @@ class Statement:
 
     @property
     def product(self) -> bool:
-        """Whether it has a product that ptxas may fuse, explicit or hidden."""
-        return self.hidden_product or (self.base == "mul" and self.contractible)
+        """See `Opcode`."""
+        return self.opcode.product
 
     @property
     def guard(self) -> Guard | None:
@@ -121,18 +126,26 @@ class Statement:
         return any(isinstance(each, Vector) for each in self.instruction.operands)
 
 
+def has_products(module: Module) -> bool:
+    """Return whether a module has a product that ptxas may fuse, explicit or hidden."""
+    bodies = (*module.kernels, *module.functions.values())
+    names = {instruction.opcode for body in bodies for instruction in body.instructions}
+    return any(opcode_of(name).product for name in names)
+
+
 class Program:
     """All instructions of a module in text order.
 
     `functions` are the kernels and functions in that order; `opcodes` declares which instructions have a result.
-    Raises ValueError for a module without text positions.
+    `like` is a program with many of these instructions.  Raises ValueError for a module without text positions.
     """
 
-    def __init__(self, module: Module, opcodes: OpcodeTable) -> None:
+    def __init__(self, module: Module, opcodes: OpcodeTable, like: Program | None = None) -> None:
         self.module, self.opcodes = module, opcodes
         self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start_offset))
         statements: list[Statement] = []
         names: dict[int, tuple[str, ...]] = {}
+        known = {} if like is None else like.by_instruction
         block = 0
         for number, function in enumerate(self.functions):
             block += 1
@@ -140,6 +153,12 @@ class Program:
             for index, instruction in enumerate(function.instructions):
                 if index in entered:
                     block += 1
+                same = known.get(id(instruction))
+                if same is not None and (same.function, same.block) == (number, block):
+                    statements.append(same)
+                    if same.base in _BLOCK_ENDS:
+                        block += 1
+                    continue
                 opcode = opcode_of(instruction.opcode)
                 read = []
                 for operand in instruction.operands:
@@ -153,6 +172,11 @@ class Program:
                 if opcode.base in _BLOCK_ENDS:
                     block += 1
         self.statements = tuple(statements)
+
+    @cached_property
+    def by_instruction(self) -> dict[int, Statement]:
+        """The statement of each instruction, by the id of the instruction."""
+        return {id(each.instruction): each for each in self.statements}
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:

@@ -34,6 +34,7 @@ class Schedule:
     programs: int = 0
     blocks: int = 1
     columns: int = 1
+    registers: int = 0
 
     @property
     def warps(self) -> int:
@@ -49,6 +50,10 @@ _SPECIALISED_ROWS = 128
 """The least number of queries for it."""
 _FEW_ROWS = 16
 """The most packed rows that the warps of a program share."""
+_ROWS_WIDTHS = ((64, 64), (128, 128))
+"""The widths of heads of which programs may take chunks in turn."""
+_FEW_ROWS_WIDTHS = (*_ROWS_WIDTHS, (96, 96), (192, 128), (256, 256))
+"""Those of few rows."""
 
 
 def schedule_of(
@@ -175,7 +180,7 @@ def tensor_maps(desc: AttentionDesc, operands: AttentionOperands) -> tuple[Any, 
 
 def specialised_schedule(widths: tuple[int, int]) -> Schedule:
     """Return the specialised schedule for the widths of a head, of query and key and of value."""
-    return Schedule(64 if widths[1] > 128 else 128, False, False, _SPECIALISED_STAGES[widths], specialised=True)
+    return Schedule(128, False, False, _SPECIALISED_STAGES[widths], specialised=True)
 
 
 def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
@@ -195,16 +200,15 @@ def can_specialise(desc: AttentionDesc, operands: AttentionOperands) -> bool:
 
 
 def can_take_turns(desc: AttentionDesc, operands: AttentionOperands) -> bool:
-    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, heads of 64, 96, 128 or 256.
+    """Return whether programs may take chunks in turn: no mask, keys through tensor maps, and some widths of heads.
 
-    Keys and values have the type of the query; heads of 96 and of 256 have few rows.
+    Keys and values have the type of the query.
     """
     rows = operands.longest_queries * int(operands.query.shape[-2]) // int(operands.value.shape[-2])
     return (
         operands.visible is None
         and desc.stored_dtype is None
-        and desc.scores.k in ((64, 96, 128, 256) if rows <= _FEW_ROWS else (64, 128))
-        and operands.value.shape[-1] == desc.scores.k
+        and (desc.scores.k, operands.value.shape[-1]) in (_FEW_ROWS_WIDTHS if rows <= _FEW_ROWS else _ROWS_WIDTHS)
         and operands.longest_keys > 0
         and 0 not in operands.key.shape
         and has_map(operands.key)
@@ -237,7 +241,7 @@ def matrix_map(tensor: Any, block: tuple[int, ...]) -> Any:
 
 
 def _specialised_call(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
 ) -> Call:  # fmt: skip
     """Return the launch of a specialised schedule."""
     query, value, out, logarithms, pages = (
@@ -249,7 +253,9 @@ def _specialised_call(
     tiles = -(-operands.longest_queries // schedule.rows)
     dense = operands.query_starts is None
 
-    columns = width > 128  # a warpgroup has half of the components of the values
+    columns = width > 128 and schedule.rows == 64  # a warpgroup has half of the components of the values
+    remote = width > 128 and not columns
+    programs = min(processors, tiles * heads * sequences)
     first, rest = _power_below(depth), depth - _power_below(depth)
     part = 128 if columns else power_above(width)
     maps = [
@@ -260,12 +266,13 @@ def _specialised_call(
     return Call(
         "specialised",
         "forward_specialised",
-        (min(processors, tiles * heads * sequences), 1, 1),
+        (programs, 1, 1),
         (
-            *maps, out, logarithms, *_lengths(operands), pages, operands.sinks, *_steps(out, dense),
-            *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), operands.longest_queries,
-            operands.longest_keys, operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0,
-            desc.window or 0, tiles, heads, sequences,
+            *maps, out, logarithms, workspace((2 * programs * 64, width)) if remote else None, *_lengths(operands),
+            pages, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
+            0 if pages is None else pages.stride(0), operands.longest_queries, operands.longest_keys,
+            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, heads,
+            sequences,
         ),
         {
             "D1": first, "D2": rest, "W": width, "DV": part, "GROUP": heads // groups, "M": schedule.rows,
@@ -273,7 +280,8 @@ def _specialised_call(
             "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
             "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
-            "SIDES": 1 if depth == 192 else 2,  # the queries of two tiles would not fit the memory
+            "SIDES": 1 if depth == 192 or remote else 2,  # the queries of two tiles would not fit the memory
+            "REMOTE": remote,
         },
         schedule.warps,
         schedule.stages,
@@ -321,12 +329,13 @@ def _turns_calls(
     parts = sequences * groups * tiles * (chunks if schedule.split else 1)
     columns = schedule.columns
     stored = _stored_rows(operands, schedule)
-    states = _states(parts * stored, depth, workspace) if schedule.split else (None, None, None)
+    width = int(operands.value.shape[-1])
+    states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
-    padded = power_above(depth)
+    padded, share_of_values = power_above(depth), power_above(width) // columns
     maps = [
         _key_map(operands, operands.key, desc.key_block, padded),
-        _key_map(operands, operands.value, desc.key_block, padded // columns),
+        _key_map(operands, operands.value, desc.key_block, share_of_values),
     ]
     forward = Call(
         "chunk_turns",
@@ -339,17 +348,17 @@ def _turns_calls(
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": padded, "W": depth, "GROUP": share, "M": schedule.rows, "N": schedule.blocks * desc.key_block,
-            "BLOCK": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
-            "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
-            "WINDOW": desc.window is not None,
+            "D": padded, "W": depth, "DV": share_of_values, "V": width, "GROUP": share, "M": schedule.rows,
+            "N": schedule.blocks * desc.key_block, "BLOCK": desc.key_block, "CHUNK": desc.chunk,
+            "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
+            "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
             "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         1,
         dependent=True,
-        registers=_registers(desc, schedule, padded, processors),
+        registers=schedule.registers or _registers(desc, schedule, padded, processors),
     )  # fmt: skip
     return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
 
@@ -462,7 +471,7 @@ def calls_of(
     """
     check_operands(desc, operands)
     if schedule.specialised:
-        return [_specialised_call(desc, operands, schedule, processors)]
+        return [_specialised_call(desc, operands, schedule, processors, workspace)]
     if schedule.programs:
         return _turns_calls(desc, operands, schedule, processors, workspace)
     return _tile_calls(desc, operands, schedule, workspace)

@@ -130,8 +130,8 @@ def modelled_seconds_gathered(
     """Return the seconds under schedules that gather operands, by the cost model.
 
     Each warpgroup that gathers waits for the loads of a stage, then writes it; consumers multiply it meanwhile.  The
-    instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one, unless those of two
-    neighbours of a row are whole pairs.
+    instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one, those of slices as pairs
+    of neighbours of a row unless the product is transposed.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
     sliced = slices.number > 1 or slices.from_zero
@@ -142,7 +142,7 @@ def modelled_seconds_gathered(
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
         gathers = sum(-(-side // (_UNITS_OF_ROWS // taken)) for side in (each.block_m, each.block_n))
-        by_elements = each.transposed or n % 2 or not sliced
+        by_elements = each.transposed or not sliced
         own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
         rows.append((
             0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),

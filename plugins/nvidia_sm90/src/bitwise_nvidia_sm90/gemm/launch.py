@@ -10,12 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bitwise_nvidia_sm90.gemm.block_scaling import BlockScaling
+from bitwise_nvidia_sm90.gemm.expected_times import MULTIPROCESSORS
 from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import COLUMN_SCALES, ROW_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.finish import MOST_OPERANDS, are_early
 from bitwise_nvidia_sm90.gemm.kernels.gathering import LINE_PARAMETERS
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import OPERAND_PARAMETERS
-from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import OUTPUT_BYTES, WARPGROUP, WarpgroupTiles, fills_lines
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
+    OUTPUT_BYTES,
+    WARPGROUP,
+    WarpgroupTiles,
+    fills_lines,
+    shared_bytes_of_block,
+)
 from bitwise_nvidia_sm90.gemm.matrix_layouts import (
     ALIGNMENT,
     MatrixMap,
@@ -40,6 +47,8 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tile
 
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
+_SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+"""The numbers of blocks to which the blocks of a multiprocessor are bounded."""
 UNROLLED_SLICES = 40
 """Up to this number of slices, the loop that adds them is unrolled: a thread then loads all of them at once."""
 _TRANSPOSED = {
@@ -57,7 +66,8 @@ class KernelCall:
     """One launch: a kernel, its grid, its arguments and constexprs by name, and its compile options.
 
     The kernel is a Triton function of this package, or a TextKernel, which takes the arguments in the order of its
-    parameters and has no constexprs and options.
+    parameters and has no constexprs and options.  `shared_bytes` is the least shared memory that a block of a function
+    occupies.
     """
 
     kernel: Any
@@ -65,6 +75,7 @@ class KernelCall:
     arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, int]
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,8 +120,10 @@ def kernel_calls(
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernels of lanes and of fp32 operands add a single slice to +0 themselves.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
-    target = workspace((slices.number, m, n), slices.partial) if sliced else out
-    strides = (m * n, n, 1) if sliced else (0, *out.stride())
+    # Lines of an even length let kernels of warpgroups store two neighbours at once.
+    line = n + n % 2 if chosen.consumers and not chosen.transposed else n
+    target = workspace((slices.number, m, line), slices.partial) if sliced else out
+    strides = (m * line, line, 1) if sliced else (0, *out.stride())
     common = {
         "A": left.matrix, "B": right.matrix, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span,
         "stride_am": left.stride_row, "stride_ak": left.stride_k, "stride_bk": right.stride_k,
@@ -133,7 +146,7 @@ def kernel_calls(
         calls.append(_single_precision(plan, chosen, common))
     else:
         calls.append(_lanes(plan, chosen, m, n, common, own))
-    return [*calls, _merge(plan, slices, target, out, m, n, last, fusion)] if sliced else calls
+    return [*calls, _merge(plan, slices, target, line, out, last, fusion)] if sliced else calls
 
 
 def _constants(fusion: Fusion | None) -> dict[str, Any]:
@@ -343,7 +356,8 @@ def _store_of(plan: MatrixPlan, shape: tuple[int, int], strides: tuple[int, int]
         if size == 2 and strides[0] == 1 and strides[1] * size % 16 == 0 and strides[1] >= shape[0]:
             return "columns"
         return "elements"
-    return "pairs" if shape[1] % 2 == 0 and strides == (shape[1], 1) else "elements"  # the memory of the sums of slices
+    # The memory of the sums of slices: a line of it may have one value more than the matrix.
+    return "pairs" if strides[1] == 1 and strides[0] % 2 == 0 else "elements"
 
 
 def _lanes(
@@ -351,10 +365,11 @@ def _lanes(
 ) -> KernelCall:
     from bitwise_nvidia_sm90.gemm.kernels.scalar import lanes
 
-    if chosen.wide or chosen.lane_rows:
+    if chosen.wide or chosen.lane_rows or chosen.few_rows:
         if not isinstance(plan, ScalarPlan) or fusion:
-            raise UnsupportedGEMM(f"{chosen}: wide and lane_rows have no epilogue, and apply to lanes of one block")
-        return (_lane_rows if chosen.lane_rows else _wide_lanes)(plan, chosen, m, n, common)
+            raise UnsupportedGEMM(f"{chosen} has no epilogue, and applies to lanes of one block")
+        form = _few_rows if chosen.few_rows else _lane_rows if chosen.lane_rows else _wide_lanes
+        return form(plan, chosen, m, n, common)
     from_zero = plan.from_zero
     if isinstance(plan, BlocksPlan):
         from_zero = from_zero and plan.blocks == 1  # with more blocks, the second kernel adds them to +0
@@ -451,13 +466,49 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
     )  # fmt: skip
 
 
+def _few_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_sm90.gemm.kernels.few_rows import FewRows, few_rows
+
+    rows, count = min(m, n), max(m, n)
+    few, many = ("A", "am", "ak", "cm"), ("B", "bn", "bk", "cn")
+    if m > n:
+        few, many = many, few
+    own, steps = -(-plan.slices.span // plan.lanes), chosen.block_k
+    columns, rest = divmod(chosen.block_m * plan.lanes, 32 * chosen.warps)
+    given = FewRows(
+        rows, columns, plan.lanes, chosen.warps, steps, plan.chunk == steps, plan.lane_sum, plan.from_zero,
+        common[f"stride_{many[2]}"] == 1, type_of(common["A"]), type_of(common["C"]),
+    )  # fmt: skip
+    restarts_elsewhere = plan.chunk != steps and plan.chunk < own
+    by_turns = plan.strided and plan.tile == 1 and plan.active_lanes in (0, plan.lanes)
+    one_slice = plan.slices.number == 1 and type_of(common["A"]) == type_of(common["B"])
+    if rest or restarts_elsewhere or not by_turns or not one_slice or not given.exists:
+        raise UnsupportedGEMM(
+            f"{chosen}: few_rows needs 2 to 16 rows or columns of 16 bits, one slice, a power of two of lanes, to "
+            "which values of k are distributed one by one, and accumulators of one iteration or of all"
+        )
+    return KernelCall(
+        few_rows(given),
+        (-(-count // given.columns_of_block),),
+        {
+            "V": common[few[0]], "W": common[many[0]], "C": common["C"], "K": plan.k, "count": count,
+            "stride_v": common[f"stride_{few[1]}"], "stride_vk": common[f"stride_{few[2]}"],
+            "stride_w": common[f"stride_{many[1]}"], "stride_wk": common[f"stride_{many[2]}"],
+            "stride_cv": common[f"stride_{few[3]}"], "stride_cw": common[f"stride_{many[3]}"],
+        },
+        {},
+        {},
+    )  # fmt: skip
+
+
 def _merge(
-    plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int, last: Mapping[str, Any],
-    fusion: Fusion | None,
-) -> KernelCall:  # fmt: skip
+    plan: Plan, slices: Slices, workspace: Any, line: int, out: Any, last: Mapping[str, Any], fusion: Fusion | None
+) -> KernelCall:
+    """Return the launch that adds the slices; `line` is the distance of rows of a slice."""
     from bitwise_nvidia_sm90.gemm.kernels.scalar import merge_blocks
     from bitwise_nvidia_sm90.gemm.kernels.tiles import merge
 
+    m, n = (int(each) for each in out.shape)
     strides = tuple(out.stride())
     common = {"W": workspace, "C": out, "N": n, "count": m * n, "stride_cm": strides[0], "stride_cn": strides[1]}
     common |= last
@@ -477,15 +528,26 @@ def _merge(
             {"FROM_ZERO": slices.from_zero, "BLOCK": 256},
             {"num_warps": 2, **_DEPENDENT_LAUNCH},
         )
-    dense = strides[1] == 1 and (m == 1 or strides[0] == n)
+    dense = strides[1] == 1 and line == n and (m == 1 or strides[0] == n)
     block = 1024 if m * n >= 1 << 18 else 256
     return KernelCall(
         merge,
-        (-(-m * n // block),),
-        {**common, "slices": slices.number},
+        (-(-m * line // block),),
+        {**common, "count": m * line, "line": line, "slices": slices.number},
         {
             "ROUND_EACH": slices.rounded, "FROM_ZERO": slices.from_zero, "DENSE": dense, "BLOCK": block,
             "STATIC_SLICES": slices.number if slices.number <= UNROLLED_SLICES else 0, **_constants(fusion),
         },
         {"num_warps": block // 128, **_DEPENDENT_LAUNCH},
+        _bytes_of_even_shares(-(-m * line // block)),
     )  # fmt: skip
+
+
+def _bytes_of_even_shares(blocks: int) -> int:
+    """Return the shared memory of each block with which no multiprocessor holds many more blocks than its share.
+
+    A dependent kernel's blocks start where multiprocessors are free.  Where no block fits beside one of the kernel
+    before, all would start on the few multiprocessors that are free first.
+    """
+    share = next((each for each in _SHARES if each * MULTIPROCESSORS >= blocks), 0)
+    return shared_bytes_of_block(share) if share else 0

@@ -205,7 +205,9 @@ def _kernel(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> tuple[Kern
     if isinstance(plan, MatrixPlan) and plan.accumulator_k and "mma.sync" in compiled.asm.get("ptx", ""):
         raise UnsupportedGEMM("these tiles run fp8 by mma.sync, whose sums differ from wgmma's; choose larger tiles")
     parameters = triton_parameters(compiled, {name: given.get(name) for name in call.kernel.arg_names}, matrices)
-    return Kernel(triton_image(compiled), _grid(call.grid), parameters), str(compiled.hash)
+    image = triton_image(compiled)
+    image = replace(image, shared_bytes=max(image.shared_bytes, call.shared_bytes))
+    return Kernel(image, _grid(call.grid), parameters), str(compiled.hash)
 
 
 def _grid(given: tuple[int, ...]) -> tuple[int, int, int]:

@@ -19,7 +19,8 @@ class Schedule:
     For products by lanes, `block_m` is the number of output elements of a program, or with `block_n` > 1 of its columns
     in as many rows, and `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one
     first.  With `wide`, a thread loads the values of four neighbouring elements at once, where the output is one row or
-    column.  With `lane_rows`, a kernel of `kernels.lane_rows` computes it, which loads `block_k` lines at once.
+    column.  With `lane_rows`, a kernel of `kernels.lane_rows` computes it, which loads `block_k` lines at once.  With
+    `few_rows`, one of `kernels.few_rows` computes few rows or few columns, of `block_m` columns or rows in a program.
 
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.
@@ -59,6 +60,7 @@ class Schedule:
     gathering: int = 0
     wide: bool = False
     lane_rows: bool = False
+    few_rows: bool = False
 
     def tiles(self, m: int, n: int) -> int:
         """Return the number of tiles of an output of m rows and n columns."""
@@ -76,13 +78,13 @@ def check(plan: Plan, chosen: Schedule) -> None:
             )
         if chosen.resident != 1 or not chosen.overlap:
             raise UnsupportedGEMM(f"{chosen}: resident and overlap apply to 16-bit and 8-bit types")
-        if (chosen.wide or chosen.lane_rows) and not isinstance(plan, ScalarPlan):
-            raise UnsupportedGEMM(f"{chosen}: wide and lane_rows apply to lanes of one block")
+        if (chosen.wide or chosen.lane_rows or chosen.few_rows) and not isinstance(plan, ScalarPlan):
+            raise UnsupportedGEMM(f"{chosen}: wide, lane_rows and few_rows apply to lanes of one block")
         if isinstance(plan, SinglePrecisionPlan) and chosen.block_k % 16:
             raise UnsupportedGEMM(f"{chosen}: an iteration of fp32 operands takes a multiple of 16 values of k")
         return
-    if chosen.wide or chosen.lane_rows:
-        raise UnsupportedGEMM(f"{chosen}: wide and lane_rows apply to products by lanes")
+    if chosen.wide or chosen.lane_rows or chosen.few_rows:
+        raise UnsupportedGEMM(f"{chosen}: wide, lane_rows and few_rows apply to products by lanes")
     if plan.fp16_sums and (chosen.tma or chosen.consumers or chosen.packed):
         raise UnsupportedGEMM(f"{chosen}: accumulators of fp16 have a kernel of Triton without tensor maps")
     if chosen.packed:

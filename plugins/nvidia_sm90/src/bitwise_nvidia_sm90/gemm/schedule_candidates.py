@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from bitwise_nvidia_sm90.gemm.expected_times import bytes_moved
+from bitwise_nvidia_sm90.gemm.expected_times import MULTIPROCESSORS, bytes_moved
+from bitwise_nvidia_sm90.gemm.kernels.few_rows import MOST_ROWS, STEPS
 from bitwise_nvidia_sm90.gemm.kernels.lane_rows import MOST_LANES
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     DEPTHS,
@@ -54,11 +55,17 @@ _WARPGROUP_TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (128, 2, T
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2), (4, 2), (2, 4))
 # Rows of a tile whose operands are gathered, and consumers.
 _GATHERED_TILES = ((64, 1), (128, 1), (128, 2))
-_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 128, 6, 4
+_MOST_GATHERED_COLUMNS, _MOST_GATHERED_STAGES, _MOST_RESIDENT = 192, 6, 4
 _MOST_ROWS_OF_LARGE_CLUSTERS = 1024
 """The most rows or columns of an output for which clusters of more than two blocks are candidates."""
 _FEWEST_COLUMNS_OF_THREE = 64
 """The fewest columns of a tile of three consumers."""
+_SHORT_LINES = 32
+"""The columns whose multiples a tile has, if it has more, where the columns of one k are a line of its copies.
+
+Lines would have 32 bytes otherwise.  They were the fastest in none of 18 products on an H200, and in none of 89 on an
+H100.
+"""
 _MOST_STAGES = 10
 _LARGEST_DEEP_TILE = {2: 64 * 160, 4: 64 * 40}
 """By how many times the least k a stage has: the most elements of a tile for which that is a candidate."""
@@ -71,14 +78,20 @@ _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 _FEW_LANES = 132 * 16 * _THREADS
 """The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
 multiprocessor of an H100."""
-_LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (16, 32, 8), 64
+_LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (32, 16, 8), 64
 """With `lane_rows`: the lines of a batch, and the elements of a warp."""
 _NEIGHBOURS = 4
 """The neighbouring elements of a thread with `wide`."""
 _ROWS_OF_LANES = (
-    (4, 1, 1, 8), (4, 2, 2, 8), (8, 1, 1, 4), (8, 1, 2, 8), (2, 2, 2, 8), (2, 1, 1, 8), (4, 4, 2, 8), (8, 2, 2, 4),
-    (8, 4, 4, 4), (16, 1, 2, 4), (16, 2, 4, 4), (4, 1, 1, 16), (8, 2, 4, 8), (2, 4, 2, 8),
-)  # fmt: skip
+    (2, 1, 1, 8),
+    (4, 4, 2, 8),
+    (4, 1, 1, 8),
+    (4, 2, 2, 8),
+    (8, 1, 1, 4),
+    (8, 1, 2, 8),
+    (2, 2, 2, 8),
+    (8, 2, 4, 8),
+)
 """By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
@@ -132,7 +145,9 @@ def lane_schedules(
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     rows = _lane_rows(plan, m, n, own, along_k=along_k)
     found = rows + found if max(m, n) % 2 else found[:1] + rows + found[1:]
-    return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k) + _rows_of_lanes(plan, m, n)))
+    sharing = _few_rows(plan, m, n) + _rows_of_lanes(plan, m, n)
+    found = sharing + found if along_k else found + sharing
+    return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
 
 
 def _lane_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int, own: int, *, along_k: bool) -> list[Schedule]:
@@ -145,6 +160,21 @@ def _lane_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int, own: int, *, along
         for rows in _LINES_AT_ONCE
         if rows <= own and (tile == 1 or tile % rows == 0)
     ]
+
+
+def _few_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
+    """Return schedules of few rows or columns whose threads have all of them, those with the fullest device first."""
+    if not isinstance(plan, ScalarPlan) or not plan.strided or plan.tile != 1 or plan.lanes & (plan.lanes - 1):
+        return []
+    if not 2 <= min(m, n) <= MOST_ROWS or not 2 <= plan.lanes <= _THREADS:
+        return []
+    steps = min(plan.chunk, STEPS)
+    found = []
+    for columns, warps in ((2, 8), (2, 4), (1, 8), (1, 4), (4, 4)):
+        block = columns * _THREADS * warps // plan.lanes
+        if block < 2 * max(m, n):
+            found.append(Schedule(block, block_k=steps, warps=warps, few_rows=True))
+    return sorted(found, key=lambda each: -(-max(m, n) // each.block_m) < MULTIPROCESSORS)
 
 
 def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:
@@ -161,7 +191,7 @@ def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) ->
 
 
 def _rows_of_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
-    """Return schedules whose rows share the loads of their columns; their times were not measured."""
+    """Return schedules whose rows share the loads of their columns; without contiguous k they were not measured."""
     if min(m, n) == 1 or not isinstance(plan, ScalarPlan):
         return []
     found = []
@@ -304,14 +334,16 @@ def _warpgroup_schedules(
     block_k = plan.accumulator_k or 64
     for transposed in (False, True):
         down, across = (n, m) if transposed else (m, n)
-        step = 8 if k_contiguous[0 if transposed else 1] else 16
+        whole = k_contiguous[0 if transposed else 1]
+        least = 8 if whole else 16
         for rows, consumers, ping_pong in _WARPGROUP_TILES:
             if rows >= 2 * max(down, 64):
                 continue
             own = rows if ping_pong else rows // consumers
             accumulators = most_accumulators(consumers) // (2 if plan.starts_accumulators else 1)
             widest = min(256, accumulators * WARPGROUP // own)
-            for columns in range(step if across <= step else 16, widest + 1, step):
+            for columns in range(least if across <= least else 16, widest + 1, least):
+                step = least if whole or columns < _SHORT_LINES else _SHORT_LINES
                 narrow = consumers > 2 and columns < _FEWEST_COLUMNS_OF_THREE
                 if narrow or columns != -(-across // (step * -(-across // columns))) * step:
                     continue

@@ -164,7 +164,8 @@ def copy_blocks(
 @gluon.jit
 def copy_parts(
     given, key_map, value_map, k_parts, v_parts, full, empty, pages, page_batch,
-    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, COLUMNS: gl.constexpr,
+    GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
     SPLIT: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -181,7 +182,7 @@ def copy_parts(
             batch, first = 0, gl.load(key_starts + sequence)
         if PAGE:
             own_keys = gl.load(key_lengths + sequence)
-        group, column = unit // COLUMNS, unit % COLUMNS * (D // COLUMNS)
+        group, column = unit // COLUMNS, unit % COLUMNS * DV
         for start in range(begin, end, N):
             # The pages are read while the slots are not yet free.
             numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
@@ -193,7 +194,7 @@ def copy_parts(
             mbarrier.wait(empty.index(slot), phase)
             copy_blocks(
                 value_map, v_parts, slot, full.index(slot), numbers, batch, group, first, start, column, N, BLOCK,
-                D // COLUMNS, PAGE, COLUMNS,
+                DV, PAGE, D // DV,
             )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
         place, sequence, unit, _tile, begin, end = next_part(
@@ -223,9 +224,19 @@ def blocks_of_tile(
 
 @gluon.jit
 def release(empty, slot):
-    """Say that all warps have read a slot of the ring."""
+    """Say that all products have read a slot of the ring."""
     gl.thread_barrier()
     mbarrier.arrive(empty.index(slot))
+
+
+@gluon.jit
+def release_after_loads(empty, slot):
+    """Say that all warps have loaded a slot of the ring.
+
+    Loads may still be under way when a barrier lets the warps pass; a copy that then starts could overtake them.
+    """
+    fence_async_shared()
+    release(empty, slot)
 
 
 @gluon.jit
@@ -257,7 +268,7 @@ def after_chunk(
 @gluon.jit
 def many_rows(
     rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr,
     OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
@@ -270,7 +281,6 @@ def many_rows(
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    DV: gl.constexpr = D // COLUMNS
     top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
     out = gl.zeros([M, DV], gl.float32, OUT)
     state_top, state_total = gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS)
@@ -291,7 +301,7 @@ def many_rows(
         found, top, total, shrink = softmax_step(s, top, total, scale)
         out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
         weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
-        values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, COLUMNS)[0]
+        values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, D // DV)[0]
         out = warpgroup_mma(weights, values, out, is_async=True)
         keys = blocks_of_tile(k_ring, full, slot, phase, 1, N, D, 1)[0].permute((1, 0))
         s = gl.zeros([M, N], gl.float32, SCORES)
@@ -308,7 +318,7 @@ def many_rows(
     found, top, total, shrink = softmax_step(s, top, total, scale)
     out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
     weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
-    values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, COLUMNS)[0]
+    values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, D // DV)[0]
     if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
         clear_rows(values, own_keys - last, N, DV)
     out = warpgroup_mma(weights, values, out, is_async=True)
@@ -408,7 +418,7 @@ def add_few(
 @gluon.jit
 def few_rows(
     rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr,
     OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
@@ -417,7 +427,6 @@ def few_rows(
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
     ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
     ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    DV: gl.constexpr = D // COLUMNS
     COUNT: gl.constexpr = N // BLOCK
     top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
     out = gl.zeros([M, DV], gl.float32, OUT)
@@ -426,7 +435,7 @@ def few_rows(
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
     s = few_scores(q, blocks_of_tile(k_ring, full, slot, phase, COUNT, BLOCK, D, 1), BLOCK)
-    release(empty, slot)
+    release_after_loads(empty, slot)
     last = (end - 1) // N * N
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
@@ -435,26 +444,25 @@ def few_rows(
             start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
         )
         next_s = few_scores(q, blocks_of_tile(k_ring, full, slot, phase, COUNT, BLOCK, D, 1), BLOCK)
-        values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, COLUMNS)
+        values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, D // DV)
         top, total, out = add_few(
             s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, out, scale, exchanged,
             BLOCK, CAUSAL, WINDOW, CAP, False,
         )  # fmt: skip
         s = next_s
-        gl.thread_barrier()
-        mbarrier.arrive(empty.index(v_slot))
+        release_after_loads(empty, v_slot)
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
     state_top, state_total, state_out, top, total, out = after_chunk(
         last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
     )
-    values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, COLUMNS)
+    values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, D // DV)
     # What is behind the last key of a sequence belongs to others.
     top, total, out = add_few(
         s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, out, scale,
         exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
     )  # fmt: skip
-    release(empty, v_slot)
+    release_after_loads(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
     return state_top, state_total, state_out, top, total, out, slot, phase
 
@@ -462,9 +470,10 @@ def few_rows(
 @gluon.jit
 def compute_parts(
     given, of_parts, rings,
-    D: gl.constexpr, COLUMNS: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
-    BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
+    D: gl.constexpr, DV: gl.constexpr, COLUMNS: gl.constexpr, W: gl.constexpr, V: gl.constexpr, GROUP: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
+    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
 ):  # fmt: skip
     """Compute the parts of a program in turn."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
@@ -474,7 +483,6 @@ def compute_parts(
         tiles, chunks, stored,
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
-    DV: gl.constexpr = D // COLUMNS
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
     OUT: gl.constexpr = product_layout(DV, FEW, gl.num_warps())
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
@@ -512,12 +520,12 @@ def compute_parts(
         if FEW:
             found = few_rows(
                 rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D,
-                COLUMNS, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                DV, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
         else:
             found = many_rows(
                 rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D,
-                COLUMNS, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                DV, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
         state_top, state_total, state_out, top, total, out, slot, phase = found
         lane = column * DV + gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, OUT)), 0)
@@ -532,7 +540,7 @@ def compute_parts(
             own = inside & (column == 0)
             gl.store(part_top + row, top_row, mask=own, eviction_policy="evict_last")
             gl.store(part_total + row, total_row, mask=own, eviction_policy="evict_last")
-            target = part_out + gl.expand_dims(row, 1) * D + lane
+            target = part_out + gl.expand_dims(row, 1) * (DV * COLUMNS) + lane
             gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
             all_top, all_total, all_out = merged(state_top, state_total, state_out, top, total, out)
@@ -552,8 +560,8 @@ def compute_parts(
             target = output + own_batch * output_batch + heads.to(gl.int64) * output_head
             target = gl.expand_dims(target + at * output_step, 1)
             stored_lanes = gl.expand_dims(inside, 1)
-            if W < D:
-                stored_lanes = stored_lanes & (lane < W)
+            if V < DV * COLUMNS:
+                stored_lanes = stored_lanes & (lane < V)
             gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=stored_lanes)
             if LOGARITHMS:
                 target = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
@@ -576,7 +584,8 @@ def visit_parts(
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
-    D: gl.constexpr, W: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
+    D: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, V: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
+    N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
     COLUMNS: gl.constexpr,
@@ -584,14 +593,14 @@ def visit_parts(
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
     A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
-    of N keys have one, two or four blocks.  Heads of W components have D in memory, of which the last are zeros; a part
-    has one of COLUMNS shares of the output's.  The arguments are those of `chunks.forward`.
+    of N keys have one, two or four blocks.  Keys of W components have D in memory, of which the last are zeros; a part
+    has DV of the V components of values, one of COLUMNS shares.  The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D)
     k_ring = ring_of_parts(key_map, k_parts, TILES, BLOCK, D)
     v_parts = parts_of_other(value_map, k_parts)
-    v_ring = ring_of_parts(value_map, v_parts, TILES * COLUMNS, BLOCK, D // COLUMNS)
+    v_ring = ring_of_parts(value_map, v_parts, TILES * (D // DV), BLOCK, DV)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
@@ -612,15 +621,15 @@ def visit_parts(
             (
                 compute_parts,
                 (
-                    given, of_parts, (k_ring, v_ring, full, empty), D, COLUMNS, W, GROUP, M, N, BLOCK, CHUNK, STAGES,
-                    CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                    given, of_parts, (k_ring, v_ring, full, empty), D, DV, COLUMNS, W, V, GROUP, M, N, BLOCK, CHUNK,
+                    STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
                 ),
             ),
             (
                 copy_parts,
                 (
                     given, key_map, value_map, k_parts, v_parts, full, empty, pages, page_batch, M, N, BLOCK, D,
-                    COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES,
+                    DV, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES,
                 ),
             ),
         ],

@@ -36,17 +36,24 @@ NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
-def tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M: gl.constexpr):
+def tile_of(
+    turn, sequence, behind, query_starts, tiles, units, sequences, M: gl.constexpr, CAUSAL: gl.constexpr,
+):  # fmt: skip
     """Return the tile of rows, the head and the sequence of a program's turn, and the tiles of sequences before it.
 
     The tile is negative behind the last one.  Long rows come first: of all dense sequences, back and forth, or of one
-    sequence after the other from `sequence` on, before which there are `behind` tiles.
+    sequence after the other from `sequence` on, before which there are `behind` tiles.  Dense rows of equal length come
+    head by head, so that programs read the same keys at a time.
     """
     program, programs = gl.program_id(0), gl.num_programs(0)
     if query_starts is None:
         place = gl.where(turn % 2 == 0, program, programs - 1 - program) + turn * programs
-        width = units * sequences
-        tile, head, sequence = tiles - 1 - place // width, place % units, place % width // units
+        if CAUSAL:
+            width = units * sequences
+            tile, head, sequence = tiles - 1 - place // width, place % units, place % width // units
+        else:
+            tile, head, sequence = place % tiles, place // tiles % units, place // tiles // units
+            tile = gl.where(sequence < sequences, tile, -1)
     else:
         place = program + turn * programs
         count = tiles_of(sequence, query_starts, sequences, M) * units
@@ -104,7 +111,7 @@ def copy_tiles(
     ) = given  # fmt: skip
     count = 0
     turn = 0
-    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M)
+    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M, CAUSAL)
     while tile >= 0:
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
@@ -151,7 +158,7 @@ def copy_tiles(
                 )  # fmt: skip
             count += 1
         turn += 1
-        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
+        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M, CAUSAL)
 
 
 @gluon.jit
@@ -194,6 +201,29 @@ def merged(top, total, out, top_part, total_part, out_part):
 
 
 @gluon.jit
+def merged_in_memory(
+    top, total, kept, before, top_part, total_part, out_part, DV: gl.constexpr, REMOTE: gl.constexpr
+):  # fmt: skip
+    """Return the state after the merge of a chunk, whose output with REMOTE is in memory at `kept`, else `kept`.
+
+    What is in memory counts if there was a chunk `before`; else the output is zero.
+    """
+    if REMOTE:
+        L: gl.constexpr = out_part.type.layout
+        row = gl.expand_dims(gl.arange(0, 64, gl.SliceLayout(1, L)), 1)
+        lane = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, L)), 0)
+        # A warp has 8 rows of 8 components at a time, which lie beside each other.
+        place = kept + lane // 8 * (64 * 8) + row * 8 + lane % 8
+        top, total, out = merged(
+            top, total, gl.load(place, mask=before & (row >= 0), other=0.0), top_part, total_part, out_part
+        )  # fmt: skip
+    else:
+        place = kept
+        top, total, out = merged(top, total, kept, top_part, total_part, out_part)
+    return top, total, out, place
+
+
+@gluon.jit
 def finished(top, total, out):
     """Return the normalised output and the logarithm of each row; see `chunks.finished`."""
     one = gl.full(total.shape, 1.0, gl.float32, total.type.layout)
@@ -232,11 +262,12 @@ def softmax_step(s, top, total, scale):
 
 @gluon.jit
 def visit(
-    first, last, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
+    begin, first, last, count, q, q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
     half: gl.constexpr, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
     cap_factor, window,
     N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr, COLUMNS: gl.constexpr,
+    DV: gl.constexpr, REMOTE: gl.constexpr,
 ):  # fmt: skip
     """Visit blocks of keys from `first` to `last`; each adds the product of the block before and its own weights."""
     for start in range(first, last, N):
@@ -265,7 +296,13 @@ def visit(
         out, _ = warpgroup_mma_wait(0, deps=[out, weights])
         mbarrier.arrive(v_empty.index(before))
         if fresh:
-            state_top, state_total, state_out = merged(state_top, state_total, state_out, part_top, part_total, out)
+            state_top, state_total, merged_out, place = merged_in_memory(
+                state_top, state_total, state_out, start - CHUNK > begin, part_top, part_total, out, DV, REMOTE
+            )
+            if REMOTE:
+                gl.store(place, merged_out)
+            else:
+                state_out = merged_out
             out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
         else:
             out = out * gl.expand_dims(shrink, 1)
@@ -279,27 +316,28 @@ def compute_tiles(
     half: gl.constexpr, given,
     M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, SIDES: gl.constexpr,
+    COLUMNS: gl.constexpr, SIDES: gl.constexpr, REMOTE: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
     (
         q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns, output,
         logarithms, query_starts, key_starts, key_lengths, sinks, output_batch, output_step, output_head,
         logarithm_batch, logarithm_step, logarithm_head, all_queries, all_keys, given_position, scale, cap_factor,
-        window, tiles, units, sequences,
+        window, tiles, units, sequences, states,
     ) = given  # fmt: skip
     SCORES: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, N, 16])
     OUT: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, DV, 16])
     PARTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
-    STORED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
+    # A tile of wide values leaves no memory for an exchange of its components.
+    STORED: gl.constexpr = OUT if REMOTE else gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     rows: gl.constexpr = 0 if COLUMNS else half
     count = 0
     played = 0
     turn = 0
     cleared = 0
-    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M)
+    tile, head, sequence, behind = tile_of(turn, turn, turn, query_starts, tiles, units, sequences, M, CAUSAL)
     while tile >= 0:
         queries, keys, first_position = lengths_of(
             sequence, query_starts, key_starts, key_lengths, all_queries, all_keys, given_position, sequences, ALIGNED
@@ -317,7 +355,10 @@ def compute_tiles(
             plain = 0
         state_top = gl.full([64], NOTHING, gl.float32, gl.SliceLayout(1, OUT))
         state_total = gl.zeros([64], gl.float32, gl.SliceLayout(1, OUT))
-        state_out = gl.zeros([64, DV], gl.float32, OUT)
+        if REMOTE:
+            state_out = states + (gl.program_id(0) * 2 + half) * (64 * DV)
+        else:
+            state_out = gl.zeros([64, DV], gl.float32, OUT)
         out = gl.zeros([64, DV], gl.float32, OUT)
         top = gl.full([64], NOTHING, gl.float32, ROWS)
         total = gl.zeros([64], gl.float32, ROWS)
@@ -343,14 +384,14 @@ def compute_tiles(
         played += 1
         border = gl.minimum(gl.maximum(begin + N, plain), end)
         count, weights, top, total, out, state_top, state_total, state_out = visit(
-            begin + N, border, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns, played,
-            half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale, cap_factor,
-            window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+            begin, begin + N, border, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
+            played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
+            cap_factor, window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS, DV, REMOTE,
         )  # fmt: skip
         count, weights, top, total, out, state_top, state_total, state_out = visit(
-            (border + N - 1) // N * N, end, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty,
-            turns, played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
-            cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS,
+            begin, (border + N - 1) // N * N, end, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full,
+            v_empty, turns, played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys,
+            scale, cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS, DV, REMOTE,
         )  # fmt: skip
         mbarrier.arrive(q_empty.index(side))
         before = (count - 1) % STAGES
@@ -370,7 +411,9 @@ def compute_tiles(
         out = warpgroup_mma(weights, values, out, is_async=True)
         out = warpgroup_mma_wait(0, deps=[out])
         mbarrier.arrive(v_empty.index(before))
-        top, total, out = merged(state_top, state_total, state_out, top, total, out)
+        top, total, out, _ = merged_in_memory(
+            state_top, state_total, state_out, (end - 1) // CHUNK * CHUNK > begin, top, total, out, DV, REMOTE
+        )
         at = low + gl.arange(0, 64, gl.SliceLayout(1, OUT))
         if sinks is not None:
             sink = gl.load(sinks + head).to(gl.float32) * 1.4426950408889634
@@ -394,7 +437,7 @@ def compute_tiles(
             inside = inside & (lane < W)
         gl.store(place + lane, rounded, mask=inside)
         turn += 1
-        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M)
+        tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M, CAUSAL)
 
 
 @gluon.jit(
@@ -402,14 +445,14 @@ def compute_tiles(
                        "logarithm_step", "logarithm_head", "page_batch"]
 )  # fmt: skip
 def forward_specialised(
-    query_map, query_rest_map, key_map, key_rest_map, value_map, output, logarithms,
+    query_map, query_rest_map, key_map, key_rest_map, value_map, output, logarithms, states,
     query_starts, key_starts, key_lengths, pages, sinks,
     output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     D1: gl.constexpr, D2: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
     N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
-    SIDES: gl.constexpr,
+    SIDES: gl.constexpr, REMOTE: gl.constexpr,
 ):  # fmt: skip
     """Compute all tiles of M rows of sequences in turn; the arguments are those of `chunks.forward`."""
     kind: gl.constexpr = query_map.dtype
@@ -447,7 +490,7 @@ def forward_specialised(
         q, q_rest, k, k_rest, v, q_full, q_empty, k_full, k_empty, v_full, v_empty, v_cleared, turns, output,
         logarithms, query_starts, key_starts, key_lengths, sinks, output_batch, output_step, output_head,
         logarithm_batch, logarithm_step, logarithm_head, queries, keys, first_position, scale, cap_factor, window,
-        tiles, units, sequences,
+        tiles, units, sequences, states,
     )  # fmt: skip
     copied = (
         query_map, query_rest_map, key_map, key_rest_map, value_map, q, q_rest, k_parts, k_rest_parts, v_parts,
@@ -458,14 +501,20 @@ def forward_specialised(
         [
             (
                 compute_tiles,
-                (0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES),
+                (
+                    0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES,
+                    REMOTE,
+                ),
             ),
             (
                 compute_tiles,
-                (1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES),
+                (
+                    1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES,
+                    REMOTE,
+                ),
             ),
             (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS, SIDES)),
         ],
         [4, 1],
         [240, 24],
-    )
+    )  # fmt: skip

@@ -6,8 +6,9 @@ of k are in the order of `packed_operands`: groups of 16, each the values of one
 stage are under way before it is empty.  Two warpgroups gather every second stage each.  Zeros that no unit replaces are
 written once.
 
-A unit is loaded as aligned words of 8 bytes, and shifted.  Where not all of its values exist, or a word ends outside of
-the operand, its values are loaded one by one, and so are those of operands whose address is not aligned.
+A unit is loaded as the two aligned vectors that hold it, and shifted.  Where not all of its values exist, or a vector
+ends outside of the operand, its values are loaded one by one, and so are those of operands whose address is not
+aligned.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _GROUP = 16
 _UNIT = 8
 """The elements of a unit."""
 _VECTOR = 16
-"""The bytes of a unit, and of the widest store."""
-_WORDS, _WORD_BYTES = 3, 8
-"""The aligned words that hold a unit at any place, and the bytes of a word."""
-_HALVES = 2 * _WORDS
-"""The registers of these words."""
+"""The bytes of a unit, of a vector, and of the widest store."""
+_WORDS = 8
+"""The registers of the vectors that hold a unit at any place."""
+_LARGEST_BATCH = 12
+"""The units that a thread loads before it stores them, at most."""
 _OTHERS = 48
 """The registers of a thread that gathers for anything but units."""
 
@@ -145,7 +146,7 @@ def _units(tiles: WarpgroupTiles, given: Gathering) -> list[_Unit]:
 def _batch(tiles: WarpgroupTiles, given: Gathering) -> int:
     """Return the number of units that a thread loads before it stores them."""
     registers = min(255, 65536 // (tiles.threads * tiles.resident) // 8 * 8)
-    return max(1, min(8, (registers - _OTHERS) // _HALVES))
+    return max(1, min(_LARGEST_BATCH, (registers - _OTHERS) // _WORDS))
 
 
 def has_lasting_zeros(tiles: WarpgroupTiles) -> bool:
@@ -280,8 +281,8 @@ def _places_of_stage(tiles: WarpgroupTiles, given: Gathering) -> Lines:
 
 
 def _low_bits(source: str) -> Lines:
-    """Compute from an offset what shifts a unit: its distance from an aligned word, and the halves that are chosen."""
-    yield f"cvt.u32.u64 %r_low_{source}, %d_at_{source};\nand.b32 %r_low_{source}, %r_low_{source}, {_WORD_BYTES - 1};"
+    """Compute from an offset what shifts a unit: its distance from a vector, and the halves that are chosen."""
+    yield f"cvt.u32.u64 %r_low_{source}, %d_at_{source};\nand.b32 %r_low_{source}, %r_low_{source}, {_VECTOR - 1};"
     yield f"and.b32 %r_at, %r_low_{source}, 2;\nmad.lo.u32 %r_halves_{source}, %r_at, 0x1111, 0x3210;"
 
 
@@ -307,9 +308,9 @@ def _offset(tiles: WarpgroupTiles, given: Gathering, unit: _Unit) -> Lines:
 
 
 def _load(tiles: WarpgroupTiles, given: Gathering, unit: _Unit, place: int) -> Lines:
-    """Load the words of a unit, zeros for one that does not exist or is loaded value by value: %r_slow has its bit."""
+    """Load the vectors of a unit, zeros for one that does not exist or is loaded one by one: %r_slow has its bit."""
     tile, vectors = _tile(tiles, unit.operand), given.vectors[unit.operand == "B"]
-    words = [f"%r_word_{unit.name}_{index}" for index in range(_HALVES)]
+    words = [f"%r_word_{unit.name}_{index}" for index in range(_WORDS)]
     if not vectors:
         yield from _exists(tiles, unit, 1)
         yield f"@%p_exists or.b32 %r_slow, %r_slow, {1 << place};"
@@ -317,19 +318,17 @@ def _load(tiles: WarpgroupTiles, given: Gathering, unit: _Unit, place: int) -> L
     yield from _offset(tiles, given, unit)
     yield from (f"mov.b32 {each}, 0;" for each in words)
     yield from _exists(tiles, unit, 1)
-    # The last word ends at the next multiple of its size.
-    yield f"add.s64 %d_last, %d_offset, {_VECTOR + _WORD_BYTES - 1};\nand.b64 %d_last, %d_last, {-_WORD_BYTES};"
+    # The last vector ends at the next multiple of its size.
+    yield f"add.s64 %d_last, %d_offset, {2 * _VECTOR - 1};\nand.b64 %d_last, %d_last, {-_VECTOR};"
     yield f"setp.le.and.s64 %p_fast, %d_last, %d_end_{unit.operand}, %p_exists;"
     if tile.k_major:
         yield f"setp.ge.and.s32 %p_fast, %r_count_{unit.source}, {_UNIT}, %p_fast;"
     yield "not.pred %p_slow, %p_fast;\nand.pred %p_slow, %p_slow, %p_exists;"
     yield f"@%p_slow or.b32 %r_slow, %r_slow, {1 << place};"
-    yield f"and.b64 %d_offset, %d_offset, {-_WORD_BYTES};\nadd.s64 %d_offset, %d_offset, %d_{unit.operand};"
-    for index in range(_WORDS):
-        if index == _WORDS - 1:
-            yield f"setp.ne.and.u32 %p_fast, %r_low_{unit.source}, 0, %p_fast;"
-        pair = f"{{{words[2 * index]}, {words[2 * index + 1]}}}"
-        yield f"@%p_fast ld.global.v2.b32 {pair}, [%d_offset+{_WORD_BYTES * index}];"
+    yield f"and.b64 %d_offset, %d_offset, {-_VECTOR};\nadd.s64 %d_offset, %d_offset, %d_{unit.operand};"
+    yield f"@%p_fast ld.global.v4.b32 {{{', '.join(words[:4])}}}, [%d_offset];"
+    yield f"setp.ne.and.u32 %p_fast, %r_low_{unit.source}, 0, %p_fast;"
+    yield f"@%p_fast ld.global.v4.b32 {{{', '.join(words[4:])}}}, [%d_offset+{_VECTOR}];"
 
 
 def _stage_places(tiles: WarpgroupTiles) -> Lines:
@@ -345,11 +344,12 @@ def _store(tiles: WarpgroupTiles, given: Gathering, unit: _Unit) -> Lines:
     """Shift a unit, and write it to the current stage."""
     values = ["%r_none"] * 4
     if given.vectors[unit.operand == "B"]:
-        words = [f"%r_word_{unit.name}_{index}" for index in range(_HALVES)]
+        words = [f"%r_word_{unit.name}_{index}" for index in range(_WORDS)]
         values = [f"%r_value_{index}" for index in range(4)]
-        yield f"and.b32 %r_at, %r_low_{unit.source}, 4;\nsetp.ne.u32 %p_shifted, %r_at, 0;"
-        for index in range(5):
-            yield f"selp.b32 {words[index]}, {words[index + 1]}, {words[index]}, %p_shifted;"
+        for words_by, count in ((2, 6), (1, 5)):
+            yield f"and.b32 %r_at, %r_low_{unit.source}, {4 * words_by};\nsetp.ne.u32 %p_shifted, %r_at, 0;"
+            for index in range(count):
+                yield f"selp.b32 {words[index]}, {words[index + words_by]}, {words[index]}, %p_shifted;"
         for index, each in enumerate(values):
             yield f"prmt.b32 {each}, {words[index]}, {words[index + 1]}, %r_halves_{unit.source};"
     else:

@@ -112,21 +112,24 @@ def product(
 
 @triton.jit(do_not_specialize=["slices"])
 def merge(
-    W, C, N, count, slices, stride_cm, stride_cn, ROUND_EACH: tl.constexpr, FROM_ZERO: tl.constexpr,
+    W, C, N, count, line, slices, stride_cm, stride_cn, ROUND_EACH: tl.constexpr, FROM_ZERO: tl.constexpr,
     DENSE: tl.constexpr, STATIC_SLICES: tl.constexpr, BLOCK: tl.constexpr,
     O0=None, o0_row=None, o0_column=None, O1=None, o1_row=None, o1_column=None, O2=None, o2_row=None, o2_column=None,
     EPILOGUE: tl.constexpr = "", CONSTRAINTS: tl.constexpr = "", PRODUCT: tl.constexpr = "",
 ):  # fmt: skip
     """C[m, n] = W[0, m, n] + W[1, m, n] + ..., added in order in fp32 and rounded to C's type at the end.
 
-    W is dense, `count` elements per slice.  With ROUND_EACH, the running sum has C's type; with FROM_ZERO, it starts
-    from +0.  DENSE: C is dense as well.  STATIC_SLICES: the number of slices if the loop is unrolled, else 0.
+    W is dense, `count` elements per slice, `line` per row, of which C has N.  With ROUND_EACH, the running sum has C's
+    type; with FROM_ZERO, it starts from +0.  DENSE: C is dense as well, and `line` is N.  STATIC_SLICES: the number of
+    slices if the loop is unrolled, else 0.
     """
     gdc_wait()
     gdc_launch_dependents()
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
-    row, column = quotient(where, N, count)
+    row, column = quotient(where, line, count)
+    if not DENSE:
+        inside &= column < N
     first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
     second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
     third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)

@@ -167,6 +167,9 @@ def store_to_pointers(tiles: WarpgroupTiles) -> Lines:
     yield "mad.lo.u64 %d_slice_place, %d_slice, %d_stride_cs, %d_C;"
     yield "add.u32 %r_column, %r_column, %r_thread_column;"
     yield "add.u32 %r_row, %r_row, %r_thread_row;"
+    yield "sub.u32 %r_columns_left, %r_N, %r_column;"
+    yield "cvt.u64.u32 %d_column, %r_column;\nmul.lo.u64 %d_column, %d_column, %d_stride_cn;"
+    yield "add.u64 %d_slice_place, %d_slice_place, %d_column;\nshl.b64 %d_next_block, %d_stride_cn, 3;"
     blocks = tiles.block_n // 8
     for part in range(tiles.consumer_rows // ROWS):
         for half in range(2):
@@ -178,31 +181,37 @@ def store_to_pointers(tiles: WarpgroupTiles) -> Lines:
                     yield f"add.u32 %r_part_row, %r_row, {part * ROWS + 8 * half};"
                     yield "setp.lt.u32 %p_row, %r_part_row, %r_M;"
                     yield "cvt.u64.u32 %d_row, %r_part_row;"
-                    yield "mad.lo.u64 %d_line, %d_row, %d_stride_cm, %d_slice_place;"
+                if first == 0:
+                    yield "mad.lo.u64 %d_element, %d_row, %d_stride_cm, %d_slice_place;"
                 for block in batch:
-                    yield f"add.u32 %r_part_column, %r_column, {8 * block};"
                     skip = f"SKIP_{part}_{half}_{block}"
                     if tiles.finish is not None:
-                        yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
+                        yield f"setp.gt.and.s32 %p_inside, %r_columns_left, {8 * block}, %p_row;"
                         yield f"@!%p_inside bra {skip};"
                     yield from (_store_pair if tiles.store == "pairs" else _store_elements)(tiles, part, block, half)
                     if tiles.finish is not None:
                         yield f"{skip}:"
+                    if tiles.store != "pairs":
+                        yield "add.u64 %d_element, %d_element, %d_next_block;"
 
 
 def _store_pair(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Lines:
-    """Store two neighbours of a row, which lie inside of the matrix or outside of it together."""
-    yield from _element_address()
+    """Store two neighbours of a row, which are neighbours in memory, where the first one is inside of the matrix.
+
+    The second one is inside, too, or memory follows the row.  %d_element is the address of the first ones of the row.
+    """
+    place = 8 * block * OUTPUT_BYTES[tiles.output]
+    yield f"setp.gt.and.s32 %p_inside, %r_columns_left, {8 * block}, %p_row;"
     if tiles.output == "fp32":
         low, high = yield from _pair(tiles, part, block, half)
-        yield f"@%p_inside st.global.v2.b32 [%d_element], {{{low}, {high}}};"
+        yield f"@%p_inside st.global.v2.b32 [%d_element+{place}], {{{low}, {high}}};"
     else:
         yield from _packed(tiles, part, block, half, "%r_pair_0")
-        yield "@%p_inside st.global.b32 [%d_element], %r_pair_0;"
+        yield f"@%p_inside st.global.b32 [%d_element+{place}], %r_pair_0;"
 
 
 def _store_elements(tiles: WarpgroupTiles, part: int, block: int, half: int) -> Lines:
-    """Store two neighbours of a row one by one."""
+    """Store two neighbours of a row one by one; %d_element is the address of the first one."""
     size = OUTPUT_BYTES[tiles.output]
     values, kind = ("%h_low", "%h_high"), "b16"
     if tiles.finish is not None or size == 4:
@@ -210,16 +219,10 @@ def _store_elements(tiles: WarpgroupTiles, part: int, block: int, half: int) -> 
     else:
         yield from _packed(tiles, part, block, half, "%r_pair_0")
         yield f"mov.b32 {{{values[0]}, {values[1]}}}, %r_pair_0;"
-    for value in values:
-        yield from _element_address()
-        yield f"@%p_inside st.global.{kind} [%d_element], {value};"
-        yield "add.u32 %r_part_column, %r_part_column, 1;"
-
-
-def _element_address() -> Lines:
-    yield "setp.lt.and.u32 %p_inside, %r_part_column, %r_N, %p_row;"
-    yield "cvt.u64.u32 %d_column, %r_part_column;"
-    yield "mad.lo.u64 %d_element, %d_column, %d_stride_cn, %d_line;"
+    yield "add.u64 %d_neighbour, %d_element, %d_stride_cn;"
+    for place, (value, address) in enumerate(zip(values, ("%d_element", "%d_neighbour"), strict=True)):
+        yield f"setp.gt.and.s32 %p_inside, %r_columns_left, {8 * block + place}, %p_row;"
+        yield f"@%p_inside st.global.{kind} [{address}], {value};"
 
 
 def _results(tiles: WarpgroupTiles, part: int, column_block: int) -> tuple[str, str, str, str]:

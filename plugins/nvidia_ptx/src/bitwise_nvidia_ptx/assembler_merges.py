@@ -1,0 +1,369 @@
+"""Instructions that ptxas merges with those before them into one whose results differ for some operands.
+
+ptxas replaces `rcp.approx.ftz(ex2.approx.ftz(x))` by the approximation of 2^-x, and a minimum with 1 that is followed
+by a maximum with 0 by a saturating sum, which returns 0 for a NaN, and not 1.  Where it does so depends on what it
+sees: not through shared memory, a shuffle, or a number that is a parameter.  So the result of such an instruction is
+equal only to that of the same execution by the same thread of the same text.
+
+The sequences were found by executing random programs with and without optimisation, and in the machine code of
+ptxas 12.8 and 12.9 for sm_90.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.assembly.module import (
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Register,
+    once_a_kernel,
+    program_digest,
+    registers_of,
+)
+from bitwise_core.execution.architecture import Context, OpcodeTable
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
+from bitwise_core.execution.values.term_hash import term
+from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
+from bitwise_nvidia_ptx.address_numbers import flow_of
+from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
+
+_APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
+_MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
+_LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
+_RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
+_PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
+_PAIR_OF_FLOATS = re.compile(r"(add|sub|mul|fma|min|max)\.[\w.]*b?f16x2")
+_SIGN_EXTENDING = re.compile(
+    r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.s16|setp?\.[\w.]*s16|cvt\.[\w.]*\.s16"
+)
+_HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
+_TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
+_OF_REGISTER = re.compile(r"set\.[\w.]*\.[su]32\.\w+")
+_FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+_BITS = {"f16": 16, "f32": 32, "f64": 64}
+_ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """What ptxas merges, as the end of a sentence, and the lanes whose results may differ.
+
+    `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
+    a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `of_numbers`: known results,
+    too.
+    `on_bits`: executions on bit patterns do not return what hardware does, either.
+    """
+
+    what: str
+    operand: Operand | None = None
+    bits: int = 32
+    differs: Callable[[Array], Array] | None = None
+    form: FloatFormat | None = None
+    equal: tuple[Operand, ...] = ()
+    of_numbers: bool = True
+    on_bits: bool = True
+
+
+class _Sources:
+    """The definitions that the registers of a kernel may hold, through instructions that ptxas looks through."""
+
+    def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
+        self.kernel, self.opcodes, self.flow = kernel, opcodes, flow_of(kernel, opcodes)
+
+    def may_be(self, operand: Operand, holds: Callable[[int], bool]) -> bool:
+        """Return whether the assembler may know a number of an operand for which a condition holds."""
+        if isinstance(operand, Immediate):
+            return holds(operand.value)
+        if not isinstance(operand, Register) or is_assembler_constant(operand, self.kernel, self.opcodes) is False:
+            return False
+        written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
+        plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
+        numbers = [each.value for each in plain if isinstance(each, Immediate)]
+        return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
+
+    def of(self, operand: Operand, *, literals: bool = False) -> Iterator[Instruction]:
+        """Yield the instructions that may have written the number that an operand holds.
+
+        `literals`: also those from which a literal may come, which ptxas knows through shuffles.
+        """
+        pending, seen = list(registers_of(operand)), set[str]()
+        while pending:
+            name = pending.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            for index in self.flow.definitions.get(name, ()):
+                instruction = self.kernel.instructions[index]
+                yield instruction
+                if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
+                    pending += self.flow.infos[index].reads
+
+    def _passes_on(self, instruction: Instruction) -> bool:
+        """Return whether an instruction may return an operand, up to its sign."""
+        base = instruction.opcode.split(".", 1)[0]
+        if base in ("mov", "neg", "abs", "selp", "copysign", "prmt"):
+            return True
+        sources = instruction.operands[1:]
+        names = [each.name for each in sources if isinstance(each, Register)]
+        if base in ("min", "max", "and", "or") and len(set(names)) < len(names):
+            return True
+        bits = _bits_of(instruction)
+        low = (1 << bits - 1) - 1
+        neutral: Callable[[int], bool] | None = None
+        if base in ("add", "sub", "or", "xor", "shl", "shr"):
+            neutral = lambda number: not number & low  # noqa: E731
+        elif base in ("mul", "fma") and bits in _ONES:
+            neutral = lambda number: number & low == _ONES[bits]  # noqa: E731
+        elif base == "and":
+            neutral = lambda number: number & low == low  # noqa: E731
+        return neutral is not None and any(self.may_be(each, neutral) for each in sources)
+
+
+def _bits_of(instruction: Instruction) -> int:
+    """Return the width of the type of an instruction in bits, 32 where it names none."""
+    digits = re.sub(r"\D", "", instruction.opcode.rsplit(".", 1)[-1])
+    return int(digits) if digits in ("16", "32", "64") else 32
+
+
+@once_a_kernel
+def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
+    """Return what ptxas may merge, by the identity of the last instruction of each sequence."""
+    sources = _Sources(kernel, opcodes)
+    found: dict[int, _Merge] = {}
+    for instruction in kernel.instructions:
+        if len(instruction.operands) > 1:
+            merge = _merge_of(instruction, sources)
+            if merge is not None:
+                found[id(instruction)] = merge
+    return found
+
+
+def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
+    opcode, base, operands = instruction.opcode, instruction.opcode.split(".", 1)[0], instruction.operands[1:]
+    if _APPROXIMATION.fullmatch(opcode):
+        inner = (_MERGED_APPROXIMATION.fullmatch(each.opcode) for each in sources.of(operands[-1]))
+        return _Merge("an approximation with the one whose result it takes") if any(inner) else None
+    if opcode == "lop3.b32":
+        return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
+    if base in ("shl", "shr") and _bits_of(instruction) == 64:
+        return _of_shifts(opcode, operands, sources)
+    if base in ("bfe", "bfi"):
+        return _of_bit_fields(base, _bits_of(instruction), operands, sources)
+    if base == "copysign":
+        return _Merge("a copy of a number's own sign") if operands[0] == operands[1] else None
+    if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
+        return _Merge("an extremum of a number with itself, which flushes it, with another one")
+    if _PAIR_OF_INTEGERS.fullmatch(opcode):
+        known = any(is_assembler_constant(each, sources.kernel, sources.opcodes) is not False for each in operands)
+        what = "an operation on pairs of integers with the one that takes a half of it"
+        return _Merge(what, of_numbers=False) if known else None
+    if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, lambda each: ".sat" in each):
+        return _Merge("a maximum with a saturating operation")
+    if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
+        return _Merge("the magnitudes of a pair with the operation on fp32 whose result it takes")
+    if base in ("set", "setp") and _of_kind(operands, sources, lambda each: _OF_REGISTER.fullmatch(each) is not None):
+        return _Merge("a comparison with one whose result is a number")
+    if _TO_EIGHT_BITS.fullmatch(opcode):
+        return _of_eight_bits(operands, sources)
+    if _SIGN_EXTENDING.fullmatch(opcode):
+        return _of_halves(operands, sources)
+    if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
+        return _Merge("an operation on pairs with a literal whose halves have two signs")
+    return _of_clamps(instruction, sources)
+
+
+def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
+    """Return whether the opcode of an instruction that may have written an operand fulfils a condition."""
+    return any(holds(each.opcode) for operand in operands for each in sources.of(operand))
+
+
+def _of_shifts(opcode: str, operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+    """A shift of 64 bits: of a number that was widened as `cvt.s64.u32` does, or by 64 and more."""
+    if sources.may_be(operands[1], lambda number: number >= 64):
+        return _Merge("a shift by 64 or more with a product", of_numbers=False)
+    if opcode == "shl.b64" and _of_kind(operands[:1], sources, lambda each: each == "cvt.s64.u32"):
+        what = "a shift with an extension by zeros, as one by the sign"
+        return _Merge(what, operands[0], 64, lambda numbers: numbers >> np.uint64(31) != 0)
+    return None
+
+
+def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+    """A bit field that ends behind the register, or a field of a field."""
+    numbers = [each.value for each in operands[-2:] if isinstance(each, Immediate)]
+    inside = len(numbers) == 2 and sum(numbers) <= bits
+    known = all(sources.may_be(each, lambda number: True) for each in operands[-2:])
+    nested = base == "bfe" and _of_kind(operands[:1], sources, lambda each: each.startswith("bfe."))
+    if nested or (known and not inside):
+        return _Merge("a bit field with the operation whose result it takes", of_numbers=False)
+    return None
+
+
+def _of_eight_bits(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+    """A conversion to a pair of fp8 of a register that several such conversions take."""
+    for name in {each.name for each in operands if isinstance(each, Register)}:
+        uses = set(sources.flow.uses.get(name, ()))
+        conversions = [each for each in uses if _TO_EIGHT_BITS.fullmatch(sources.kernel.instructions[each].opcode)]
+        if len(conversions) > 1 or operands.count(Register(name)) > 1:
+            return _Merge("a conversion to eight bits with another one of its operand", on_bits=False)
+    return None
+
+
+def _of_halves(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
+    """An operation on a negated number of 16 bits: ptxas negates in 32 bits, where -(-32768) is 32768."""
+    for operand in operands:
+        for each in sources.of(operand):
+            if _HALF_NEGATION.fullmatch(each.opcode) is None:
+                continue
+            if not each.opcode.startswith("sub") or sources.may_be(each.operands[1], lambda number: not number):
+                what = "an operation on 16 bits with a negation or a magnitude, in 32 bits"
+                return _Merge(what, operand, 16, lambda numbers: numbers == 0x8000)
+    return None
+
+
+def _has_signs(operand: Operand, sources: _Sources) -> bool:
+    """Return whether an operand may be a pair with a negative literal and another half that is none."""
+
+    def mixed(number: int) -> bool:
+        return bool((number ^ number >> 16) & 0x8000)
+
+    if isinstance(operand, Immediate):
+        return mixed(operand.value)
+    for each in sources.of(operand, literals=True):
+        for source in each.operands[1:] if each.opcode.startswith(("mov.", "selp.", "prmt.")) else ():
+            halves = [Register(name) for name in registers_of(source)]
+            if isinstance(source, Immediate) and each.opcode.startswith(("mov.b32", "mov.u32", "selp.b32")):
+                if mixed(source.value):
+                    return True
+            elif len(halves) > 1 and any(sources.may_be(one, lambda number: bool(number & 0x8000)) for one in halves):
+                return True
+    return False
+
+
+def _of_clamps(instruction: Instruction, sources: _Sources) -> _Merge | None:
+    """A maximum with 0 of a minimum with 1, or the reverse, also as selections: a saturating sum with +0."""
+    bits = _bits_of(instruction)
+    kind = next((name for name, size in _BITS.items() if size == bits), "")
+
+    def is_one(number: int) -> bool:
+        return number & (1 << bits) - 1 == _ONES[bits]
+
+    def is_zero(number: int) -> bool:
+        return not number & (1 << bits - 1) - 1
+
+    def is_minus_zero(number: int) -> bool:
+        return number & (1 << bits) - 1 == 1 << bits - 1
+
+    for outer, inner in (((_HIGH, is_zero), (_LOW, is_one)), ((_LOW, is_one), (_HIGH, is_zero))):
+        if not _bounds(instruction, *outer, bits, sources):
+            continue
+        for operand in instruction.operands[1:]:
+            for each in sources.of(operand):
+                if not _bounds(each, *inner, bits, sources):
+                    continue
+                if any(sources.may_be(one, is_minus_zero) for one in (*instruction.operands[1:], *each.operands[1:])):
+                    return _Merge("a minimum and a maximum into an operation that returns no zero of this sign")
+                if outer[0] is _HIGH:
+                    what = "a minimum and a maximum into an operation that returns 0 for a NaN"
+                    return _Merge(what, form=FLOAT_FORMATS[_FORMATS[kind]])
+    return None
+
+
+def _bounds(
+    instruction: Instruction, verb: re.Pattern[str], bound: Callable[[int], bool], bits: int, sources: _Sources
+) -> bool:
+    """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
+    opcode, operands = instruction.opcode, instruction.operands[1:]
+    if not opcode.endswith(str(bits)) or not any(sources.may_be(each, bound) for each in operands):
+        return False
+    if not opcode.startswith("selp."):
+        return verb.fullmatch(opcode) is not None
+    comparisons = (each for each in sources.of(operands[-1]) if each.opcode.startswith("setp."))
+    return any(
+        each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound) for one in each.operands[1:])
+        for each in comparisons
+    )
+
+
+def unless_merged(step: Step, instruction: Instruction, context: Context) -> Step:
+    """Return the step of an instruction, whose result is one of this text where ptxas may merge it with others.
+
+    Raises Unsupported in other analyses than the one of terms.
+    """
+    merge = _merges(context.kernel, context.arch.opcodes).get(id(instruction))
+    if merge is None:
+        return step
+    name = f"{instruction.opcode} at line {instruction.line} of {program_digest(context.module, context.kernel)}"
+    reason = f"ptxas may merge {merge.what}: {instruction.opcode}"
+
+    def run(machine: Machine) -> Control | None:
+        domain = machine.domain.name
+        if domain == "addresses" or (domain == "bits" and not merge.on_bits):
+            return step(machine)
+        lanes = _lanes(merge, machine, instruction)
+        control = step(machine)
+        if not merge.of_numbers:
+            written = [
+                as_symbolic_vector(machine.read(Register(each))) for each in registers_of(instruction.operands[0])
+            ]
+            lanes = lanes & ~np.all([np.broadcast_to(constant_mask(each), lanes.shape) for each in written], axis=0)
+        if not lanes.any():
+            return control
+        if domain != "terms":
+            raise Unsupported(reason, instruction.line)
+        count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
+        for destination in map(Register, registers_of(instruction.operands[0])):
+            found = as_symbolic_vector(machine.read(destination))
+            parts = [found, as_symbolic_vector(machine.thread.astype(np.uint64))]
+            own = term(found.bits, f"{name}, execution {count}", parts, recorder=machine.domain.recorder)
+            machine.write(destination, blend_values(lanes, own, found))
+        return control
+
+    return run
+
+
+def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
+    """Return the active lanes whose results may differ."""
+    active: Array = machine.active()
+    if merge.equal:
+        values = [as_symbolic_vector(machine.read_bits(each, 32)) for each in merge.equal]
+        pairs = [_same(values[one], values[other]) for one, other in ((0, 1), (0, 2), (1, 2))]
+        return np.logical_and(active, np.any(np.broadcast_arrays(*pairs), axis=0))
+    if merge.form is not None:
+        operands = instruction.operands[1:-1] if instruction.opcode.startswith("selp.") else instruction.operands[1:]
+        sources, bits = [each for each in operands if isinstance(each, Register)], merge.form.bits
+        found = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
+        return np.logical_and(active, np.any(np.broadcast_arrays(*found), axis=0)) if found else active
+    if merge.operand is None:
+        return active
+    value = machine.read_bits(merge.operand, merge.bits)
+    return np.logical_and(active, _differing(value, merge.bits, merge, machine))
+
+
+def _differing(value: Value, bits: int, merge: _Merge, machine: Machine) -> Array:
+    vector = as_symbolic_vector(value)
+    known: Any = np.asarray(constant_mask(vector))
+    if merge.form is not None:
+        numbers = nan_of(vector.words[0].astype(f"u{bits // 8}"), merge.form)
+        unknown: Any = ~np.asarray(machine.domain.assumed_finite(value, merge.form))
+    else:
+        assert merge.differs is not None
+        numbers, unknown = merge.differs(vector.words[0]), np.True_
+    found: Array = np.where(known, numbers, unknown)
+    return found
+
+
+def _same(one: SymbolicVector, other: SymbolicVector) -> Array:
+    """Return the lanes in which two values are one that is no known number."""
+    equal: Array = (one.words == other.words).all(axis=0) & ~np.asarray(constant_mask(one))
+    return equal

@@ -1,0 +1,158 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
+"""Sequences that ptxas merges into instructions with other results: no kernel is equal to one that hides them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.concrete import checked_outputs
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
+from ptx_programs import hashes, run, simulated, store, text
+
+LOAD = (
+    "mul.wide.u32 %d2, %r0, 16; add.s64 %d2, %d1, %d2; ld.global.v4.b32 {%r1, %r2, %r5, %r6}, [%d2];"
+    "mov.b32 %f1, %r1; mov.b32 %f2, %r2; mov.b32 {%h1, %h2}, %r1; mov.b64 %g1, {%r1, %r2};"
+)
+HIDE = "shfl.sync.bfly.b32 {0}, {0}, 0, 31, -1;"
+WORD = f"mov.b32 %r20, %f3; {HIDE.format('%r20')} mov.b32 %f3, %r20;"
+HALF = f"mov.b32 %r20, {{%h3, %h3}}; {HIDE.format('%r20')} mov.b32 {{%h3, %h4}}, %r20;"
+PAIR = HIDE.format("%r3")
+DOUBLE = f"mov.b64 {{%r20, %r21}}, %g3; {HIDE.format('%r20')} {HIDE.format('%r21')} mov.b64 %g3, {{%r20, %r21}};"
+LONG = f"mov.b64 {{%r20, %r21}}, %d3; {HIDE.format('%r20')} {HIDE.format('%r21')} mov.b64 %d3, {{%r20, %r21}};"
+
+MERGED = {
+    "reciprocal of a power": ("ex2.approx.ftz.f32 %f3, %f1;", WORD, "rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "reciprocal of a reciprocal": (
+        "rcp.approx.ftz.f32 %f3, %f1;", WORD, "rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "quotient by a power": (
+        "ex2.approx.ftz.f32 %f3, %f1; abs.f32 %f3, %f3;", WORD, "div.approx.ftz.f32 %f9, %f2, %f3; mov.b32 %r9, %f9;"),
+    "clamp": ("min.f32 %f3, %f1, 0f3F800000;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
+    "clamp with literals in registers": (
+        "mov.f32 %f7, 0f3F800000; mov.f32 %f8, 0f00000000; min.ftz.f32 %f3, %f7, %f1;", WORD,
+        "max.f32 %f9, %f8, %f3; mov.b32 %r9, %f9;"),
+    "clamp by selection": (
+        "setp.lt.f32 %p1, %f1, 0f3F800000; selp.f32 %f3, %f1, 0f3F800000, %p1;", WORD,
+        "setp.gt.f32 %p2, %f3, 0f00000000; selp.f32 %f9, %f3, 0f00000000, %p2; mov.b32 %r9, %f9;"),
+    "clamp with -0": ("max.f32 %f3, %f1, 0f80000000;", WORD, "min.f32 %f9, %f3, 0f3F800000; mov.b32 %r9, %f9;"),
+    "clamp of fp16": (
+        "mov.b16 %h7, 0x3C00; mov.b16 %h8, 0; min.f16 %h3, %h1, %h7;", HALF,
+        "max.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "clamp of fp64": (
+        "min.f64 %g3, %g1, 0d3FF0000000000000;", DOUBLE,
+        "max.f64 %g9, %g3, 0d0000000000000000; mov.b64 {%r9, %r19}, %g9;"),
+    "maximum of a saturated number": (
+        "mov.b16 %h8, 0; add.rn.sat.f16 %h3, %h1, %h2;", HALF, "max.NaN.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
+    "shift of a negated half": ("neg.s16 %h3, %h1;", HALF, "shr.s16 %h9, %h3, 1; mov.b32 %r9, {%h9, %h9};"),
+    "extension of a magnitude": ("abs.s16 %h3, %h1;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "comparison of a difference from 0": (
+        "sub.s16 %h3, 0, %h1;", HALF, "setp.lt.s16 %p1, %h3, 0; selp.b32 %r9, 1, 2, %p1;"),
+    "shift of a widened number": ("cvt.s64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
+    "field of a field": ("bfe.s32 %r3, %r1, 8, 8;", PAIR, "bfe.s32 %r9, %r3, 8, 8;"),
+    "pair with a negative literal": (
+        "mov.b16 %h7, 0xbf80; mov.b32 %r3, {%h1, %h7};", PAIR, "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
+    "number of a comparison": ("set.eq.u32.s32 %r3, %r1, %r2;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
+    "magnitudes of a saturated number": (
+        "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
+}  # fmt: skip
+"""Instructions, what hides their result in %f3, %h3, %r3, %g3 or %d3 from ptxas, and the instructions that it merges."""
+
+
+def canonical(body: str) -> object:
+    return hashes(LOAD + body + store("%r9", 32), dtype="u32")
+
+
+@pytest.mark.parametrize(("first", "hidden", "second"), MERGED.values(), ids=MERGED)
+def test_what_is_hidden_from_the_assembler_is_not_equal(first: str, hidden: str, second: str) -> None:
+    merged = canonical(first + second)
+    assert merged != canonical(first + hidden + second)
+    assert merged == canonical(first + second)
+
+
+def test_a_literal_in_a_shuffle_is_known_to_the_assembler() -> None:
+    use = " max.f16x2 %r9, %r3, %r2;"
+    shuffled = canonical(f"mov.b32 %r3, 0x00008000; {PAIR}" + use)
+    assert shuffled != canonical("mov.b32 %r3, 0x00008000;" + use)
+
+
+def test_an_operation_on_one_value_twice_is_one_of_its_text() -> None:
+    first = "lop3.b32 %r3, %r1, %r1, %r2, 0xc0;"
+    assert canonical(first + "xor.b32 %r9, %r3, %r1;") != canonical(first + PAIR + "xor.b32 %r9, %r3, %r1;")
+    copied = "mov.b32 %r4, %r1; lop3.b32 %r3, %r1, %r4, %r2, 0xc0;"
+    assert canonical(copied + "xor.b32 %r9, %r3, %r1;") != canonical(copied + PAIR + "xor.b32 %r9, %r3, %r1;")
+
+
+def test_an_operation_on_pairs_of_integers_and_a_literal_is_one_of_its_text() -> None:
+    body = "mov.b32 %r4, 0xfc00fc00; add.s16x2 %r3, %r1, %r4;"
+    assert canonical(body + "mov.b32 %r9, %r3;") != canonical(body + PAIR + "mov.b32 %r9, %r3; mov.b32 %r9, %r9;")
+
+
+UNMERGED = {
+    "logistic function": ("ex2.approx.ftz.f32 %f4, %f1; add.f32 %f3, %f4, 0f3F800000;", WORD,
+                          "rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
+    "clamp from below first": ("max.f32 %f3, %f1, 0f00000000;", WORD, "min.f32 %f9, %f3, 0f3F800000; mov.b32 %r9, %f9;"),
+    "clamp to other bounds": ("min.f32 %f3, %f1, 0f40C00000;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
+    "clamp that keeps NaNs": ("min.NaN.f32 %f3, %f1, 0f3F800000;", WORD,
+                              "max.NaN.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
+    "clamp to a number at run time": ("min.f32 %f3, %f1, %f2;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
+    "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
+    "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "unsigned extension": ("cvt.u64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
+    "pair with a positive literal": ("mov.b16 %h7, 0x3f80; mov.b32 %r3, {%h1, %h7};", PAIR,
+                                     "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
+    "literal of one sign": ("mov.b32 %r3, 0xbf80bf80;", PAIR, "fma.rn.bf16x2 %r9, %r1, %r3, %r2;"),
+    "logic operation on three values": ("lop3.b32 %r3, %r1, %r2, %r5, 0xc0;", PAIR, "xor.b32 %r9, %r3, %r1;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "hidden", "second"), UNMERGED.values(), ids=UNMERGED)
+def test_other_sequences_are_equal_to_those_that_are_hidden(first: str, hidden: str, second: str) -> None:
+    assert canonical(first + second) == canonical(first + hidden + second)
+
+
+def test_only_a_nan_is_clamped_otherwise() -> None:
+    clamp = "min.f32 %f3, %f1, 0f3F800000; {} max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"
+
+    def finite(body: str) -> list[list[int]]:
+        kernel = LOAD + body + store("%r9", 32)
+        memory, scratch = run(kernel, assume=frozenset({FINITE}), dtype="fp32", loaded="fp32")
+        return checked_outputs(memory, scratch)[1].words.tolist()
+
+    assert finite(clamp.format("")) == finite(clamp.format(WORD))
+
+
+def test_bits_of_hardware_are_not_those_of_the_instructions_one_by_one() -> None:
+    first, _, second = MERGED["shift of a negated half"]
+    kernel = LOAD + first + second + store("%r9", 32)
+
+    def contents(number: int) -> dict[str, npt.NDArray[np.uint8]]:
+        given = np.full(128, number, dtype=np.uint32).view(np.uint8)
+        return {"in": given, "out": np.zeros(128, dtype=np.uint8)}
+
+    with pytest.raises(Unsupported, match="ptxas may merge an operation on 16 bits"):
+        simulated(kernel, [contents(0x8000)])
+    assert simulated(kernel, [contents(2)]) == [b"\xff" * 128]
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "missing"), [("reciprocal of a power", "MUFU.EX2", "MUFU.RCP"), ("clamp", "FADD.SAT", "FMNMX")]
+)
+def test_the_installed_assembler_merges_them(name: str, found: str, missing: str, tmp_path: Path) -> None:
+    try:
+        ptxas = Ptxas.locate("sm_90a")
+        tool = disassemblers(ptxas.path)[0]
+    except (PtxasNotFound, IndexError) as error:
+        pytest.skip(f"no assembler with a disassembler: {error}")
+    first, hidden, second = MERGED[name]
+    for body, merged in ((first + second, True), (first + hidden + second, False)):
+        path = tmp_path / "k.cubin"
+        path.write_bytes(ptxas.assemble(text(LOAD + body + store("%r9", 32))))
+        listing = subprocess.run([tool, "-c", str(path)], check=True, capture_output=True, text=True).stdout
+        assert (found in listing and missing not in listing) == merged

@@ -1,0 +1,269 @@
+"""PTX of products of few rows by fused multiply-adds, whose lanes have every `lanes`-th value of k.
+
+A thread has one lane of a few columns in all rows.  The values of the rows of a tile of k are converted to fp32 once
+and kept in shared memory; those of the columns are loaded by the thread that multiplies them.  "Rows" are those of the
+operand that has few, and "columns" those of the other one, whichever is A.
+
+The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
+from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
+from bitwise_nvidia_sm90.gemm.plan import LaneSum
+
+PARAMETERS = ("V", "W", "C", "K", "count", "stride_v", "stride_vk", "stride_w", "stride_wk", "stride_cv", "stride_cw")
+"""Three pointers, two 32-bit integers, and six strides in elements: V has few rows, W has `count` columns."""
+_POINTERS, _INTEGERS = PARAMETERS[:3], PARAMETERS[3:5]
+_TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
+MOST_ROWS, MOST_LANES = 16, 32
+STEPS = 16
+"""The values of k of a lane in a tile, at most."""
+_MOST_VALUES = 96
+"""The sums of a thread, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """A configuration: `rows`, and `columns` of each thread, `lanes` threads for each element, and `warps`.
+
+    A tile has `steps` values of k of each lane.  With `restarts`, each tile has a new accumulator, which is added to
+    the total; otherwise a lane has one accumulator.  `lane_sum` is the order in which lanes are added, to +0 with
+    `from_zero`.  `contiguous` says that the values of k of a column are neighbours in memory.  `dtype` is the type of
+    the operands, fp16 or bf16, and `output` that of the sums.
+    """
+
+    rows: int
+    columns: int
+    lanes: int
+    warps: int
+    steps: int
+    restarts: bool
+    lane_sum: LaneSum
+    from_zero: bool
+    contiguous: bool
+    dtype: str
+    output: str
+
+    @property
+    def groups(self) -> int:
+        """The groups of threads with one thread for each lane."""
+        return 32 * self.warps // self.lanes
+
+    @property
+    def columns_of_block(self) -> int:
+        """The columns of a block."""
+        return self.groups * self.columns
+
+    @property
+    def line(self) -> int:
+        """The distance of the values of consecutive k in shared memory: odd multiples of 4 have few bank conflicts."""
+        fours = -(-self.rows // 4)
+        return 4 * (fours + 1 - fours % 2)
+
+    @property
+    def tile_bytes(self) -> int:
+        """The bytes of the values of the rows of a tile."""
+        return 4 * self.line * self.steps * self.lanes
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a block: two tiles, later the sums of all lanes."""
+        return max(2 * self.tile_bytes, 4 * self.rows * self.columns_of_block * self.lanes)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a kernel."""
+        power = self.lanes & (self.lanes - 1) == 0 and 2 <= self.lanes <= MOST_LANES
+        fits = 2 <= self.rows <= MOST_ROWS and 2 * self.rows * self.columns <= _MOST_VALUES and self.columns >= 1
+        return power and fits and self.dtype in ("fp16", "bf16") and 1 <= self.steps <= STEPS
+
+
+@lru_cache(maxsize=64)
+def few_rows(given: FewRows) -> TextKernel:
+    """Return the kernel C[v, w] = sum over k of V[v, k] W[w, k]."""
+    body = "\n".join((*_start(given), *_tiles(given), *_sums(given)))
+    registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
+    declared = "\n".join(f".reg .{_TYPES[kind]} %{kind}_{rest};" for kind, rest in registers)
+    listed = ",\n".join(f".param .{'u32' if each in _INTEGERS else 'u64'} {each}" for each in PARAMETERS)
+    order = "_".join(map(str, given.lane_sum.sequence or given.lane_sum.rounds))
+    name = (
+        f"few_rows_{given.dtype}_{given.output}_{given.rows}_rows_{given.columns}_columns_{given.lanes}_lanes_"
+        f"{given.warps}_warps_{given.steps}_steps_{'restarts' if given.restarts else 'one'}_"
+        f"{'contiguous_' if given.contiguous else ''}"
+        f"{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}{'_from_zero' if given.from_zero else ''}"
+    )
+    threads = 32 * given.warps
+    text = (
+        ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 shared_memory[];\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {threads}, 1, 1\n{{\n{declared}\n{body}\n}}\n"
+    )
+    return TextKernel(name, text, threads, given.shared_bytes, PARAMETERS)
+
+
+def _start(given: FewRows) -> Lines:
+    """Read the parameters; compute the thread's lane, its columns, and their addresses at the lane's first k."""
+    yield f"mov.u32 %r_thread, %tid.x;\nand.b32 %r_lane, %r_thread, {given.lanes - 1};"
+    yield f"shr.u32 %r_group, %r_thread, {given.lanes.bit_length() - 1};\nmov.u32 %r_shared, shared_memory;"
+    for each in _POINTERS:
+        yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
+    for each in _INTEGERS:
+        yield f"ld.param.u32 %r_{each}, [{each}];"
+    for each in PARAMETERS[5:]:
+        yield f"ld.param.u64 %d_{each}, [{each}];"
+    yield "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;"
+    yield f"mov.u32 %r_first, %ctaid.x;\nmad.lo.u32 %r_first, %r_first, {given.columns_of_block}, %r_group;"
+    yield "cvt.u64.u32 %d_lane, %r_lane;\nmul.lo.u64 %d_lane, %d_lane, %d_stride_wk;"
+    for column in range(given.columns):
+        # Columns outside of the matrix have the addresses of the last one; their sums are not stored.
+        yield f"add.u32 %r_column, %r_first, {column * given.groups};\nsub.u32 %r_last, %r_count, 1;"
+        yield "min.u32 %r_column, %r_column, %r_last;\ncvt.u64.u32 %d_column, %r_column;"
+        yield f"mad.lo.u64 %d_at_{column}, %d_column, %d_stride_w, %d_lane;"
+        yield f"shl.b64 %d_at_{column}, %d_at_{column}, 1;\nadd.u64 %d_at_{column}, %d_at_{column}, %d_W;"
+    yield f"mul.lo.u64 %d_step, %d_stride_wk, {2 * given.lanes};"
+    yield "mov.b16 %h_zero, 0;\nmov.u32 %r_left, %r_K;\nmov.u32 %r_buffer, 0;\nmov.u32 %r_begin, 0;"
+    yield f"mad.lo.u32 %r_values, %r_lane, {4 * given.line}, %r_shared;"
+    yield from (f"mov.b32 %r_total_{place}, 0f00000000;" for place in _places(given))
+    yield from (f"mov.b32 %r_sum_{place}, 0f00000000;" for place in _places(given))
+    yield "mov.pred %p_first, -1;"
+
+
+def _places(given: FewRows) -> Sequence[str]:
+    """Return the names of the sums of a thread."""
+    return [f"{row}_{column}" for row in range(given.rows) for column in range(given.columns)]
+
+
+def _tiles(given: FewRows) -> Lines:
+    """Add the products of each tile: first whole ones, then the last one, of which some k do not exist."""
+    size = given.steps * given.lanes
+    yield f"TILE: setp.lt.u32 %p_partial, %r_left, {size};\n@%p_partial bra PARTIAL;"
+    yield from _tile(given, whole=True)
+    yield f"sub.u32 %r_left, %r_left, {size};\nadd.u32 %r_begin, %r_begin, {size};\nbra TILE;"
+    yield "PARTIAL: setp.eq.u32 %p_done, %r_left, 0;\n@%p_done bra TILES_END;"
+    yield from _tile(given, whole=False)
+    yield "TILES_END:"
+
+
+def _tile(given: FewRows, *, whole: bool) -> Lines:
+    """Load the values of a tile, and add their products; unless it is `whole`, those that exist."""
+    kind = "whole" if whole else "partial"
+    size, threads = given.steps * given.lanes, 32 * given.warps
+    for step in range(given.steps):
+        if not whole:
+            yield f"setp.gt.u32 %p_exists_{step}, %r_left, {step * given.lanes};"
+            yield f"sub.u32 %r_at, %r_left, {step * given.lanes};"
+            yield f"setp.lt.and.u32 %p_exists_{step}, %r_lane, %r_at, %p_exists_{step};"
+        guard = "" if whole else f"@%p_exists_{step} "
+        for column in range(given.columns):
+            if not whole:
+                yield f"mov.b16 %h_{kind}_{step}_{column}, 0;"
+            place = f"%d_at_{column}+{2 * given.lanes * step}" if given.contiguous else f"%d_at_{column}"
+            yield f"{guard}ld.global.b16 %h_{kind}_{step}_{column}, [{place}];"
+            if not given.contiguous:
+                yield f"add.u64 %d_at_{column}, %d_at_{column}, %d_step;"
+    if given.contiguous:
+        yield from (f"add.u64 %d_at_{column}, %d_at_{column}, {2 * size};" for column in range(given.columns))
+    loads = -(-given.rows * size // threads)
+    for load in range(loads):
+        # Value `place` of the tile is that of row place / size and of k place % size.
+        yield f"add.u32 %r_place, %r_thread, {load * threads};"
+        yield f"div.u32 %r_row, %r_place, {size};\nmul.lo.u32 %r_at, %r_row, {size};\nsub.u32 %r_k, %r_place, %r_at;"
+        yield f"setp.lt.u32 %p_loads_{load}, %r_row, {given.rows};"
+        if not whole:
+            yield f"setp.lt.and.u32 %p_loads_{load}, %r_k, %r_left, %p_loads_{load};"
+        yield f"mad.lo.u32 %r_to_{load}, %r_k, {4 * given.line}, %r_shared;"
+        yield f"mad.lo.u32 %r_to_{load}, %r_row, 4, %r_to_{load};"
+        yield "add.u32 %r_k, %r_k, %r_begin;\ncvt.u64.u32 %d_row, %r_row;\ncvt.u64.u32 %d_k, %r_k;"
+        yield "mul.lo.u64 %d_place, %d_row, %d_stride_v;\nmad.lo.u64 %d_place, %d_k, %d_stride_vk, %d_place;"
+        yield "shl.b64 %d_place, %d_place, 1;\nadd.u64 %d_place, %d_place, %d_V;"
+        yield f"mov.b16 %h_row_{load}, 0;\n@%p_loads_{load} ld.global.b16 %h_row_{load}, [%d_place];"
+    for load in range(loads):
+        yield from _widened(given, f"%r_row_{load}", f"%h_row_{load}")
+        yield f"add.u32 %r_to_{load}, %r_to_{load}, %r_buffer;"
+        yield f"@%p_loads_{load} st.shared.b32 [%r_to_{load}], %r_row_{load};"
+    yield "bar.sync 0;"
+    yield "add.u32 %r_from, %r_values, %r_buffer;"
+    for step in range(given.steps):
+        guard = "" if whole else f"@%p_exists_{step} "
+        for column in range(given.columns):
+            yield from _widened(given, f"%r_w_{column}", f"%h_{kind}_{step}_{column}")
+        for first in range(0, given.rows, 4):
+            values = [f"%r_v_{row}" for row in range(first, first + 4)]
+            offset = 4 * (step * given.lanes * given.line + first)
+            yield f"{guard}ld.shared.v4.b32 {{{', '.join(values)}}}, [%r_from+{offset}];"
+        for row in range(given.rows):
+            for column in range(given.columns):
+                total = f"%r_sum_{row}_{column}"
+                yield f"{guard}fma.rn.f32 {total}, %r_v_{row}, %r_w_{column}, {total};"
+    # The next tile is written to the other buffer while slower threads read this one.
+    yield f"sub.u32 %r_buffer, {given.tile_bytes}, %r_buffer;"
+    if given.restarts:
+        for place in _places(given):
+            yield f"add.rn.f32 %r_next, %r_total_{place}, %r_sum_{place};"
+            yield f"selp.b32 %r_total_{place}, %r_sum_{place}, %r_next, %p_first;"
+            yield f"mov.b32 %r_sum_{place}, 0f00000000;"
+        yield "mov.pred %p_first, 0;"
+
+
+def _widened(given: FewRows, target: str, value: str) -> Lines:
+    """Convert a value to fp32."""
+    yield f"mov.b32 {target}, {{%h_zero, {value}}};" if given.dtype == "bf16" else f"cvt.f32.f16 {target}, {value};"
+
+
+def _sums(given: FewRows) -> Lines:
+    """Add the lanes of each element, and store it."""
+    name = "total" if given.restarts else "sum"
+    elements, threads = given.rows * given.columns_of_block, 32 * given.warps
+    yield "bar.sync 0;"
+    # Element `place` of the block is that of row place / columns and of column place % columns.
+    yield "mad.lo.u32 %r_at, %r_lane, 4, %r_shared;"
+    yield f"mad.lo.u32 %r_at, %r_group, {4 * given.lanes}, %r_at;"
+    for row in range(given.rows):
+        for column in range(given.columns):
+            place = row * given.columns_of_block + column * given.groups
+            yield f"st.shared.b32 [%r_at+{4 * given.lanes * place}], %r_{name}_{row}_{column};"
+    yield "bar.sync 0;"
+    yield f"mov.u32 %r_first, %ctaid.x;\nmul.lo.u32 %r_first, %r_first, {given.columns_of_block};"
+    for start in range(0, elements, threads):
+        yield f"add.u32 %r_place, %r_thread, {start};\nsetp.ge.u32 %p_done, %r_place, {elements};\n@%p_done bra END;"
+        yield f"mad.lo.u32 %r_at, %r_place, {4 * given.lanes}, %r_shared;"
+        values = [f"%r_lane_{lane}" for lane in range(given.lanes)]
+        for lane in range(0, given.lanes, min(4, given.lanes)):
+            some = values[lane : lane + min(4, given.lanes)]
+            yield f"ld.shared.v{len(some)}.b32 {{{', '.join(some)}}}, [%r_at+{4 * lane}];"
+        yield from _added(given, values)
+        yield f"div.u32 %r_row, %r_place, {given.columns_of_block};"
+        yield f"mul.lo.u32 %r_at, %r_row, {given.columns_of_block};\nsub.u32 %r_column, %r_place, %r_at;"
+        yield "add.u32 %r_column, %r_column, %r_first;\nsetp.lt.u32 %p_inside, %r_column, %r_count;"
+        yield "cvt.u64.u32 %d_row, %r_row;\ncvt.u64.u32 %d_column, %r_column;"
+        yield "mul.lo.u64 %d_place, %d_row, %d_stride_cv;\nmad.lo.u64 %d_place, %d_column, %d_stride_cw, %d_place;"
+        shift = 2 if given.output == "fp32" else 1
+        yield f"shl.b64 %d_place, %d_place, {shift};\nadd.u64 %d_place, %d_place, %d_C;"
+        if given.output == "fp32":
+            yield "@%p_inside st.global.b32 [%d_place], %r_result;"
+        else:
+            form = {"fp16": "f16", "bf16": "bf16"}[given.output]
+            yield f"cvt.rn.{form}.f32 %h_result, %r_result;\n@%p_inside st.global.b16 [%d_place], %h_result;"
+    yield "END: ret;"
+
+
+def _added(given: FewRows, values: list[str]) -> Lines:
+    """Add the lanes in their order; the sum is %r_result."""
+    if given.lane_sum.sequence:
+        total = values[given.lane_sum.sequence[0]]
+        for lane in given.lane_sum.sequence[1:]:
+            yield f"add.rn.f32 {total}, {total}, {values[lane]};"
+        values = [total]
+    for bit in given.lane_sum.rounds:
+        kept = [lane for lane in range(len(values)) if not lane >> bit & 1]
+        for lane in kept:
+            yield f"add.rn.f32 {values[lane]}, {values[lane]}, {values[lane + (1 << bit)]};"
+        values = [values[lane] for lane in kept]
+    (total,) = values
+    yield f"add.rn.f32 %r_result, {total}, 0f00000000;" if given.from_zero else f"mov.b32 %r_result, {total};"
