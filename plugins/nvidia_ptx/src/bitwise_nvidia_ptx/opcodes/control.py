@@ -125,8 +125,13 @@ def barrier(instruction: Instruction, context: Context) -> Step:
 
         def warp(machine: Machine) -> None:
             members = machine.known(machine.read_bits(members_operand, 32))
-            whole = None if members is None else _whole_warps(machine, members)
-            if whole is None or not whole.size:
+            if members is None:
+                raise DataDependent("the member mask of a barrier depends on data", instruction.line)
+            lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
+            if ((members >> lane & np.uint32(1) == 0) & machine.active()).any():
+                raise Unsupported("a lane executes a barrier whose member mask does not contain it", instruction.line)
+            whole = _whole_warps(machine, members)
+            if not whole.size:
                 return
             for races in machine.races.acting(machine.mask):
                 races.warp_barrier(whole)
