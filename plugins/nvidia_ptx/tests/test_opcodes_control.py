@@ -444,6 +444,13 @@ def test_a_lane_that_its_barrier_does_not_name_makes_the_kernel_unknown(barrier:
         hashes(PLACES + HALF + barrier + READ.format(0), shared=ROOM)
 
 
+@pytest.mark.parametrize("number", ["16", "%r9"])
+def test_a_block_has_sixteen_barriers(number: str) -> None:
+    with pytest.raises(Unsupported, match="has no barrier 16"):
+        hashes(PLACES + HALF + f"mov.u32 %r9, 16; bar.sync {number};" + READ.format(0), shared=ROOM)
+    assert hashes(PLACES + HALF + "bar.sync 15;" + READ.format(0), shared=ROOM)
+
+
 def test_the_member_mask_of_a_barrier_must_be_known() -> None:
     with pytest.raises(Unsupported, match="member mask of a barrier depends on data"):
         hashes(PLACES + HALF + "bar.warp.sync %r7;" + READ.format(0), shared=ROOM)
