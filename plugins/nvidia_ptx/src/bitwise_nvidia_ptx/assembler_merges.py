@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -386,16 +387,18 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 
 def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
     """Return the active lanes whose results may differ."""
-    active: Array = machine.active()
     if merge.equal:
-        values = [as_symbolic_vector(machine.read_bits(each, 32)) for each in merge.equal]
-        pairs = [_same(values[one], values[other]) for one, other in ((0, 1), (0, 2), (1, 2))]
-        return np.logical_and(active, np.any(np.broadcast_arrays(*pairs), axis=0))
+        values = [machine.read_bits(each, 32) for each in merge.equal]
+        vectors = [as_symbolic_vector(each) for each in values if not isinstance(each, np.ndarray)]
+        pairs = [_same(one, other) for one, other in combinations(vectors, 2)]
+        found: Array = np.any(np.broadcast_arrays(*pairs), axis=0) if pairs else np.zeros((1, 1), dtype=bool)
+        return np.logical_and(machine.active(), found) if found.any() else found
+    active: Array = machine.active()
     if merge.form is not None:
         operands = instruction.operands[1:-1] if instruction.opcode.startswith("selp.") else instruction.operands[1:]
         sources, bits = [each for each in operands if isinstance(each, Register)], merge.form.bits
-        found = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
-        return np.logical_and(active, np.any(np.broadcast_arrays(*found), axis=0)) if found else active
+        differing = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
+        return np.logical_and(active, np.any(np.broadcast_arrays(*differing), axis=0)) if differing else active
     if merge.unknown:
         known = [constant_mask(as_symbolic_vector(machine.read_bits(each, merge.bits))) for each in merge.unknown]
         every: Array = np.all(np.broadcast_arrays(*map(np.asarray, known)), axis=0)
