@@ -129,6 +129,8 @@ def test_slices_of_two_transposed_operands_have_the_small_granularity() -> None:
         query = gemm_query(5, 64, 640, transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
         spans[transposes] = descriptor_of(query, split, H100).k_cuts[0].span
     assert spans == {"NN": 128, "NT": 128, "TN": 80, "TT": 128}
+    column = gemm_query(64, 1, 640, transpose_a=True)
+    assert descriptor_of(column, split, H100).k_cuts[0].span == 128
 
 
 @pytest.mark.parametrize(
@@ -196,6 +198,24 @@ def test_measured_features_have_the_descriptor_of_the_plain_product() -> None:
         descriptor_of(gemm_query(64, 64, 640, epilogue="relu"), NVJET, H100)
 
 
+def test_slices_that_the_library_chooses_are_declined() -> None:
+    chosen = replace(NVJET, algorithm=10, stages=0, tile=10, split_k=0, reduction=1, custom=0)
+    assert descriptor_of(gemm_query(2, 1423, 390, "fp32"), chosen, H100).k_cuts == (Cut(count=1, start="zero"),)
+    with pytest.raises(RowNotCovered, match="the library chooses the slices of more than 390 values of k"):
+        descriptor_of(gemm_query(2, 1423, 645, "fp32"), chosen, H100)
+
+
+def test_the_elements_of_a_vector_may_have_gaps() -> None:
+    dense, sparse = gemm_query(96, 1, 5000, "fp32"), gemm_query(96, 1, 5000, "fp32", ld_b=3)
+    lanes = replace(NVJET, algorithm=13, stages=0, custom=75)
+    assert descriptor_of(sparse, lanes, H100) == descriptor_of(dense, lanes, H100)
+    blocks = replace(NVJET, algorithm=14, stages=0, split_k=16, reduction=2)
+    assert descriptor_of(sparse, blocks, H100) == descriptor_of(replace(dense, transpose_a=True), blocks, H100)
+    assert descriptor_of(sparse, blocks, H100) != descriptor_of(dense, blocks, H100)
+    with pytest.raises(RowNotCovered, match="padded rows are not measured"):
+        descriptor_of(gemm_query(96, 1, 5000, ld_b=3), NVJET, H100)
+
+
 def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
     query = gemm_query(64, 64, 640, epilogue="bias")
     split = replace(NVJET, algorithm=24, stages=13, split_k=3, reduction=2)
@@ -207,10 +227,8 @@ def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
     assert biased_product_of(query, split, H100).product == plain
     once = biased_product_of(query, NVJET, H100)
     assert (once.product, once.rounded_first) == (descriptor_of(gemm_query(64, 64, 640), NVJET, H100), False)
-    with pytest.raises(
-        RowNotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"
-    ):
-        biased_product_of(query, replace(split, reduction=1), H100)
+    onto = biased_product_of(query, replace(split, reduction=1), H100)
+    assert (onto.product.k_cuts[0].merge_dtype, onto.rounded_first, onto.onto_bias) == ("fp16", False, True)
     with pytest.raises(
         RowNotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"
     ):

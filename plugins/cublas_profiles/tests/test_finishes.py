@@ -97,10 +97,11 @@ def test_scales_of_blocks_multiply_sums_of_128_values(blocks: tuple[Any, Any], o
     groups = 128 in blocks  # slices are whole groups of four blocks, where an operand has blocks of 128 x 128
     assert [each.span for each in found(**SPLIT).product.k_cuts] == [3584, 128]
     assert [each.span for each in found(split_k=3, reduction=2).product.k_cuts] == [2560 if groups else 2432, 128]
+    # The last slices are empty.
+    assert [each.span for each in found(split_k=19, reduction=2).product.k_cuts] == [512 if groups else 384, 128]
     shorter = given.model_copy(update={"k": 7200})
     for torch, problem, fields in (
         ("2.11.0", given, {"algorithm": 24}), ("2.11.0", given, {"split_k": 2, "reduction": 4}),
-        ("2.11.0", given, {"split_k": 40, "reduction": 2}),
         ("2.11.0", given, {"split_k": -1}), ("2.11.0", shorter, {}), ("2.12.0", given, {}),
     ):  # fmt: skip
         with pytest.raises(RowNotCovered, match="is not described"):
@@ -139,7 +140,19 @@ def test_what_is_not_measured_is_named_with_the_nearest_call() -> None:
     with pytest.raises(RowNotCovered, match=r"2\.0 times a matrix added is not measured .*the product alone"):
         steps(matrix(0.5, 2.0), "fp32", algorithm=10, stages=0, custom=0)
     with pytest.raises(RowNotCovered, match="is not measured"):
-        steps(matrix(), algorithm=24, stages=13, split_k=2, reduction=1)
+        steps(matrix(), algorithm=24, stages=13, split_k=2, reduction=0)
+
+
+def test_slices_in_place_are_added_to_the_addend() -> None:
+    split: dict[str, int] = {"algorithm": 24, "stages": 13, "split_k": 3, "reduction": 1}
+    for addend in ("matrix", "vector"):
+        found = finished("fp16", finish=Finish(alpha=0.5, beta=1, addend=addend), **split)
+        assert found.onto_addend
+        assert [each.k for _, each, _ in found.slices] == [384, 384, 256]
+        assert str(found.steps) == str(finished("bf16", finish=Finish(alpha=0.5, beta=1, addend=addend), **split).steps
+                                       ).replace("bf16", "fp16").replace("fused=x", "fused=operand")  # fmt: skip
+    plain = finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="matrix"), **{**split, "reduction": 2})
+    assert not plain.onto_addend
 
 
 def problem(m: int = 64, n: int = 64, k: int = 256, a: str = "e4m3", out: str = "bf16", **fields: Any) -> GEMMProblem:
@@ -212,9 +225,11 @@ def test_a_finish_has_no_query_of_its_own() -> None:
 
 
 def test_kernels_whose_order_is_not_known_are_declined_with_other_factors() -> None:
-    for algorithm in (16, 56):
+    for algorithm in (16, 42):
+        fields = {"algorithm": algorithm, "stages": 0 if algorithm == 16 else 35, "custom": 0}
         with pytest.raises(RowNotCovered, match="is not measured with this configuration on fp16"):
-            steps(matrix(0.5), "fp16", algorithm=algorithm, stages=0, custom=0)
+            steps(matrix(0.5), "fp16", **fields)
+        assert steps(matrix(), "fp16", **fields) == axpby(1.0, 1.0, "operand", "fp16")
     vector: dict[str, Any] = {"m": 1, "n": 500, "k": 4000, "algorithm": 13, "custom": 75, "stages": 0}
     assert "fused=operand" in str(finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector).steps)
     with pytest.raises(RowNotCovered, match="a vector added is not measured"):

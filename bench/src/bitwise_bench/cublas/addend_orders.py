@@ -24,10 +24,17 @@ from bitwise_cublas_profiles.profile import Row, profile
 
 RECORDS = tuple(
     Path(__file__).resolve().parents[4] / "records" / f"cublas-addends-sm90-{name}.json.xz"
-    for name in ("h100-13.1", "h200-13.1", "h200-13.1-seed2101")
+    for name in ("h100-13.1", "h200-13.1", "h200-13.1-seed2101", "h200-13.1-seed2201")
 )
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
 """What is compared, and the field of a row of the data file that counts it."""
+_BIAS_ORDERS = {
+    "biases": {"product_fused", "addend_fused", "operand_a"}, "biases added after rounding": {"rounded"},
+    "biases under slices": {"onto_product_fused", "onto_addend_fused"},
+}  # fmt: skip
+"""The orders that each feature of a bias allows."""
+_LONGEST = 17479
+"""Outputs above which the order of CUSTOM_OPTION 10 of algorithm 13 is not known on fp32."""
 _PLAIN = ("product", "products", "times a vector", "dot")
 _VECTORS = ("vector", "relu")
 
@@ -48,6 +55,7 @@ class Sample:
     beta: float
     configuration: tuple[int, ...]
     orders: tuple[str, ...]
+    untried: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -64,8 +72,11 @@ class Sample:
     @property
     def undescribed(self) -> bool:
         """Whether no row describes the call: elements of a vector with gaps, batches of one element, other sums."""
-        gaps = self.n == 1 and self.call != self.kind and not self.plain
-        return gaps or (self.m == self.n == 1 < self.batch) or any(": " in each for each in self.orders)
+        gaps = self.n == 1 and self.call != self.kind
+        unknown = (self.algorithm, self.configuration[2]) == (63, 17) or (
+            (self.algorithm, self.configuration[6]) == (13, 10) and max(self.m, self.n) > _LONGEST
+        )
+        return gaps or unknown or (self.m == self.n == 1 < self.batch) or any(": " in each for each in self.orders)
 
     @property
     def plain(self) -> bool:
@@ -117,8 +128,12 @@ def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
     for record in (json.loads(lzma.decompress(path.read_bytes())) for path in paths):
         for each in record["rows"]:
             fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
-            names = [each.removeprefix("vector ") for each in fields["orders"] if not each.startswith("matrix ")]
+            # A row that is only added has the query of a vector, or none of the product alone, in the first names.
+            names = [
+                each.removeprefix("vector ") for each in fields["orders"] if not each.startswith(("matrix ", "bias: "))
+            ]
             fields |= {"configuration": tuple(fields["configuration"]), "orders": tuple(names)}
+            fields["untried"] = tuple(record.get("untried", ()))
             found.append(Sample(**fields))
     return found
 
@@ -143,7 +158,7 @@ def counted(rows: Iterable[Row], found: Sequence[Sample]) -> Iterator[tuple[Row,
     owner = [next((row for row in listed if _applies(row, each)), None) for each in taken]
     for row in listed:
         mine = [each for each, of in zip(taken, owner, strict=True) if of is row]
-        misses = [each for each in mine if not each.has_order(row["order"])]
+        misses = [each for each in mine if not each.has_order(row["order"]) and row["order"] not in each.untried]
         yield row, _counts(each for each in mine if each.has_order(row["order"])), misses
 
 
@@ -158,8 +173,11 @@ def feature_counts(row: Row, found: Sequence[Sample]) -> tuple[dict[str, int], l
     if row["feature"] == "batches":
         mine = [each for each in found if each.kind == "batch" and each.is_under(row) and (each.m > 1 or each.n > 1)]
         return _counts(each for each in mine if each.orders), [each for each in mine if not each.orders]
-    orders = {"rounded"} if "rounding" in row["feature"] else {"product_fused", "addend_fused", "operand_a"}
-    mine = [each for each in found if each.addend == "vector" and each.is_under(row)]
+    orders = _BIAS_ORDERS[row["feature"]]
+    mine = [
+        each for each in found
+        if each.addend == "vector" and each.is_under(row) and not (orders & set(each.untried))
+    ]  # fmt: skip
     return _counts(each for each in mine if orders & set(each.orders)), [
         each for each in mine if not orders & set(each.orders)
     ]

@@ -38,7 +38,7 @@ from bitwise_bench.cublas.settings_parity import SETTINGS
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
-from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.describe import descriptor_of, from_first_slice
 from bitwise_cublas_profiles.finishes import (
     accumulated,
     adds_row,
@@ -104,7 +104,9 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
     yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
     for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand")):
         with suppress(DescriptorError):  # slices that are not consecutive
-            yield name, FinishedGEMM(product=sums, steps=fused(finish.alpha, one), onto_addend=True)
+            yield name, FinishedGEMM(
+                product=from_first_slice(sums), steps=fused(finish.alpha, one), onto_addend=True
+            )  # fmt: skip
     if finish.beta == 1.0:
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         steps = Epilogue.of(*scale, converted, "add", *activation)

@@ -102,10 +102,12 @@ def _scalar(desc: GEMMDesc) -> list[Change]:
 def alternatives(query: GemmQuery, split: int, architecture: str = "sm_90") -> list[tuple[str, GEMMDesc]]:
     """Candidate descriptors for a configuration without a row or with a wrong one, likely ones first."""
     base = {"k": query.k, "left_dtype": query.a, "right_dtype": query.b, "output_dtype": query.c}
+    if query.compute == "tf32":
+        base["multiplied_as"] = "tf32"
     matrix: list[tuple[str, dict[str, Any]]] = []
     scalar: list[tuple[str, dict[str, Any]]] = []
-    if query.a not in FP8:
-        for name, k_loop in _K_LOOPS.items():
+    if query.a not in FP8 and (query.a != "fp32" or query.compute == "tf32"):
+        for name, k_loop in (_K_LOOPS if query.a != "fp32" else _K_LOOPS_TF32).items():
             unit = Instruction(architecture=architecture, family="mma.sync", k=k_loop["instruction_k"])
             for cuts, sliced in _sliced(query, split):
                 matrix.append((f"{name}{sliced}", {"path": "matrix", "instruction": unit, **k_loop, "k_cuts": cuts}))
@@ -134,6 +136,13 @@ _K_LOOPS: dict[str, dict[str, Any]] = {
         for step in (32, 64, 128)
     },
     **{f"k8 first {step}": {"instruction_k": 8, "k_loop_step": step, "short_iteration": "first"} for step in (32, 64)},
+}
+
+
+_K_LOOPS_TF32: dict[str, dict[str, Any]] = {
+    "k8": {"instruction_k": 8},
+    **{f"k8 first {step}": {"instruction_k": 8, "k_loop_step": step, "short_iteration": "first"} for step in (16, 32)},
+    "k4": {"instruction_k": 4},
 }
 
 

@@ -121,7 +121,10 @@ class Comparison:
         )
         b = b.t() if across else b
         about = [m, n, k, 1, f"N{'NT'[across]}"]
-        wanted = torch._int_mm(a, b)
+        try:
+            wanted = torch._int_mm(a, b)
+        except RuntimeError as error:
+            return [number, kind, "int8", "refused by PyTorch", about, str(error).split(" with ")[0][:200]]
         rows, columns = (
             torch.tensor(sorted({0, length - 1, source.randrange(length)}), device=self.device) for length in (m, n)
         )

@@ -13,6 +13,8 @@ from bitwise_cublas_profiles.dropped_k import dropped_k
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
+_VECTOR_ALGORITHMS = (13, 14)
+"""Algorithms of a matrix and a vector, whose elements may have gaps between them."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 
@@ -51,9 +53,10 @@ def biased_product_of(query: GemmQuery, configuration: Configuration, known: Pro
         except RowNotCovered as error:
             first = first or error
         else:
+            onto = added == "biases under slices"
             return BiasedGEMM(
-                product=found, rounded_first=added == "biases added after rounding",
-                onto_bias=added == "biases under slices",
+                product=from_first_slice(found) if onto else found, onto_bias=onto,
+                rounded_first=added == "biases added after rounding",
             )  # fmt: skip
     assert first is not None
     raise first
@@ -121,13 +124,11 @@ class _Description:
             )
         gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
         matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
-        # A vector with gaps between its elements is a matrix of one column with gaps between its rows.
-        sparse_vector = (query.n == 1 and query.ld_b not in (None, 1)) or (
-            query.m == 1 and query.transpose_a and query.ld_a not in (None, 1)
-        )
-        gaps_measured = dense_output and not sparse_vector
+        sparse_left = query.m == 1 and query.transpose_a and query.ld_a not in (None, 1)
+        sparse_right = self._is_sparse_column() and self.configuration.algorithm not in _VECTOR_ALGORITHMS
+        gaps_measured = dense_output and not sparse_left and not sparse_right
         if query.compute == "fp16":
-            self._check_feature("fp16 accumulation", measured=not gaps and query.batch == 1)
+            self._check_feature("fp16 accumulation", measured=query.batch == 1)
         if query.batch > 1 and query.epilogue == "none":
             if query.k == 1 and query.a == "fp32" and query.contiguous_output_batch:
                 pass  # a single product has no order
@@ -144,6 +145,10 @@ class _Description:
             self._check_feature("padded rows", measured=gaps_measured)
         if min(query.alignment) < 16:
             self._check_feature("unaligned operands", measured=gaps_measured and query.batch == 1)
+
+    def _is_sparse_column(self) -> bool:
+        """Whether B is one column whose elements have gaps between them."""
+        return self.query.n == 1 and not self.query.transpose_b and self.query.ld_b not in (None, 1)
 
     def _check_feature(self, feature: str, *, measured: bool, **more: Any) -> None:
         """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor.
@@ -253,6 +258,8 @@ class _Description:
     def _granularity(self) -> int:
         """The unit of slice lengths: the largest granularity of the layout that divides k, or the smallest."""
         transposes, k = self.query.transposes, self.query.k
+        if self.query.n == 1 and transposes == "TN":
+            transposes = "TT"  # the library takes a column for a row
         table = [row for row in self.known.tables["granularities"] if self.query.a in row["dtypes"]]
         if not table:
             raise self.not_covered(f"slices of {self.query.a} operands are not measured")
@@ -272,15 +279,18 @@ class _Description:
             sliced=sliced, reduction=configuration.reduction if sliced else None,
         )  # fmt: skip
         if row is None and self.extrapolate:
-            row = self.known.row(
+            other = self.known.row(
                 "fma", algorithm=configuration.algorithm, stages=configuration.stages, sliced=sliced
             )  # fmt: skip
+            row = other and {name: value for name, value in other.items() if name != "start"}
         if row is None:
             how = f" with REDUCTION_SCHEME {configuration.reduction}" if sliced else " without slices"
             raise self.not_covered(
                 f"STAGES_ID {configuration.stages}, CUSTOM_OPTION {configuration.custom} of algorithm "
                 f"{configuration.algorithm}{how} has no row"
             )
+        if split == 0 and self.query.k > row.get("longest", self.query.k):
+            raise self.not_covered(f"the library chooses the slices of more than {row['longest']} values of k")
         cuts: tuple[Cut, ...] = ()
         if sliced and "dealt" in row:
             cuts = (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=row["merge"]),)
@@ -371,8 +381,17 @@ class _Description:
             raise self.not_covered(f"{blocks} blocks are not measured: only powers of two from 4 are")
         # If k is the dense axis of the matrix, a thread takes two values of k, with one accumulator each.
         dense = query.transpose_b if query.n > 1 else query.m == 1 or not query.transpose_a
-        wide = 2 if dense else 1
+        wide = 2 if dense and not self._is_sparse_column() else 1
         return self._scalar(*strided_blocks(blocks, wide))
+
+
+def from_first_slice(desc: GEMMDesc) -> GEMMDesc:
+    """The descriptor without the +0 to which the first slice is added."""
+    first = desc.k_cuts[0] if desc.k_cuts else None
+    if first != Cut(count=1, start="zero"):
+        return desc
+    fields = {name: getattr(desc, name) for name in type(desc).model_fields}
+    return GEMMDesc(**(fields | {"k_cuts": desc.k_cuts[1:]}))
 
 
 def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:

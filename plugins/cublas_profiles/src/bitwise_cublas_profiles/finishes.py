@@ -17,7 +17,7 @@ from typing import Literal
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
-from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
+from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of, from_first_slice
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
@@ -127,7 +127,7 @@ def block_scaled_product_of(
     known.record_use("block_scales", row)
     step = _BLOCK * (4 if _BLOCK in (query.blocks or ()) else 1)
     span = -(-(k // split) // step) * step if sliced else k
-    if sliced and not span * (split - 1) < k <= span * split:
+    if sliced and k > span * split:
         raise RowNotCovered(f"{query.description} is not described: {split} slices of {span} values are not measured")
     plain = single_pass(k, problem.a, problem.b, known, fast_accumulation=False)
     cuts = (Cut(span=span), *plain.k_cuts) if sliced else plain.k_cuts
@@ -248,6 +248,7 @@ def finished_product_of(
     order = "rounded" if rounded else _order(known, query, configuration, finish)
     onto |= order.startswith(_ONTO)
     order = order.removeprefix(_ONTO)
+    product = from_first_slice(product) if onto else product
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:

@@ -12,9 +12,10 @@ ptxas 12.8 and 12.9 for sm_90.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from bitwise_core.assembly.module import (
 )
 from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
@@ -40,6 +42,7 @@ from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
+_SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
@@ -55,6 +58,12 @@ _BITS = {"f16": 16, "f32": 32, "f64": 64}
 _ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 
 
+class _Noting(Protocol):
+    """The domain of bit patterns, which keeps the assumptions of an execution."""
+
+    notes: dict[str, None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Merge:
     """What ptxas merges, as the end of a sentence, and the lanes whose results may differ.
@@ -62,7 +71,6 @@ class _Merge:
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
     a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `of_numbers`: known results,
     too.
-    `on_bits`: executions on bit patterns do not return what hardware does, either.
     """
 
     what: str
@@ -72,7 +80,6 @@ class _Merge:
     form: FloatFormat | None = None
     equal: tuple[Operand, ...] = ()
     of_numbers: bool = True
-    on_bits: bool = True
 
 
 class _Sources:
@@ -80,6 +87,15 @@ class _Sources:
 
     def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
         self.kernel, self.opcodes, self.flow = kernel, opcodes, flow_of(kernel, opcodes)
+        self.use = 0
+        """The index of the instruction whose operands are followed."""
+        ends = (
+            index + 1
+            for index, each in enumerate(self.flow.infos)
+            if each.effects.overlaps(Effect.BRANCH | Effect.CALL)
+        )
+        self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
+        self._starts = sorted({0, *kernel.labels.values(), *ends})
 
     def may_be(self, operand: Operand, holds: Callable[[int], bool]) -> bool:
         """Return whether the assembler may know a number of an operand for which a condition holds."""
@@ -92,22 +108,38 @@ class _Sources:
         numbers = [each.value for each in plain if isinstance(each, Immediate)]
         return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
 
-    def of(self, operand: Operand, *, literals: bool = False) -> Iterator[Instruction]:
-        """Yield the instructions that may have written the number that an operand holds.
+    def of(self, operand: Operand, *, literals: bool = False, user: Instruction | None = None) -> Iterator[Instruction]:
+        """Yield the instructions that may have written the number that an operand of `user` holds.
 
-        `literals`: also those from which a literal may come, which ptxas knows through shuffles.
+        `literals`: also those from which a literal may come, which ptxas knows through shuffles.  `user` is the
+        instruction whose operands are followed, if not given.
         """
-        pending, seen = list(registers_of(operand)), set[str]()
+        use = self.use if user is None else self.places[id(user)]
+        pending = [(name, use) for name in registers_of(operand)]
+        seen = set[int]()
         while pending:
-            name = pending.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            for index in self.flow.definitions.get(name, ()):
+            name, use = pending.pop()
+            for index in self._reaching(name, use):
+                if index in seen:
+                    continue
+                seen.add(index)
                 instruction = self.kernel.instructions[index]
                 yield instruction
                 if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
-                    pending += self.flow.infos[index].reads
+                    pending += [(each, index) for each in self.flow.infos[index].reads]
+
+    def _reaching(self, name: str, use: int) -> Sequence[int]:
+        """Return the definitions of a register that an instruction may read: the last ones of its block, or all."""
+        every = self.flow.definitions.get(name, ())
+        start = self._starts[bisect_right(self._starts, use) - 1]
+        found = []
+        for index in reversed(every[: bisect_left(every, use)]):
+            if index < start:
+                break
+            found.append(index)
+            if self.kernel.instructions[index].guard is None:
+                return found
+        return every
 
     def _passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""
@@ -141,7 +173,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge, by the identity of the last instruction of each sequence."""
     sources = _Sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
-    for instruction in kernel.instructions:
+    for sources.use, instruction in enumerate(kernel.instructions):
         if len(instruction.operands) > 1:
             merge = _merge_of(instruction, sources)
             if merge is not None:
@@ -151,9 +183,13 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     opcode, base, operands = instruction.opcode, instruction.opcode.split(".", 1)[0], instruction.operands[1:]
-    if _APPROXIMATION.fullmatch(opcode):
-        inner = (_MERGED_APPROXIMATION.fullmatch(each.opcode) for each in sources.of(operands[-1]))
-        return _Merge("an approximation with the one whose result it takes") if any(inner) else None
+    if _APPROXIMATION.fullmatch(opcode) and _of_kind(operands[-1:], sources, _is_merged_approximation):
+        return _Merge("an approximation with the one whose result it takes")
+    if _SCALING.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each.startswith("div.approx.")):
+        scales = any(sources.may_be(each, lambda number: not number & 0x7FFFFF) for each in operands)
+        return (
+            _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
+        )
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
     if base in ("shl", "shr") and _bits_of(instruction) == 64:
@@ -174,6 +210,8 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("the magnitudes of a pair with the operation on fp32 whose result it takes")
     if base in ("set", "setp") and _of_kind(operands, sources, lambda each: _OF_REGISTER.fullmatch(each) is not None):
         return _Merge("a comparison with one whose result is a number")
+    if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: each.endswith("x2")):
+        return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
     if _TO_EIGHT_BITS.fullmatch(opcode):
         return _of_eight_bits(operands, sources)
     if _SIGN_EXTENDING.fullmatch(opcode):
@@ -181,6 +219,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
+
+
+def _is_merged_approximation(opcode: str) -> bool:
+    return _MERGED_APPROXIMATION.fullmatch(opcode) is not None
 
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
@@ -215,7 +257,7 @@ def _of_eight_bits(operands: Sequence[Operand], sources: _Sources) -> _Merge | N
         uses = set(sources.flow.uses.get(name, ()))
         conversions = [each for each in uses if _TO_EIGHT_BITS.fullmatch(sources.kernel.instructions[each].opcode)]
         if len(conversions) > 1 or operands.count(Register(name)) > 1:
-            return _Merge("a conversion to eight bits with another one of its operand", on_bits=False)
+            return _Merge("a conversion to eight bits with another one of its operand")
     return None
 
 
@@ -288,7 +330,7 @@ def _bounds(
         return False
     if not opcode.startswith("selp."):
         return verb.fullmatch(opcode) is not None
-    comparisons = (each for each in sources.of(operands[-1]) if each.opcode.startswith("setp."))
+    comparisons = (each for each in sources.of(operands[-1], user=instruction) if each.opcode.startswith("setp."))
     return any(
         each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound) for one in each.operands[1:])
         for each in comparisons
@@ -298,7 +340,7 @@ def _bounds(
 def unless_merged(step: Step, instruction: Instruction, context: Context) -> Step:
     """Return the step of an instruction, whose result is one of this text where ptxas may merge it with others.
 
-    Raises Unsupported in other analyses than the one of terms.
+    An execution on bit patterns has a note.  Raises Unsupported in other analyses than the one of terms.
     """
     merge = _merges(context.kernel, context.arch.opcodes).get(id(instruction))
     if merge is None:
@@ -308,7 +350,7 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 
     def run(machine: Machine) -> Control | None:
         domain = machine.domain.name
-        if domain == "addresses" or (domain == "bits" and not merge.on_bits):
+        if domain == "addresses":
             return step(machine)
         lanes = _lanes(merge, machine, instruction)
         control = step(machine)
@@ -318,6 +360,9 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
             ]
             lanes = lanes & ~np.all([np.broadcast_to(constant_mask(each), lanes.shape) for each in written], axis=0)
         if not lanes.any():
+            return control
+        if domain == "bits":
+            cast(_Noting, machine.domain).notes[f"{reason}: the bytes are those of the instructions one by one"] = None
             return control
         if domain != "terms":
             raise Unsupported(reason, instruction.line)
