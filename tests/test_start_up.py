@@ -135,11 +135,10 @@ START_UP = {
     "probe a:b 4 4 4": ANALYSIS,
     "lock show a": ANALYSIS,
     f"determinism {SAMPLE}": ANALYSIS,
-    f"partition {SAMPLE}": ANALYSIS,
 }
 """Commands that end before any heavy work, and the imports of libraries that each may take twice the time of.
 
-The first run of those on a sample keeps their answers, which the others recall.
+The first run of the one on a sample keeps its answer, which the others recall.
 """
 
 MAXIMUM_RUNS = 12

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_bench.attention import drawn
 from bitwise_bench.attention.__main__ import main
 from bitwise_bench.attention.errors import paired
 from bitwise_bench.attention.page import _comparison_of_errors, page
@@ -84,3 +85,23 @@ def test_a_step_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path / "record.json"), "--steps", "decode,encode"])
     assert "there are no steps encode" in capsys.readouterr().err
+
+
+def test_drawn_shapes_are_counted_by_the_ratio_that_they_reach() -> None:
+    case = {"batch": 3, "keys": 700, "heads": 8, "groups": 2, "depth": 64, "page": 0, "seed": 1, "held_out": True}
+    found = [
+        {"case": case, "seconds": {"bitwise": 1.0, "cudnn": each}, "bytes": 1, "errors": {}} for each in (1.0, 0.5)
+    ]
+    text = page([records()[-1] | {"uneven": {"results": found}}])
+    assert "1 of 2 have a ratio of 0.95 or more; the least is 0.50, the geometric mean 0.71" in text
+    assert "| *3 x 700* | 8 / 2 | 64 | - |" in text
+
+
+def test_drawn_shapes_do_not_depend_on_the_process() -> None:
+    """A record names the shapes, and another process draws the same."""
+    first, again = (drawn.equal_lengths(5, 8) + drawn.pages(5, 8) + drawn.uneven(5, 8) for _ in range(2))
+    assert first == again
+    for case in drawn.uneven(5, 8):
+        lengths = drawn.lengths_of(case)
+        assert len(lengths) == case["batch"]
+        assert max(lengths) == case["keys"]

@@ -82,8 +82,8 @@ def test_a_surrogate_is_exact_if_possible_and_within_one_ulp_otherwise() -> None
     assert [hex(each) for each in flushed] == ["0x7f800000", "0x0", "0x3f000000"]
 
 
+@pytest.mark.usefixtures("without_machine_code")
 def test_a_reciprocal_of_data_uses_the_surrogate() -> None:
-    pytest.importorskip("triton")
     from bitwise_bench.corpus import catalogue
 
     name = next(each.id for each in catalogue.cases("gfx942") if each.group == "logarithm-2000")
@@ -91,8 +91,8 @@ def test_a_reciprocal_of_data_uses_the_surrogate() -> None:
     assert [bool(hashes[0]) for hashes in found["hashes"]] == [draw in recorder.ORDER[:2] for draw in DRAWS]
 
 
+@pytest.mark.usefixtures("without_machine_code")
 def test_a_family_is_recorded_and_compared_with_its_record(tmp_path: Path) -> None:
-    pytest.importorskip("triton")
     out = tmp_path / "bytes.json"
     arguments = ["--families", "gather_partials", "--target", "gfx942"]
     assert gpu_recorder.main(["--dry-run", "--folder", str(tmp_path / "corpus"), *arguments]) == 0

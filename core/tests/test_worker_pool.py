@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,16 @@ setp.lt.u32 %p2, %r8, 2000000;
 """
 
 
+def cpu_seconds_of_group(group: int) -> float:
+    """Return the CPU time that the processes of a group have used."""
+    used = 0.0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text(errors="replace").rpartition(")")[2].split()
+            used += sum(map(int, fields[11:13])) if int(fields[2]) == group else 0
+    return used / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_an_interrupt_ends_the_command(tmp_path: Path, workers: str) -> None:
     sources()
@@ -313,8 +324,9 @@ def test_an_interrupt_ends_the_command(tmp_path: Path, workers: str) -> None:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    time.sleep(6)
-    assert process.poll() is None
+    while cpu_seconds_of_group(process.pid) < 1.2:  # it takes less than half of this to start
+        assert process.poll() is None
+        time.sleep(0.05)
     start = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -540,15 +540,15 @@ def _mlp(torch: Any) -> tuple[Any, Any]:
 
 
 def _mixer(torch: Any) -> tuple[Any, Any]:
-    """Return a block that mixes tokens and channels in bf16 and log-probabilities, and its input of 32 x 196 tokens."""
+    """Return a block that mixes tokens and channels in bf16 and log-probabilities, and its input of 16 x 196 tokens."""
     nn = torch.nn
 
     class Mixer(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, tokens: int = 196, width: int = 512) -> None:
+        def __init__(self, tokens: int = 196, width: int = 256) -> None:
             super().__init__()
             self.before, self.between, self.after = nn.RMSNorm(width), nn.GroupNorm(8, width), nn.LayerNorm(width)
-            self.tokens = nn.Sequential(nn.Linear(tokens, 256), nn.GELU(), nn.Linear(256, tokens))
-            self.channels = nn.Sequential(nn.Linear(width, 2048), nn.SiLU(), nn.Linear(2048, width))
+            self.tokens = nn.Sequential(nn.Linear(tokens, 128), nn.GELU(), nn.Linear(128, tokens))
+            self.channels = nn.Sequential(nn.Linear(width, 1024), nn.SiLU(), nn.Linear(1024, width))
             self.classes = nn.Linear(width, 1000)
 
         def forward(self, x: Any) -> Any:
@@ -557,7 +557,7 @@ def _mixer(torch: Any) -> tuple[Any, Any]:
             return torch.log_softmax(self.classes(self.after(x).float().mean(1).to(x.dtype)).float(), -1)
 
     network = Mixer().cuda().bfloat16()
-    return network, torch.randn(32, 196, 512, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    return network, torch.randn(16, 196, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
 
 if __name__ == "__main__":

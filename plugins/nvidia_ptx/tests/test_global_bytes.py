@@ -605,3 +605,25 @@ def test_blocks_that_read_back_halves(symmetric: bool, monkeypatch: pytest.Monke
     many = launch("fp32", 32).model_copy(update={"grid": (300, 1, 1)})
     direct, *others = (Source("k.ptx", text(OWN + body, threads=32), many) for body in OF_BLOCKS.values())
     assert [outcome(each, direct) for each in others] == [Outcome.EQUAL, Outcome.UNPROVED, Outcome.UNKNOWN]
+
+
+OF_THREADS = (
+    "mov.u32 %r9, %tid.x; setp.ge.u32 %p1, %r9, 32; and.b32 %r8, %r9, 1; setp.ne.u32 %p2, %r8, 0;"
+    "mul.wide.u32 %d3, %r9, 8; add.u64 %d3, %d1, %d3; ld.global.v2.b32 {{%r1, %r2}}, [%d3];"
+    "mul.wide.u32 %d4, %r9, 4; add.u64 %d4, %d0, %d4; @%p1 bra DONE; {} st.global.b32 [%d4], %r10; DONE:"
+)
+CHOSEN = "selp.b32 %r7, {}, {}, %p2; prmt.b32 %r10, %r1, %r2, %r7;"
+
+
+def test_selectors_of_threads_that_do_not_run_take_no_bytes_apart() -> None:
+    """Each of the running threads selects whole halves; the others have no selector."""
+    selected = CHOSEN.format("0x5432", "0x3210")
+    halves = (
+        "mov.b32 {%h1, %h2}, %r1; mov.b32 {%h3, %h4}, %r2; selp.b16 %h5, %h2, %h1, %p2; selp.b16 %h6, %h3, %h2, %p2;"
+        "mov.b32 %r10, {%h5, %h6};"
+    )
+    trip, same, different = (
+        hashes(OF_THREADS.format(each), threads=64, dtype="fp16")
+        for each in (selected, halves, CHOSEN.format("0x3210", "0x5432"))
+    )
+    assert trip == same != different

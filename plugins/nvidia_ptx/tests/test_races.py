@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -286,10 +288,21 @@ def test_copies_that_round_elements_are_not_taken_for_copies_of_bits(code: int) 
         hashes(body.replace("[%d8], 0x7;", f"[%d8], {code};"), shared=ROOM)
 
 
-def test_a_map_of_the_host_that_rounds_elements_is_not_taken_for_one_that_copies_bits() -> None:
-    given = TensorMap(buffer="in", dtype="tf32", shape=(32,), strides=(1,), block=(32,))
+@pytest.mark.parametrize("change", [{"dtype": "tf32"}, {"dtype": "fp32", "round_f32_to_tf32": True}])
+def test_a_map_of_the_host_that_rounds_elements_is_not_taken_for_one_that_copies_bits(change: dict[str, Any]) -> None:
+    given = TensorMap(buffer="in", shape=(32,), strides=(1,), block=(32,), **change)
     with pytest.raises(Unsupported, match="round elements"):
         host_tensor_map(given, {"in": 1})
+
+
+def test_a_map_of_the_host_over_padded_elements_of_4_bits_is_the_one_that_a_kernel_makes() -> None:
+    """Lines of 128 bytes hold 256 elements, and 16 of them take 16 bytes in shared memory."""
+    given = TensorMap(buffer="in", dtype="u8", shape=(4, 256), strides=(128, 1), block=(4, 128), fp4_padded=True)
+    fields = {name: int(value.flat[0]) for name, value in host_tensor_map(given, {"in": 1}).fields.items()}
+    made = {"element bytes": 8, "packed bytes": 16, "size 0": 256, "box 0": 128, "stride 1": 128}
+    assert {name: fields[name] for name in made} == made
+    with pytest.raises(Unsupported, match="more than a byte"):
+        host_tensor_map(given.model_copy(update={"dtype": "fp16"}), {"in": 1})
 
 
 def of_two_maps(used: str, changed: str = "") -> str:

@@ -18,6 +18,7 @@ from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
+from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Work, division_of, seconds_of
 from bitwise_nvidia_sm90.attention.launch import (
     Schedule,
     calls_of,
@@ -463,31 +464,53 @@ def test_schedules_divide_long_keys_of_few_programs_alone() -> None:
 
 def test_programs_take_chunks_in_turn_where_they_would_divide_unevenly() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    assert schedule_of(narrow, 100, 8, 3000, 32, 8, False, 132, True) == Schedule(64, True, True, 3, programs=396)
+    assert schedule_of(narrow, 100, 8, 3000, 32, 8, False, 132, True) == Schedule(
+        64, True, True, 3, programs=396, resident=3
+    )
     assert schedule_of(desc, 20, 8, 4096, 32, 8, False, 132, True) == Schedule(64, True, True, 4, programs=132)
     assert not schedule_of(desc, 1, 4096, 4096, 32, 8, False, 132, True).programs
     # Pages have two programs on a multiprocessor, and few chunks one that copies as much ahead as there is.
-    assert schedule_of(desc, 64, 8, 2048, 32, 8, True, 132, True) == Schedule(64, True, True, 3, programs=264)
+    assert schedule_of(desc, 64, 8, 2048, 32, 8, True, 132, True) == Schedule(
+        64, True, True, 3, programs=264, resident=2
+    )
     assert schedule_of(narrow, 1, 8, 3000, 24, 2, True, 132, True) == Schedule(64, True, True, 8, programs=132)
 
 
-def test_programs_of_few_rows_have_all_chunks_of_a_row_where_rows_fill_the_gpu() -> None:
-    desc, narrower, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 96, 64))
-    whole, divided = Schedule(16, True, False, 6, programs=128), Schedule(16, True, True, 3, programs=256)
-    for sequences, keys, expected in ((64, 2048, whole), (1, 65536, divided), (20, 4096, divided)):
-        assert schedule_of(desc, sequences, 1, keys, 32, 8, False, 132, True) == expected
-    assert schedule_of(desc, 16, 1, 4096, 32, 8, False, 132, True) == replace(whole, programs=132)
-    assert schedule_of(narrower, 16, 1, 4096, 32, 8, False, 132, True) == replace(divided, blocks=2)
-    for sequences, stages, programs in ((100, 12, 132), (64, 6, 256), (48, 3, 396)):
-        expected = Schedule(16, True, False, stages, programs=programs, blocks=2)
-        assert schedule_of(narrow, sequences, 1, 2048, 32, 8, False, 132, True) == expected
-    small = Schedule(16, True, True, 4, programs=352)
-    assert schedule_of(narrow, 2, 1, 90000, 32, 4, False, 132, True) == small
-    # Lengths that may differ share their chunks, few of them among as many programs as there is memory for.
-    assert schedule_of(desc, 64, 1, 2048, 32, 8, True, 132, True) == divided
-    assert schedule_of(desc, 20, 1, 2048, 32, 8, True, 132, True) == replace(divided, programs=264)
-    assert schedule_of(narrow, 64, 1, 2048, 32, 8, True, 132, True) == replace(small, programs=342)
-    assert schedule_of(desc, 64, 1, 512, 32, 8, True, 132, True) == replace(divided, programs=264, split=False)
+def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
+    """Their programs lie in its memory and registers, and visit whole blocks of the ring."""
+    for depth, device in DEVICES.items():
+        block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
+        for each in (*device.many, *device.few):
+            tile = each.blocks * block * 2 * (1 << (depth - 1).bit_length())
+            assert each.resident * (each.stages * tile + 4 * 16 * each.blocks * block + 1024) <= 227 << 10
+            assert each.stages >= 3
+            assert each.columns in (1, 2, 4)
+
+
+def test_rows_that_fill_the_gpu_are_not_divided() -> None:
+    desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
+    for descriptor, sequences, keys, split, columns in (
+        (desc, 256, 1000, False, 1), (desc, 1, 500, False, 4), (desc, 1, 65536, True, 1), (narrow, 100, 3000, False, 1),
+        (narrow, 2, 90000, True, 1), (narrow, 1, 2048, True, 2),
+    ):  # fmt: skip
+        found = schedule_of(descriptor, sequences, 1, keys, 32, 8, False, 132, True)
+        assert (found.rows, found.split, found.columns) == (16, split, columns)
+    # One of several lengths may be the longest, and a window has few keys.
+    assert schedule_of(desc, 16, 1, 8000, 32, 8, True, 132, True).split
+    windowed = attention_descriptor(form(depth=128, window=100))
+    assert not schedule_of(windowed, 64, 1, 8000, 32, 8, True, 132, True).split
+
+
+def test_a_division_takes_the_time_of_its_bytes() -> None:
+    """More of them take longer, and twice as many multiprocessors do not."""
+    for depth in DEVICES:
+        width = 128 if depth == 192 else depth
+        times = []
+        for rows in (8, 64, 512, 4096):
+            work = Work(rows, 4000, 4, depth, width, False)
+            times.append(seconds_of(work, *division_of(work, 132), 132))
+            assert seconds_of(work, *division_of(work, 264), 264) <= times[-1]
+        assert times == sorted(times)
 
 
 def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
@@ -504,16 +527,6 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
                 assert not loaded
                 released += 1
         assert released
-
-
-def test_programs_of_few_parts_share_the_components_of_outputs() -> None:
-    desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    shared = Schedule(16, True, True, 3, programs=132, blocks=2)
-    for keys, columns in ((1024, 4), (2048, 4), (4096, 2)):
-        assert schedule_of(desc, 1, 1, keys, 32, 8, False, 132, True) == replace(shared, columns=columns)
-    assert schedule_of(desc, 1, 1, 512, 32, 8, True, 132, True) == replace(shared, split=False, columns=4)
-    assert schedule_of(desc, 1, 1, 8192, 32, 8, False, 132, True) == Schedule(16, True, True, 6, programs=132)
-    assert schedule_of(narrow, 1, 1, 1024, 32, 8, False, 132, True) == replace(shared, stages=6, columns=2)
 
 
 def test_other_descriptors_are_refused() -> None:

@@ -167,9 +167,11 @@ def test_neighbours_that_are_loaded_at_once_have_the_bytes(m: int, n: int, k: in
     assert (found == evaluate(desc, a, b)).all()
 
 
+@pytest.mark.parametrize("neighbours", [64, 32])
 @pytest.mark.parametrize(
     ("m", "n", "k", "cuts", "rows", "dtype"),
     [
+        (1, 70, 300, "cut(layout=strided count=32 tile=8 merge=halves)", 8, "bf16"),
         (1, 9, 150, "cut(layout=strided count=4 tile=8 merge=halves)", 8, "bf16"),
         (1, 67, 300, "cut(layout=strided count=8 tile=16 merge=halves)", 16, "fp16"),
         (1, 64, 131, "cut(count=1 start=zero) cut(layout=strided count=4 tile=16 merge=halves)", 8, "bf16"),
@@ -180,13 +182,15 @@ def test_neighbours_that_are_loaded_at_once_have_the_bytes(m: int, n: int, k: in
         (1, 3, 5, "cut(layout=strided count=2 tile=8 merge=halves)", 8, "bf16"),
     ],
 )  # fmt: skip
-def test_warps_with_a_lane_each_have_the_bytes(m: int, n: int, k: int, cuts: str, rows: int, dtype: str) -> None:
+def test_warps_with_a_lane_each_have_the_bytes(
+    m: int, n: int, k: int, cuts: str, rows: int, dtype: str, neighbours: int
+) -> None:
     """Of a row and of a column, with lines of every alignment, lanes without k, batches and rests, and slices."""
     if cuts.startswith("cut(count=2"):
         pytest.importorskip("triton")  # the kernel that adds slices
     desc, random = scalar(k, cuts, dtype), np.random.default_rng(k + rows)
     a, b = random_patterns((m, k), dtype, random), random_patterns((k, n), dtype, random)
-    found = simulated(desc, a, b, Schedule(64, block_k=rows, lane_rows=True), "C", left="F")
+    found = simulated(desc, a, b, Schedule(neighbours, block_k=rows, lane_rows=True), "C", left="F")
     assert (found == evaluate(desc, a, b)).all()
 
 
@@ -197,6 +201,8 @@ def test_warps_with_a_lane_each_have_the_bytes(m: int, n: int, k: int, cuts: str
         (3, 19, 97, "cut(count=1 start=zero) cut(layout=strided count=8 merge=halves)", "C", "fp16",
          Schedule(16, block_k=4, warps=2)),
         (21, 2, 256, "cut(layout=strided count=16) cut(span=8)", "C", "bf16", Schedule(8, block_k=8, warps=2)),
+        (1, 21, 600, "cut(layout=strided count=16) cut(span=32)", "F", "bf16", Schedule(8, block_k=32, warps=4)),
+        (1, 9, 150, "cut(layout=strided count=32 merge=halves)", "F", "fp16", Schedule(4, block_k=4, warps=2)),
         (9, 3, 31, "cut(layout=strided count=4) cut(span=16)", "F", "fp16", Schedule(8, block_k=16, warps=1)),
         (16, 17, 64, "cut(layout=strided count=2 merge=halves) cut(span=16)", "F", "bf16",
          Schedule(32, block_k=16, warps=1)),
@@ -563,10 +569,11 @@ def test_kernels_of_lanes_are_one_equivalence_class() -> None:
         a, b, c = (Matrix(name, shape, (shape[1], 1), "bf16") for name, shape in (
             ("A", (1, 149)), ("B", (149, 67)), ("C", (1, 67)),
         ))  # fmt: skip
-        chosen = [Schedule(64, block_k=rows, lane_rows=True)] + [Schedule(8, block_k=8, warps=1)] * (rows == 16)
+        chosen = [Schedule(64, block_k=rows, lane_rows=True), Schedule(32, block_k=rows, lane_rows=True)]
+        chosen += [Schedule(8, block_k=8, warps=1)] * (rows == 16)
         for each in chosen:
             (call,) = kernel_calls(plan(desc), each, a, b, c, lambda *_: None)
             sources.append(replace(source(call), name=f"{len(sources)} {each}"))
     found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
     assert not found.unknown
-    assert sorted(map(len, found.classes)) == [1, 3]
+    assert sorted(map(len, found.classes)) == [2, 5]

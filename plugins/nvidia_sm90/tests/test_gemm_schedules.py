@@ -105,7 +105,7 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
     assert isinstance(desc, GEMMDesc)
     found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=(True, False))
     assert found[0].lane_rows == ("count=32" not in cuts)
-    assert not schedules_to_try(plan(desc), 1, 2694, k_contiguous=(True, False))[0].lane_rows
+    assert not schedules_to_try(plan(desc), 1, 2696, k_contiguous=(True, False))[0].lane_rows
     others = [each for each in found if not each.lane_rows]
     assert (others[0].block_m, others[0].block_k, others[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)

@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", type=Path, help="write the counts here, as JSON")
     parser.add_argument("--blocks", action="store_true", help="only kernels whose threads work together")
     parser.add_argument("--orders", action="store_true", help="only kernels that are executed in several orders")
+    parser.add_argument("--mutants", action="store_true", help="only mutants of compiled kernels")
     parser.add_argument("--found", type=Path, help="write each wrong Equal to a folder of its own here")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
     parser.add_argument(
@@ -91,7 +92,8 @@ def _search(chosen: Any, start: float) -> dict[str, Any]:
         jobs = [
             pool.submit(
                 worker, chosen.seed, number, left, chosen.gpu,
-                only_blocks=chosen.blocks, only_ordered=chosen.orders, counts=Path(shared) / f"{number}.json",
+                only_blocks=chosen.blocks, only_ordered=chosen.orders, only_mutants=chosen.mutants,
+                counts=Path(shared) / f"{number}.json",
             )
             for number in range(chosen.jobs)
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 from bitwise_bench.adversary import execution, kernel_mutants, loops, ordered_rounds, pair_rounds, synchronised_kernels
 from bitwise_bench.adversary.block_programs import block_programs
 from bitwise_bench.adversary.classes import analyse, grouped
-from bitwise_bench.adversary.device import Device, DeviceStuck
+from bitwise_bench.adversary.device import Device, DeviceError, DeviceStuck
 from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.findings import Finding, finding, opcodes_of
 from bitwise_bench.adversary.judging import canonical, difference, pair_difference
@@ -298,7 +298,9 @@ def play_loops(scope: Scope, dice: random.Random, tally: Tally, device: Device |
 
 def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
     """Make kernels whose threads work together from one, and judge them; with a GPU, kernels for it."""
-    names = [name for name, each in FAMILIES.items() if device is None or each.frame.language.name == "ptx"]
+    # gfx942 has no analysis for every launch, and tensor memory is followed for a given one.
+    only_ptx = device is not None or scope.options.every_launch
+    names = [name for name, each in FAMILIES.items() if not only_ptx or each.frame.language.name == "ptx"]
     name = dice.choice(names)
     programs = block_programs(name, FAMILIES[name], dice, 12)
     if not FAMILIES[name].frame.states_roundings:
@@ -320,6 +322,7 @@ def play_ordered(scope: Scope, dice: random.Random, tally: Tally, device: Device
         scope = SCOPES[AUDITED]
     programs = block_programs(name, families[name], dice, 12)
     where = f"ptx, {scope.name}"
+    counted = f"{where}, {name if name in synchronised_kernels.FAMILIES else 'kernels in several orders'}"
     found = ordered_rounds.OrderedTally()
     try:
         ordered_rounds.play(programs, scope, dice, found, device)
@@ -328,12 +331,12 @@ def play_ordered(scope: Scope, dice: random.Random, tally: Tally, device: Device
         tally.unknown[where] += found.kernels - found.determined
         tally.reasons.update(reason[:120] for reason in found.reasons)
         if found.determined:
-            tally.equal[f"{where}, orders of {name}"] += found.determined + found.equal
+            tally.equal[counted] += found.determined + found.equal
         if found.launches:
-            tally.on_device[f"{where}, orders of {name}"] += found.determined + found.equal
+            tally.on_device[counted] += found.determined + found.equal
         for counts, wrong in ((tally.wrong, found.wrong), (tally.device_wrong, found.wrong_on_device)):
             for left, right, place in wrong:
-                counts[f"{where}, orders of {name}"] += 1
+                counts[counted] += 1
                 entry = {"what": "order", "left": left, "right": right, "place": place, "scope": scope.name}
                 tally.device_differences.append(entry)
 
@@ -442,16 +445,26 @@ VENDORS = 0.06
 """The share of pairs of vendors among the rounds of kernels whose threads work together."""
 
 
-def play_kernel(dice: random.Random, scope: Scope, tally: Tally) -> None:
+def play_kernel(dice: random.Random, scope: Scope, tally: Tally, device: Device | None) -> None:
     """Judge mutants of one compiled kernel."""
     where = f"ptx, {scope.name}"
-    found = kernel_mutants.judge(dice.choice(kernel_mutants.small_cases()), scope, dice, 12)
+    name, counted = dice.choice(kernel_mutants.small_cases()), f"{where}, mutants of compiled kernels"
+    found = kernel_mutants.judge(name, scope, dice, 12, device)
     tally.programs[where] += found.made
     tally.unknown[where] += found.unknown
-    tally.equal[f"{where}, mutants of compiled kernels"] += found.equal
+    tally.equal[counted] += found.equal
     if found.wrong:
-        tally.wrong[f"{where}, mutants of compiled kernels"] += len(found.wrong)
+        tally.wrong[counted] += len(found.wrong)
         tally.wrong_mutants += found.wrong
+    if found.on_device:
+        tally.on_device[counted] += found.on_device
+    for counts, what, mutants in (
+        (tally.device_wrong, "pair", found.device_wrong), (tally.optimiser, "pair, optimised", found.optimiser)
+    ):  # fmt: skip
+        for each in mutants:
+            counts[counted] += 1
+            right = f"{each.kind}: {each.before} -> {each.after}"
+            tally.device_differences.append({"what": what, "left": name, "right": right, "scope": scope.name})
 
 
 SECONDS_BETWEEN_COUNTS = 5
@@ -471,13 +484,14 @@ def worker(
     *,
     only_blocks: bool = False,
     only_ordered: bool = False,
+    only_mutants: bool = False,
     counts: Path | None = None,
 ) -> Tally:
     """Play rounds for a time, or a number of rounds.
 
     `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.  `only_ordered`: the same of
-    `play_ordered`, which are one in twenty otherwise.  The counts so far are written to the file `counts` every few
-    seconds.
+    `play_ordered`, which are one in twenty otherwise.  `only_mutants`: the same of `play_kernel`.  The counts so far
+    are written to the file `counts` every few seconds.
     """
     end = time.monotonic() + seconds
     tally = Tally()
@@ -493,10 +507,13 @@ def worker(
         # gfx942 has no analysis for every launch.
         other = not gpu and played % 4 == 3 and not scope.options.every_launch
         language = LANGUAGES["gfx942" if other else "ptx"]
-        if not gpu and played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None:
+        if only_mutants or (played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None):
             played += 1
             try:
-                play_kernel(dice, scope, tally)
+                play_kernel(dice, scope, tally, device)
+            except DeviceError as error:
+                tally.errors.append(f"mutants, round {played} of worker {number}: {error}"[:2000])
+                break
             except Exception as error:  # a configuration that cannot be compiled or executed is no finding
                 tally.kernels_not_judged["compiled kernels"] += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
@@ -512,14 +529,13 @@ def worker(
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"orders, round {played} of worker {number}: {error}"[:2000])
             continue
-        if only_blocks or (played % 10 == 5 and not scope.options.every_launch):
+        if only_blocks or played % 10 == 5:
             played += 1
-            chosen = SCOPES["launch"] if scope.options.every_launch else scope
             try:
-                if device is None and dice.random() < VENDORS:
-                    play_vendors(chosen, dice, tally)
+                if device is None and not scope.options.every_launch and dice.random() < VENDORS:
+                    play_vendors(scope, dice, tally)
                 else:
-                    play_blocks(chosen, dice, tally, device)
+                    play_blocks(scope, dice, tally, device)
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"blocks, round {played} of worker {number}: {error}"[:2000])
             continue

@@ -16,7 +16,7 @@ import numpy as np
 from bitwise_bench.adversary.kernels import KernelText
 from bitwise_bench.adversary.language import Language
 from bitwise_bench.adversary.patterns import Array
-from bitwise_core.execution.launch import Argument, scalar_bits
+from bitwise_core.execution.launch import Argument, Launch, scalar_bits
 
 
 class DeviceError(RuntimeError):
@@ -29,6 +29,10 @@ class DeviceStuck(DeviceError):
 
 MOST_SECONDS = 10.0
 """How long a kernel may run."""
+_DYNAMIC_SHARED_BYTES = 8
+"""The driver's number of the attribute of a function that limits its dynamic shared memory."""
+_ENOUGH_SHARED = 96 << 10
+"""The bytes of dynamic shared memory of a launch that does not say how many it needs."""
 _NOT_READY = 600
 """The driver's answer about a stream with work that has not ended."""
 _NOISE = """.version 8.7
@@ -174,6 +178,40 @@ class Device:
             found[place.buffer][:, place.slot].reshape(blocks * kernel.threads, place.size) for place in kernel.places
         ]
 
+    def run_launch(
+        self, text: str, launch: Launch, contents: Mapping[str, Array], *, optimised: bool = True
+    ) -> dict[str, Array] | None:
+        """Return the bytes of every buffer after a launch; None for one with clusters or tensor maps."""
+        if launch.cluster is not None or launch.block is None or any(each.tensor_map for each in launch.args):
+            return None
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check("cuModuleLoadData", ctypes.byref(module), self.assembled(text, optimised=optimised))
+        held: dict[str, ctypes.c_uint64] = {}
+        try:
+            self.check("cuModuleGetFunction", ctypes.byref(function), module, (launch.entry or "kernel").encode())
+            for name in launch.buffers():
+                given = np.ascontiguousarray(contents[name])
+                held[name] = self.allocated(given.size)
+                data = given.ctypes.data_as(ctypes.c_void_p)
+                self.check("cuMemcpyHtoD_v2", held[name], data, ctypes.c_size_t(given.size))
+            shared = launch.shared or (_ENOUGH_SHARED if ".extern .shared" in text else 0)
+            self.check("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, shared)
+            # Compilers add pointers to scratch memory, which these kernels do not use.
+            rest = [ctypes.c_uint64(0)] * (text.partition("{")[0].count(".param ") - len(launch.args))
+            cells = [*(_cell(argument, held) for argument in launch.args), *rest]
+            table = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
+            self.check("cuLaunchKernel", function, *launch.grid, *launch.block, shared, None, table, None)
+            self._wait(None)
+            after = {name: np.zeros(contents[name].size, dtype=np.uint8) for name in held}
+            for name, rows in after.items():
+                target = rows.ctypes.data_as(ctypes.c_void_p)
+                self.check("cuMemcpyDtoH_v2", target, held[name], ctypes.c_size_t(rows.size))
+        finally:
+            for pointer in held.values():
+                self.driver.cuMemFree_v2(pointer)
+            self.driver.cuModuleUnload(module)
+        return after
+
     def _wait(self, stream: ctypes.c_void_p | None) -> None:
         """Wait for a stream.  Raises DeviceError, and DeviceStuck after a time."""
         end = time.monotonic() + MOST_SECONDS
@@ -246,7 +284,7 @@ class Device:
 
 def _cell(argument: Argument, pointers: Mapping[str, Any]) -> Any:
     """Return the memory that holds an argument."""
-    if argument.buffer is not None:
-        return pointers[argument.buffer]
+    if argument.kind == "buffer":
+        return ctypes.c_uint64(0 if argument.buffer is None else pointers[argument.buffer].value + argument.offset)
     bits, width = scalar_bits(argument)
     return ctypes.create_string_buffer(bits.to_bytes(width, "little"), width)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from bitwise_bench.adversary.device import Device
 from bitwise_bench.adversary.folders import MANIFEST, Element, manifest, typed
 from bitwise_bench.adversary.judging import canonical
 from bitwise_bench.adversary.patterns import Array, drawn
@@ -74,12 +75,19 @@ class WrongMutant:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Counts of one kernel: mutants, those that are Equal, those that are Unknown, and the wrong ones."""
+    """Counts of one kernel: mutants, those that are Equal, those that are Unknown, and the wrong ones.
+
+    `on_device`: those that a GPU executed.  `device_wrong`: those with other bytes there, and `optimiser` those of them
+    that have the same bytes without optimisation by the assembler.
+    """
 
     made: int
     equal: int
     unknown: int
     wrong: tuple[WrongMutant, ...]
+    on_device: int = 0
+    device_wrong: tuple[Mutant, ...] = ()
+    optimiser: tuple[Mutant, ...] = ()
 
 
 @cache
@@ -88,8 +96,8 @@ def small_cases() -> tuple[str, ...]:
     return tuple(case.id for case in catalogue.cases() if size(case) <= MOST_WARPS)
 
 
-def judge(name: str, scope: Scope, dice: random.Random, count: int) -> Judged:
-    """Compile a configuration, make `count` mutants, and judge those that are Equal to it.
+def judge(name: str, scope: Scope, dice: random.Random, count: int, device: Device | None = None) -> Judged:
+    """Compile a configuration, make `count` mutants, and judge those that are Equal to it, also on a GPU.
 
     Raises the errors of the compiler, and Unsupported where the kernel itself cannot be executed.
     """
@@ -117,7 +125,11 @@ def judge(name: str, scope: Scope, dice: random.Random, count: int) -> Judged:
         elif verdict(original, found, scope.options).outcome is Outcome.EQUAL:
             equal.append(each)
     wrong = _compared(kernel, case, equal, scope, dice) if equal else []
-    return Judged(len(different), len(equal), unknown, tuple(wrong))
+    judged = Judged(len(different), len(equal), unknown, tuple(wrong))
+    if device is None or not equal or scope.finite:
+        return judged
+    on_device, faulty, optimiser = _compared_on_device(kernel, case, equal, dice, device)
+    return replace(judged, on_device=on_device, device_wrong=tuple(faulty), optimiser=tuple(optimiser))
 
 
 def _analysed(session: Session, kernel: Kernel, text: str, scope: Scope) -> AnalysisResult | None:
@@ -158,6 +170,37 @@ def _compared(
                     element = Element(array.name, array.offset + index, array.dtype)
                     found[mutant.text] = WrongMutant(kernel, mutant, scope.name, element, values, contents)
     return list(found.values())
+
+
+def _compared_on_device(
+    kernel: Kernel, case: Case, equal: Sequence[Mutant], dice: random.Random, device: Device
+) -> tuple[int, list[Mutant], list[Mutant]]:
+    """Run the kernel and its Equal mutants on a GPU.
+
+    Return how many mutants ran, those with other bytes, and those with other bytes only where the assembler optimises.
+    """
+    inputs = [_contents(case, draw, dice) for draw in ("normal", "special", "patterns")]
+    before = [{name: each[name] for name in kernel.launch.buffers()} for each in inputs]
+
+    def differs(mutant: Mutant, *, optimised: bool) -> bool | None:
+        for contents in before:
+            first, second = (
+                device.run_launch(text, kernel.launch, contents, optimised=optimised)
+                for text in (kernel.text, mutant.text)
+            )
+            if first is None or second is None:
+                return None
+            for array in case.outputs:
+                start = array.offset * DTYPE_BYTES[array.dtype]
+                one, other = (canonical(each[array.name][start:], array.dtype) for each in (first, second))
+                if (one != other).any():
+                    return True
+        return False
+
+    found = [(mutant, differs(mutant, optimised=True)) for mutant in equal]
+    wrong = [mutant for mutant, other in found if other]
+    plain = [mutant for mutant in wrong if differs(mutant, optimised=False)]
+    return sum(other is not None for _, other in found), plain, [each for each in wrong if each not in plain]
 
 
 def _contents(case: Case, draw: str, dice: random.Random) -> dict[str, Array]:

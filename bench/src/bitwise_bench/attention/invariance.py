@@ -138,6 +138,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
     import torch
 
     from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
+    from bitwise_nvidia_sm90.attention.few_rows import DEVICES
     from bitwise_nvidia_sm90.attention.launch import (
         Schedule,
         attend,
@@ -163,9 +164,17 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         schedules += [
             Schedule(each, True, split, stages, programs=programs, blocks=blocks, columns=columns)
             for each, split, stages, programs, blocks, columns in (
-                (64, True, 3, 5, 1, 1), (64, False, 4, 132, 1, 1), (16, True, 3, 132, 1, 1), (16, False, 3, 5, 1, 1),
-                (16, True, 3, 132, 2, 2), (16, True, 4, 352, 1, 1),
+                (64, True, 3, 5, 1, 1), (64, False, 4, 132, 1, 1), (16, False, 3, 5, 1, 1), (16, True, 3, 352, 1, 1),
             )
+        ]  # fmt: skip
+    if rows == 64:
+        device = DEVICES[int(query.shape[-1])]
+        schedules += [
+            Schedule(
+                16, True, each.split, each.stages, programs=132 * each.resident, blocks=each.blocks,
+                columns=each.columns, resident=each.resident,
+            )
+            for each in (*device.many, *device.few)
         ]  # fmt: skip
     for schedule in schedules:
         attend(desc, operands, schedule)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from bitwise_bench.attention.errors import paired
@@ -113,6 +113,18 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
             ("batch x keys", "heads / groups", "width", "page"),
         ),
         (
+            "drawn decode", "Decoding of drawn shapes, bf16", gigabytes,
+            ("batch x keys", "heads / groups", "width"),
+        ),
+        (
+            "drawn pages", "Decoding of drawn shapes from pages, bf16; backends have contiguous keys", gigabytes,
+            ("batch x keys", "heads / groups", "width", "page"),
+        ),
+        (
+            "uneven", "Decoding of drawn lengths that differ, bf16; backends have sequences of their mean length",
+            gigabytes, ("batch x longest", "heads / groups", "width", "page"),
+        ),
+        (
             "lengths", "Causal prefill of variable lengths, bf16; flash is PyTorch's `varlen_attn`", teraflops,
             ("lengths", "heads / groups", "width"),
         ),
@@ -126,6 +138,7 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
             parts += [
                 f"#### {title}\n",
                 *(["Recorded with earlier kernels.\n"] if earlier else []),
+                *([_reached(record[step]["results"])] if step in _DRAWN else []),
                 _table(record[step]["results"], columns, unit),
                 *_missing(record[step].get("missing", ())),
             ]
@@ -147,8 +160,11 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
     return parts
 
 
+_DRAWN = ("drawn decode", "drawn pages", "uneven")
+"""The steps of shapes that a generator draws."""
 STEPS: Mapping[str, str] = {
-    "prefill": "prefill", "decode": "decoding", "pages": "decoding from pages", "lengths": "variable lengths",
+    "prefill": "prefill", "decode": "decoding", "pages": "decoding from pages", "drawn decode": "drawn decoding",
+    "drawn pages": "drawn decoding from pages", "uneven": "drawn uneven lengths", "lengths": "variable lengths",
     "gradients": "gradients",
 }  # fmt: skip
 """The steps of a record whose results have a ratio, and what they are called."""
@@ -171,6 +187,16 @@ def _ratio(result: Mapping[str, Any]) -> float | None:
     return best / seconds["bitwise"] if best and seconds.get("bitwise") else None
 
 
+def _reached(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many of the drawn cases reach a ratio of 0.95."""
+    found = sorted(each for each in map(_ratio, results) if each is not None)
+    reached = sum(each >= 0.95 for each in found)
+    return (
+        f"Nothing was tuned on these shapes. {reached} of {len(found)} have a ratio of 0.95 or more; the least is "
+        f"{found[0]:.2f}, the geometric mean {geometric_mean(found):.2f}.\n"
+    )
+
+
 def _missing(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence on the cases that were not reached, if there are any."""
     if not cases:
@@ -184,11 +210,12 @@ def _missing(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 _CELLS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "batch x queries": lambda case: f"{case['batch']} x {case['queries']}",
     "batch x keys": lambda case: f"{case['batch']} x {case['keys']}",
+    "batch x longest": lambda case: f"{case['batch']} x {case['keys']}",
     "lengths": lambda case: ", ".join(map(str, case["lengths"])),
     "heads / groups": lambda case: f"{case['heads']} / {case['groups']}",
     "width": lambda case: f"{case['depth']} / {case['width']}" if "width" in case else case["depth"],
     "mask": lambda case: "causal" if case.get("causal", True) else "none",
-    "page": lambda case: case["page"],
+    "page": lambda case: case["page"] or "-",
 }
 """The cell of a case in each column."""
 

@@ -49,9 +49,16 @@ _LARGEST_RESIDUAL = 0.4
 """Logarithms of times that differ by more have this weight: schedules that nobody would choose are not fitted."""
 _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
-_UNFITTED = frozenset({"operator", "packing", "packed", "launch by pointers", "pointers", "pointers by area"})
+_UNFITTED = frozenset(
+    {"operator", "packing", "packed", "packed across", "launch by pointers", "pointers", "pointers by area"}
+)
 """Costs of schedules and of operators whose times are not fitted."""
-OF_GATHERING = frozenset({"gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across"})
+OF_GATHERING = frozenset(
+    {
+        "added", "adding", "gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across",
+        "whole groups",
+    }
+)  # fmt: skip
 """Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 

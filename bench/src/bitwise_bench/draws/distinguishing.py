@@ -18,7 +18,8 @@ Values: TypeAlias = Callable[[Format, Bits, Bits, int, int], Bits]
 """Returns doubles, given the format, two raw words per element, the number of inputs before this one, the variant."""
 
 _LADDER = (2.0**-62, 2.0**-74 * (1 + 2.0**-7), 2.0**-50, 2.0**-38, 2.0**-26, 2.0**-14, 2.0**-2, 2.0**10)
-_PLACES_AMONG_TINY = {7: (2, 3, 4, 5, 6, 7, 128, 64), 8: (1, 2, 3, 4, 5, 6, 128, 64), 9: (1, 0, 2, 3, 64, 32, 16, 8)}
+_FROM_THIRD = (2, 3, 4, 5, 6, 7, 128, 64)
+_PLACES_AMONG_TINY = {7: _FROM_THIRD, 8: (1, 2, 3, 4, 5, 6, 128, 64), 9: (1, 0, 2, 3, 64, 32, 16, 8)}
 """The places of the powers of a ladder among tiny numbers, by variant."""
 
 
@@ -74,7 +75,9 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
     from the third one and from the second one on, those of 9 as in variant 6.
     """
     if variant > 6:
-        return _among_tiny(_PLACES_AMONG_TINY[variant], first, second, place)
+        powers = np.zeros(256)
+        powers[list(_PLACES_AMONG_TINY[variant])] = _LADDER
+        return _among_tiny(powers, first, second, place)
     if place:
         return np.full(len(first), 1.25 * 2.0**-24 if variant == 4 else 1.0)
     index = np.arange(len(first))
@@ -93,17 +96,23 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
     return np.where(chosen, np.asarray(_LADDER)[step], 0.0)
 
 
-def _among_tiny(places: tuple[int, ...], first: Bits, second: Bits, place: int) -> Bits:
+def _among_tiny(powers: Bits, first: Bits, second: Bits, place: int) -> Bits:
     """See `_ladder`: a ladder in one of four parts of 256 elements, all other elements of its lane zero."""
     if place:
         return np.abs(bell(first, second)) + 1.0
     index = np.arange(len(first))
     inside = index % 256
-    powers = np.zeros(256)
-    powers[list(places)] = _LADDER
     chosen = first[index // 256 * 256] % np.uint64(4) == 0
     of_ladder = chosen & ((powers[inside] != 0) | (inside < 8))
     return np.where(of_ladder, powers[inside], (bell(second, first) + 8.0) * 2.0**-90)
+
+
+def _steps(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
+    """As variant 7 of `_ladder`, with an error that needs no fusion, and is lost in lanes of fewer elements."""
+    powers = np.zeros(256)
+    powers[list(_FROM_THIRD)] = _LADDER
+    powers[_FROM_THIRD[1]] = 1.5 * 2.0**-74
+    return _among_tiny(powers, first, second, place)
 
 
 def _infinite(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
@@ -173,6 +182,7 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "whole": (_whole, 2),
         "far": (_far, 2),
         "lone": (_lone, 4),
+        "steps": (_steps, 1),
     }
 )
 """The function of each kind, and its number of variants."""

@@ -84,6 +84,8 @@ def _function(path: str, entry: str) -> Any:
 
 
 def _tensor_map(described: TensorMap, address: int) -> Any:
+    if described.fp4_padded or described.round_f32_to_tf32:
+        raise ValueError("tensor maps of padded or rounded elements are not encoded here")
     kind, width = _ELEMENT_KINDS[described.dtype]
     rank = len(described.shape)
     store = ctypes.create_string_buffer(128 + 64)

@@ -15,7 +15,6 @@ from bitwise_conformance.suite.mutations import mutations_of
 from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.assembly.module import Module
 from bitwise_core.checker.sources import Source
 from bitwise_core.checker.verdicts import Outcome, verdict
 from bitwise_core.execution.architecture import Arch
@@ -40,10 +39,10 @@ def test_changed_kernels_are_not_equal(suite: Suite, kernel: Kernel) -> None:
     """A mutation of one literal, operand or instruction that changes the bytes of a run is never Equal."""
     arch = suite.arch(kernel.group.arch)
     equal, count = [], 0
-    for what, module in _effective_mutations(arch, kernel, -(-MAX_MUTATIONS // _architectures_with(suite, kernel))):
+    for what, changed in _effective_mutations(arch, kernel, -(-MAX_MUTATIONS // _architectures_with(suite, kernel))):
         count += 1
         source = replace(kernel.group.source(kernel.file), text=what)
-        found = analyse_source(with_module(arch, module), kernel.group, source)
+        found = analyse_source(changed, kernel.group, source)
         if verdict(analysis(suite, kernel), found, OPTIONS).outcome is Outcome.EQUAL:
             equal.append(what)
     assert equal == [], "these mutations change the bytes and are Equal"
@@ -56,8 +55,11 @@ def _architectures_with(suite: Suite, kernel: Kernel) -> int:
     return sum((each.group.folder.name, each.file) == name and bool(each.group.expected.runs) for each in suite.kernels)
 
 
-def _effective_mutations(arch: Arch, kernel: Kernel, count: int) -> Iterator[tuple[str, Module]]:
-    """Yield the mutations, of `count` that are tried, that terminate with other bytes."""
+def _effective_mutations(arch: Arch, kernel: Kernel, count: int) -> Iterator[tuple[str, Arch]]:
+    """Yield the mutations, of `count` that are tried, that terminate with other bytes.
+
+    Each is a sentence, and the architecture with a parser that returns the mutated module.
+    """
     group, source = kernel.group, kernel.group.source(kernel.file)
     assert source.launch is not None
     inputs = [group.contents(each.before) for each in group.expected.runs]
@@ -65,11 +67,9 @@ def _effective_mutations(arch: Arch, kernel: Kernel, count: int) -> Iterator[tup
     for what, module in islice(
         mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), count
     ):
-        if any(
-            _differs(with_module(arch, module), replace(source, text=what), *each)
-            for each in zip(inputs, plain, strict=True)
-        ):
-            yield what, module
+        changed = with_module(arch, module)  # one, so that its program is built once
+        if any(_differs(changed, replace(source, text=what), *each) for each in zip(inputs, plain, strict=True)):
+            yield what, changed
 
 
 def _differs(arch: Arch, source: Source, before: dict[str, Array], plain: dict[str, Array]) -> bool:

@@ -49,6 +49,7 @@ from bitwise_core.execution.synchronised_blocks.last_block import outputs_by_tic
 from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look_back
 from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
+from bitwise_core.execution.values.member_sets import MembersRepeat
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
 from bitwise_core.execution.values.term_hash import (
     nan_bits,
@@ -383,7 +384,9 @@ def outputs_of_all_blocks(
         return None
     try:
         domain = TermDomain(options.assume)
-        memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
+        domain.stop_where_members_repeat()
+        with suppress(MembersRepeat):
+            memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
         if domain.repeats_members:
             domain = TermDomain(options.assume, follows_members=True)
             memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)

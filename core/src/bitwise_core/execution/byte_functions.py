@@ -31,7 +31,7 @@ from bitwise_core.execution.deferred_blends import deferred_blend
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.known_sequences import Definition, KnownSequence
-from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.machine import Branch, Control, Machine, Step
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.term_recorder import SAME
@@ -127,8 +127,21 @@ def _replaced_steps(program: Program) -> tuple[Step, ...]:
             steps[cone.members[-1]] = _looking_up(steps[cone.members[-1]], cone, program)
         for index, wanted in captures.items():
             steps[index] = _capturing(steps[index], wanted)
+        for start, after in _runs_of(found.skipped, captures):
+            steps[start] = _passing(steps[start], found.skipped[start], after)
         steps[first] = _entering(steps[first], found, program.execution_mask)
     return tuple(steps)
+
+
+def _runs_of(skipped: Mapping[int, int], captures: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each run of several instructions that are skipped and capture nothing."""
+    passed = sorted(index for index in skipped if index not in captures)
+    start = 0
+    for place in range(1, len(passed) + 1):
+        if place == len(passed) or passed[place] != passed[place - 1] + 1:
+            if place - start > 1:
+                yield passed[start], passed[place - 1] + 1
+            start = place
 
 
 def _blocks(program: Program) -> Iterator[tuple[int, int]]:
@@ -530,6 +543,23 @@ def _skipping(step: Step, root: int, in_some_lanes: int | None) -> Step:
         if not cones:
             return step(machine)
         return None if (root if machine.extra[_LANES] is None else in_some_lanes) in cones else step(machine)
+
+    return run
+
+
+def _passing(step: Step, root: int, after: int) -> Step:
+    """Return a step that passes a run of skipped instructions at once while all cones of the block are open.
+
+    A part of the program that is to stop may stop inside of the run, and passes nothing.
+    The roots are no skipped instructions, so that a cone that is open at the start of the run is open to its end.
+    """
+    control = Branch(after)
+
+    def run(machine: Machine) -> Control | None:
+        cones = machine.extra.get(_OPEN)
+        if cones and machine.runs_to_end and machine.extra[_LANES] is None and root in cones:
+            return control
+        return step(machine)
 
     return run
 

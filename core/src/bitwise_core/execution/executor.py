@@ -143,7 +143,8 @@ class Executor:
         if self.depth > MAXIMUM_NESTING:
             raise _nested_too_deeply(self.machine)
         machine = self.machine
-        outer = machine.mask
+        outer, to_end = machine.mask, machine.runs_to_end
+        machine.runs_to_end = stop is None
         groups = self._first_groups(pc, outer)
         alive = self.alive = outer
         if self.depth == 0 and self.separates_registers and may_be_separated(machine):
@@ -161,7 +162,7 @@ class Executor:
             alive = self.alive = self._advance(group, groups, stop, alive)
             if self.separated is not None:
                 self.separated.end()
-        machine.mask = outer
+        machine.mask, machine.runs_to_end = outer, to_end
 
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
         """Forget the registers that no group may read."""

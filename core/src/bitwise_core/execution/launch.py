@@ -150,7 +150,9 @@ def _with_contents(data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]
 class TensorMap(ValidatedRecord):
     """A tensor map made by the host: shape and strides in elements, innermost dimension last.
 
-    `values` are the contents of the buffer before the launch, see `Argument`.
+    `values` are the contents of the buffer before the launch, see `Argument`.  `fp4_padded`: elements have 4 bits, two
+    in a byte, a copy puts 16 of them into each 16 bytes of shared memory, and strides are in bytes.
+    `round_f32_to_tf32`: copies round elements.
     """
 
     fault = ManifestError
@@ -164,6 +166,8 @@ class TensorMap(ValidatedRecord):
     padding: str = "zero"
     offset: Integer = 0
     element_bytes: Integer | None = None
+    fp4_padded: bool = False
+    round_f32_to_tf32: bool = False
     values: Contents | None = None
 
     @model_validator(mode="before")

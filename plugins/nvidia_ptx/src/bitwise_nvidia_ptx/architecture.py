@@ -148,19 +148,24 @@ _DTYPE_BYTES = {
 
 def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_maps.TensorMap:
     """Return the tensor map that the host encodes from shape, strides and block.  Raises Unsupported."""
-    if argument.dtype == "tf32":
+    if argument.dtype == "tf32" or argument.round_f32_to_tf32:
         raise Unsupported(tensor_maps.ROUNDS_ELEMENTS)
-    element = argument.element_bytes or _DTYPE_BYTES.get(argument.dtype, 1)
+    pitch = element = argument.element_bytes or _DTYPE_BYTES.get(argument.dtype, 1)
+    packed = 0
+    if argument.fp4_padded:
+        if element != 1:
+            raise Unsupported("a tensor map of padded elements of 4 bits over elements of more than a byte")
+        element, packed = tensor_maps.PACKED_BYTES, tensor_maps.PACKED_ELEMENTS[tensor_maps.PADDED_ELEMENTS]
     modes = {0: 0, 32: 1, 64: 2, 128: 3}
     if argument.padding != "zero" or argument.swizzle not in modes:
         raise Unsupported("a tensor map with this padding or swizzle is not modelled")
     rank = len(argument.shape)
     numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element,
-               "packed bytes": 0, "swizzle": modes[argument.swizzle]}  # fmt: skip
+               "packed bytes": packed, "swizzle": modes[argument.swizzle]}  # fmt: skip
     for dimension in range(rank):
         axis = rank - 1 - dimension
         numbers[f"size {dimension}"] = argument.shape[axis]
-        numbers[f"stride {dimension}"] = argument.strides[axis] * element
+        numbers[f"stride {dimension}"] = argument.strides[axis] * pitch
         numbers[f"box {dimension}"] = argument.block[axis]
     return tensor_maps.TensorMap({name: np.full((1, 1), number, dtype=np.uint64) for name, number in numbers.items()})
 

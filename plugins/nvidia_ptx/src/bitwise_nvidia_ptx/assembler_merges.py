@@ -12,9 +12,11 @@ ptxas 12.8 and 12.9 for sm_90.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -24,12 +26,14 @@ from bitwise_core.assembly.module import (
     Kernel,
     Operand,
     Register,
+    Vector,
     once_a_kernel,
     program_digest,
     registers_of,
 )
 from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
@@ -40,6 +44,7 @@ from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
+_SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
@@ -49,10 +54,19 @@ _SIGN_EXTENDING = re.compile(
 )
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
 _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
-_OF_REGISTER = re.compile(r"set\.[\w.]*\.[su]32\.\w+")
+_OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
+_NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
+_TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
+_FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 _BITS = {"f16": 16, "f32": 32, "f64": 64}
 _ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
+
+
+class _Noting(Protocol):
+    """The domain of bit patterns, which keeps the assumptions of an execution."""
+
+    notes: dict[str, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +74,8 @@ class _Merge:
     """What ptxas merges, as the end of a sentence, and the lanes whose results may differ.
 
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
-    a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `of_numbers`: known results,
-    too.
-    `on_bits`: executions on bit patterns do not return what hardware does, either.
+    a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `unknown`: only lanes in which
+    one of these operands is no known number.
     """
 
     what: str
@@ -71,8 +84,7 @@ class _Merge:
     differs: Callable[[Array], Array] | None = None
     form: FloatFormat | None = None
     equal: tuple[Operand, ...] = ()
-    of_numbers: bool = True
-    on_bits: bool = True
+    unknown: tuple[Operand, ...] = ()
 
 
 class _Sources:
@@ -80,6 +92,15 @@ class _Sources:
 
     def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
         self.kernel, self.opcodes, self.flow = kernel, opcodes, flow_of(kernel, opcodes)
+        self.use = 0
+        """The index of the instruction whose operands are followed."""
+        ends = (
+            index + 1
+            for index, each in enumerate(self.flow.infos)
+            if each.effects.overlaps(Effect.BRANCH | Effect.CALL)
+        )
+        self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
+        self._starts = sorted({0, *kernel.labels.values(), *ends})
 
     def may_be(self, operand: Operand, holds: Callable[[int], bool]) -> bool:
         """Return whether the assembler may know a number of an operand for which a condition holds."""
@@ -92,22 +113,38 @@ class _Sources:
         numbers = [each.value for each in plain if isinstance(each, Immediate)]
         return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
 
-    def of(self, operand: Operand, *, literals: bool = False) -> Iterator[Instruction]:
-        """Yield the instructions that may have written the number that an operand holds.
+    def of(self, operand: Operand, *, literals: bool = False, user: Instruction | None = None) -> Iterator[Instruction]:
+        """Yield the instructions that may have written the number that an operand of `user` holds.
 
-        `literals`: also those from which a literal may come, which ptxas knows through shuffles.
+        `literals`: also those from which a literal may come, which ptxas knows through shuffles.  `user` is the
+        instruction whose operands are followed, if not given.
         """
-        pending, seen = list(registers_of(operand)), set[str]()
+        use = self.use if user is None else self.places[id(user)]
+        pending = [(name, use) for name in registers_of(operand)]
+        seen = set[int]()
         while pending:
-            name = pending.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            for index in self.flow.definitions.get(name, ()):
+            name, use = pending.pop()
+            for index in self._reaching(name, use):
+                if index in seen:
+                    continue
+                seen.add(index)
                 instruction = self.kernel.instructions[index]
                 yield instruction
                 if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
-                    pending += self.flow.infos[index].reads
+                    pending += [(each, index) for each in self.flow.infos[index].reads]
+
+    def _reaching(self, name: str, use: int) -> Sequence[int]:
+        """Return the definitions of a register that an instruction may read: the last ones of its block, or all."""
+        every = self.flow.definitions.get(name, ())
+        start = self._starts[bisect_right(self._starts, use) - 1]
+        found = []
+        for index in reversed(every[: bisect_left(every, use)]):
+            if index < start:
+                break
+            found.append(index)
+            if self.kernel.instructions[index].guard is None:
+                return found
+        return every
 
     def _passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""
@@ -141,7 +178,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     """Return what ptxas may merge, by the identity of the last instruction of each sequence."""
     sources = _Sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
-    for instruction in kernel.instructions:
+    for sources.use, instruction in enumerate(kernel.instructions):
         if len(instruction.operands) > 1:
             merge = _merge_of(instruction, sources)
             if merge is not None:
@@ -151,15 +188,26 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     opcode, base, operands = instruction.opcode, instruction.opcode.split(".", 1)[0], instruction.operands[1:]
-    if _APPROXIMATION.fullmatch(opcode):
-        inner = (_MERGED_APPROXIMATION.fullmatch(each.opcode) for each in sources.of(operands[-1]))
-        return _Merge("an approximation with the one whose result it takes") if any(inner) else None
+    if _APPROXIMATION.fullmatch(opcode) and _of_kind(operands[-1:], sources, _is_merged_approximation):
+        return _Merge("an approximation with the one whose result it takes")
+    if _SCALING.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each.startswith("div.approx.")):
+        scales = any(sources.may_be(each, lambda number: not number & 0x7FFFFF) for each in operands)
+        return (
+            _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
+        )
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
     if base in ("shl", "shr") and _bits_of(instruction) == 64:
         return _of_shifts(opcode, operands, sources)
     if base in ("bfe", "bfi"):
         return _of_bit_fields(base, _bits_of(instruction), operands, sources)
+    if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
+        halves = _of_kind(operands, sources, lambda each: _NARROW_LOAD.fullmatch(each) is not None)
+        return _Merge("a move of halves with a load that fills one of them") if halves else None
+    if _TO_INTEGER.fullmatch(opcode) and _of_kind(
+        operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None
+    ):
+        return _Merge("a rounding to an integer with a sign that flushes")
     if base == "copysign":
         return _Merge("a copy of a number's own sign") if operands[0] == operands[1] else None
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
@@ -167,13 +215,15 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(is_assembler_constant(each, sources.kernel, sources.opcodes) is not False for each in operands)
         what = "an operation on pairs of integers with the one that takes a half of it"
-        return _Merge(what, of_numbers=False) if known else None
+        return _Merge(what, unknown=tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, lambda each: ".sat" in each):
         return _Merge("a maximum with a saturating operation")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
         return _Merge("the magnitudes of a pair with the operation on fp32 whose result it takes")
     if base in ("set", "setp") and _of_kind(operands, sources, lambda each: _OF_REGISTER.fullmatch(each) is not None):
         return _Merge("a comparison with one whose result is a number")
+    if base == "cvt" and ".tf32." in opcode and _of_kind(operands, sources, lambda each: each.endswith("x2")):
+        return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
     if _TO_EIGHT_BITS.fullmatch(opcode):
         return _of_eight_bits(operands, sources)
     if _SIGN_EXTENDING.fullmatch(opcode):
@@ -181,6 +231,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
+
+
+def _is_merged_approximation(opcode: str) -> bool:
+    return _MERGED_APPROXIMATION.fullmatch(opcode) is not None
 
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
@@ -191,7 +245,7 @@ def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[st
 def _of_shifts(opcode: str, operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
     """A shift of 64 bits: of a number that was widened as `cvt.s64.u32` does, or by 64 and more."""
     if sources.may_be(operands[1], lambda number: number >= 64):
-        return _Merge("a shift by 64 or more with a product", of_numbers=False)
+        return _Merge("a shift by 64 or more with a product", bits=64, unknown=(operands[0],))
     if opcode == "shl.b64" and _of_kind(operands[:1], sources, lambda each: each == "cvt.s64.u32"):
         what = "a shift with an extension by zeros, as one by the sign"
         return _Merge(what, operands[0], 64, lambda numbers: numbers >> np.uint64(31) != 0)
@@ -205,7 +259,8 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _
     known = all(sources.may_be(each, lambda number: True) for each in operands[-2:])
     nested = base == "bfe" and _of_kind(operands[:1], sources, lambda each: each.startswith("bfe."))
     if nested or (known and not inside):
-        return _Merge("a bit field with the operation whose result it takes", of_numbers=False)
+        unknown = tuple(operands[:2] if base == "bfi" else operands[:1])
+        return _Merge("a bit field with the operation whose result it takes", bits=bits, unknown=unknown)
     return None
 
 
@@ -215,7 +270,7 @@ def _of_eight_bits(operands: Sequence[Operand], sources: _Sources) -> _Merge | N
         uses = set(sources.flow.uses.get(name, ()))
         conversions = [each for each in uses if _TO_EIGHT_BITS.fullmatch(sources.kernel.instructions[each].opcode)]
         if len(conversions) > 1 or operands.count(Register(name)) > 1:
-            return _Merge("a conversion to eight bits with another one of its operand", on_bits=False)
+            return _Merge("a conversion to eight bits with another one of its operand")
     return None
 
 
@@ -288,7 +343,7 @@ def _bounds(
         return False
     if not opcode.startswith("selp."):
         return verb.fullmatch(opcode) is not None
-    comparisons = (each for each in sources.of(operands[-1]) if each.opcode.startswith("setp."))
+    comparisons = (each for each in sources.of(operands[-1], user=instruction) if each.opcode.startswith("setp."))
     return any(
         each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound) for one in each.operands[1:])
         for each in comparisons
@@ -298,7 +353,7 @@ def _bounds(
 def unless_merged(step: Step, instruction: Instruction, context: Context) -> Step:
     """Return the step of an instruction, whose result is one of this text where ptxas may merge it with others.
 
-    Raises Unsupported in other analyses than the one of terms.
+    An execution on bit patterns has a note.  Raises Unsupported in other analyses than the one of terms.
     """
     merge = _merges(context.kernel, context.arch.opcodes).get(id(instruction))
     if merge is None:
@@ -308,16 +363,14 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 
     def run(machine: Machine) -> Control | None:
         domain = machine.domain.name
-        if domain == "addresses" or (domain == "bits" and not merge.on_bits):
+        if domain == "addresses":
             return step(machine)
         lanes = _lanes(merge, machine, instruction)
         control = step(machine)
-        if not merge.of_numbers:
-            written = [
-                as_symbolic_vector(machine.read(Register(each))) for each in registers_of(instruction.operands[0])
-            ]
-            lanes = lanes & ~np.all([np.broadcast_to(constant_mask(each), lanes.shape) for each in written], axis=0)
         if not lanes.any():
+            return control
+        if domain == "bits":
+            cast(_Noting, machine.domain).notes[f"{reason}: the bytes are those of the instructions one by one"] = None
             return control
         if domain != "terms":
             raise Unsupported(reason, instruction.line)
@@ -334,16 +387,22 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 
 def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
     """Return the active lanes whose results may differ."""
-    active: Array = machine.active()
     if merge.equal:
-        values = [as_symbolic_vector(machine.read_bits(each, 32)) for each in merge.equal]
-        pairs = [_same(values[one], values[other]) for one, other in ((0, 1), (0, 2), (1, 2))]
-        return np.logical_and(active, np.any(np.broadcast_arrays(*pairs), axis=0))
+        values = [machine.read_bits(each, 32) for each in merge.equal]
+        vectors = [as_symbolic_vector(each) for each in values if not isinstance(each, np.ndarray)]
+        pairs = [_same(one, other) for one, other in combinations(vectors, 2)]
+        found: Array = np.any(np.broadcast_arrays(*pairs), axis=0) if pairs else np.zeros((1, 1), dtype=bool)
+        return np.logical_and(machine.active(), found) if found.any() else found
+    active: Array = machine.active()
     if merge.form is not None:
         operands = instruction.operands[1:-1] if instruction.opcode.startswith("selp.") else instruction.operands[1:]
         sources, bits = [each for each in operands if isinstance(each, Register)], merge.form.bits
-        found = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
-        return np.logical_and(active, np.any(np.broadcast_arrays(*found), axis=0)) if found else active
+        differing = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
+        return np.logical_and(active, np.any(np.broadcast_arrays(*differing), axis=0)) if differing else active
+    if merge.unknown:
+        known = [constant_mask(as_symbolic_vector(machine.read_bits(each, merge.bits))) for each in merge.unknown]
+        every: Array = np.all(np.broadcast_arrays(*map(np.asarray, known)), axis=0)
+        return np.logical_and(active, np.logical_not(every))
     if merge.operand is None:
         return active
     value = machine.read_bits(merge.operand, merge.bits)

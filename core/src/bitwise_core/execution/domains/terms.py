@@ -139,6 +139,11 @@ class TermDomain(StepsInOrder):
         noted = self.context.repeated_members
         return noted is not None and noted.found
 
+    def stop_where_members_repeat(self) -> None:
+        """Raise MembersRepeat in the operation after which `repeats_members` holds."""
+        if self.context.repeated_members is not None:
+            self.context.repeated_members.stops = True
+
     @contextmanager
     def following_members(self) -> Iterator[None]:
         """Follow the members of sets under idempotent operations (`values.member_sets`)."""

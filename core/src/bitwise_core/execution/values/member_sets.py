@@ -24,6 +24,8 @@ MAXIMUM_EXAMINED = 1 << 16
 
 _Key = tuple[int, int]
 
+_NO_MEMBERS: frozenset[_Key] = frozenset()
+
 _PRIMES = ((1 << 32) - 5, (1 << 64) - 59)
 """The moduli of sums of hashes (`hashing.sum_of_members`), without and with the low half of a word."""
 
@@ -45,17 +47,20 @@ class MemberSets:
         shape = np.broadcast_shapes(left.shape, right.shape)
         keys = np.concatenate([np.broadcast_to(each, shape).reshape(2, -1) for each in (left, right)]).T
         different, place = np.unique(keys, axis=0, return_inverse=True)
-        sums = np.empty((2, len(different)), dtype=np.uint64)
         shared = np.zeros(len(different), dtype=bool)
+        keys_of_unions: list[_Key] = []
         for row, (first, second, third, fourth) in enumerate(different.tolist()):
             one, other = self._of((first, second)), self._of((third, fourth))
-            common = one & other
-            sums[:, row] = key = _sum_of_union((first, second), (third, fourth), common, upper_half)
+            common = _NO_MEMBERS if one.isdisjoint(other) else one & other
+            key = _sum_of_union((first, second), (third, fourth), common, upper_half)
+            keys_of_unions.append(key)
             shared[row] = bool(common)
-            count = len(one) + len(other) - len(common)
-            if key not in self.members and self.room >= count:
-                self.room -= count
-                self.members[key] = one | other
+            if key not in self.members:
+                count = len(one) + len(other) - len(common)
+                if self.room >= count:
+                    self.room -= count
+                    self.members[key] = one | other
+        sums = np.array(keys_of_unions, dtype=np.uint64).reshape(-1, 2).T
         if not shared.any():
             return total
         place = place.reshape(shape[1:])
@@ -68,16 +73,21 @@ class MemberSets:
         return frozenset([key]) if found is None else found
 
 
+class MembersRepeat(Exception):
+    """Sets may share members, so that the launch is to be executed with the members followed."""
+
+
 class RepeatedMembers:
     """Finds sets that may share members, from what the threads of a block combine.
 
     Where threads hold copies of values, each value enters sets in equally many of them.  If one value does in more
     threads than another, several elements have that value: elements beyond the end of a tensor, or those that are
     loaded from one address.  The first and the last block of each batch are examined: a tensor ends there.
+    `stops`: MembersRepeat is raised as soon as one is found.
     """
 
     def __init__(self) -> None:
-        self.found = False
+        self.found = self.stops = False
         self._room = MAXIMUM_EXAMINED
         self._collected: list[tuple[hashing.Words, bool | Array]] | None = None
 
@@ -110,6 +120,8 @@ class RepeatedMembers:
             counts = np.unique(hashes, return_counts=True)[1]
             if counts.size and counts.min() != counts.max():
                 self.found = True
+        if self.found and self.stops:
+            raise MembersRepeat
 
 
 def _hashes_of(hashes: Array, lanes: bool | Array, place: int) -> Array:
@@ -124,8 +136,9 @@ def _hashes_of(hashes: Array, lanes: bool | Array, place: int) -> Array:
 
 def _sum_of_union(left: _Key, right: _Key, common: frozenset[_Key], upper_half: bool) -> _Key:
     """Return the sum of the members of two sets, each known by the sum of its own, of which `common` are in both."""
-    low = left[1] + right[1] - sum(each[1] for each in common)
-    if upper_half:
-        high = (left[0] >> 32) + (right[0] >> 32) - sum(each[0] >> 32 for each in common)
-        return high % _PRIMES[0] << 32, low % _PRIMES[1]
-    return (left[0] + right[0] - sum(each[0] for each in common)) % _PRIMES[1], low % _PRIMES[1]
+    low = left[1] + right[1]
+    high = (left[0] >> 32) + (right[0] >> 32) if upper_half else left[0] + right[0]
+    for each in common:
+        low -= each[1]
+        high -= each[0] >> 32 if upper_half else each[0]
+    return high % _PRIMES[0] << 32 if upper_half else high % _PRIMES[1], low % _PRIMES[1]

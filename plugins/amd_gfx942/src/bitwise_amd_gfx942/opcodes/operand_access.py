@@ -181,6 +181,24 @@ def apply_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
         found: Value | None = lazy.apply([value], lambda each: _sign_bit_changed(meaning, each))
         if found is not None:
             return found
+    known: dict[tuple[int, Operation], tuple[Value, Array | None, Value]] = machine.extra.setdefault(_SIGNS, {})
+    before = known.get((id(value), meaning))
+    if before is not None and before[0] is value and before[1] is machine.mask:
+        return before[2]
+    changed = _with_sign_changed(machine, meaning, value)
+    if len(known) >= _MAXIMUM_SIGNS:
+        known.clear()
+    known[id(value), meaning] = value, machine.mask, changed
+    return changed
+
+
+_SIGNS = "values with another sign"
+"""The key of `machine.extra` for the results of the latest changes of signs: many products have one factor negated."""
+
+_MAXIMUM_SIGNS = 64
+
+
+def _with_sign_changed(machine: Machine, meaning: Operation, value: Value) -> Value:
     sign = 1 << (meaning.bits - 1)
     verb, mask = ("xor", sign) if meaning.verb == "neg" else ("and", sign - 1)
     whole = as_symbolic_vector(value) if isinstance(value, PackedVector) and high_half(value) is None else value

@@ -325,15 +325,17 @@ class _Search:
         return None
 
     @cached_property
-    def fusions_of_machine_code(self) -> tuple[Fusion, ...]:
+    def fusions_of_machine_code(self) -> tuple[tuple[Fusion, ...], ...]:
         """The fusions that the line information of the text's machine code shows; none if it cannot be read.
 
-        Raises AssemblyFailed.
+        The second guess has products that come later in the text, too.  Raises AssemblyFailed.
         """
         program, text = self.stated.program, self.stated.original
         self.count += 1
         seen = self.ptxas.arithmetic_lines(text)
-        return () if seen is None else fusions_of_machine_code(program, text, seen)
+        if seen is None:
+            return ()
+        return tuple(fusions_of_machine_code(program, text, seen, later=later) for later in (False, True))
 
 
 def _stated_fusions(attempt: Attempt) -> str:
@@ -349,17 +351,17 @@ def _submit(pool: ThreadPoolExecutor, call: Callable[[], str]) -> Future[str]:
 def attempts(
     stated: Rewriting,
     open_pairs: tuple[Pair, ...],
-    seen: Callable[[], tuple[Fusion, ...]],
+    seen: Callable[[], tuple[tuple[Fusion, ...], ...]],
     divisions: _Divisions = _DIVISIONS,
     rounded: frozenset[str] = frozenset(),
     settled: _Settled | None = None,
 ) -> Iterator[Attempt]:
     """Yield rewritings that leave ptxas no choice, the most likely to match first.
 
-    `seen` returns the fusions that the machine code shows, and is called if the likely ones do not match.  `divisions`
-    are the expansions of a division to try, in this order, or of each division by its index.  The machine code is known
-    to round the products of instructions in `rounded`, so that those may be left open.  `settled` is kept between calls
-    for one program: many guesses lead to one text.
+    `seen` returns guesses of the fusions that the machine code shows, and is called if the likely ones do not match.
+    `divisions` are the expansions of a division to try, in this order, or of each division by its index.  The machine
+    code is known to round the products of instructions in `rounded`, so that those may be left open.  `settled` is kept
+    between calls for one program: many guesses lead to one text.
     """
     settled = {} if settled is None else settled
     yield Attempt(stated, False, stated)
@@ -367,7 +369,8 @@ def attempts(
         return
     likely = likely_fusions(stated.program, stated.original)
     yield from _forms(stated, open_pairs, likely, divisions[0], rounded, settled)
-    for division, guess in itertools.product(divisions, dict.fromkeys((seen(), likely, ()))):
+    first, others = seen()[:1], seen()[1:]
+    for division, guess in itertools.product(divisions, dict.fromkeys((*first, likely, (), *others))):
         yield from _forms(stated, open_pairs, guess, division, rounded, settled)
 
 

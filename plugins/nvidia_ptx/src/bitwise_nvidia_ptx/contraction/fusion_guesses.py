@@ -3,7 +3,8 @@
 The first guess follows the observed behaviour of ptxas (12.8 and 13.4): a product is fused if all its uses are sums in
 its own basic block, of its type and flush mode; of a sum of two products the first operand is fused; a product used
 twice by one sum is not fused.  The second is read from the line information of the machine code: a sum is fused if a
-fused multiply-add has its line, with a product in any block, also in one that comes later in the text.  A wrong guess
+fused multiply-add has its line.  The third is the same with products that come later in the text, in a block that is
+executed earlier: in a loop, a later product may also be that of the round before, which is not fused.  A wrong guess
 costs only an assembly, provided that the operands of the product name the same registers at the sum.
 """
 
@@ -98,25 +99,36 @@ def likely_fusions(program: Program, text: str) -> tuple[Fusion, ...]:
     return tuple(taken[consumer] for consumer in sorted(taken))
 
 
-def fusions_of_machine_code(program: Program, text: str, seen: ArithmeticLines) -> tuple[Fusion, ...]:
-    """Return the fusions of the sums whose lines have a fused multiply-add, of a product without an own one if any."""
+def fusions_of_machine_code(
+    program: Program, text: str, seen: ArithmeticLines, *, later: bool = False
+) -> tuple[Fusion, ...]:
+    """Return the fusions of the sums whose lines have a fused multiply-add, of a product without an own one if any.
+
+    `later`: where no product comes before the sum in the text, one that comes after it.
+    """
     found = []
     for index, statement in enumerate(program.statements):
         if statement.contractible and statement.base != "mul" and program.line(index) in seen.fused:
-            operands = [_product_of(program, text, index, position) for position in (0, 1)]
-            products = [fusion for fusion in operands if fusion is not None]
-            found += sorted(products, key=lambda fusion: program.line(fusion.product) in seen.multiplied)[:1]
+            operands = [_product_of(program, text, index, position, later) for position in (0, 1)]
+            products = [each for each in operands if each is not None]
+            found += sorted(
+                products, key=lambda each: (each.product > each.consumer, program.line(each.product) in seen.multiplied)
+            )[:1]
     return tuple(found)
 
 
-def _product_of(program: Program, text: str, consumer: int, position: int) -> Fusion | None:
-    """Return the fusion of an operand of a sum, None if it is no product up to its sign."""
+def _product_of(program: Program, text: str, consumer: int, position: int, later: bool) -> Fusion | None:
+    """Return the fusion of an operand of a sum, None if it is no product up to its sign.
+
+    `later`: also of what comes after the sum in the text.
+    """
     total = program.statements[consumer]
     names, negated = total.sources[position], False
     while len(names) == 1:
         (name,) = names
         written = program.definitions.get(name, [])
-        source = program.statements[written[0]] if len(written) == 1 else None
+        known = len(written) == 1 and (later or written[0] < consumer)
+        source = program.statements[written[0]] if known else None
         if source is None or source.vector or source.guard:
             return None
         if source.product:

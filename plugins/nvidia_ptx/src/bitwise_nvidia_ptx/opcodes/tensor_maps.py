@@ -197,7 +197,10 @@ ROUNDED_ELEMENTS = frozenset({11, 12})
 ROUNDS_ELEMENTS = "a tensor map of tf32, whose copies round elements, is not modelled"
 _LAST_SWIZZLE = 3
 """The code of the swizzle of 128 bytes, the last one that is modelled."""
-PACKED_ELEMENTS = {13: 8, 14: 16}
+PADDED_ELEMENTS = 14
+PACKED_BYTES = 8
+"""The bytes of 16 elements of 4 bits in global memory."""
+PACKED_ELEMENTS = {13: PACKED_BYTES, PADDED_ELEMENTS: 16}
 """The bytes that 16 elements of 4 bits take in shared memory, by the codes of such types: b4x16 and b4x16_p64."""
 
 
@@ -317,7 +320,7 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
             raise Unsupported(ROUNDS_ELEMENTS)
         if (own != code).any() or (code not in ELEMENT_BYTES and not packed):
             raise Unsupported(f"a tensor map with the element type {code} is not modelled")
-        size = 8 if packed else ELEMENT_BYTES[code]
+        size = PACKED_BYTES if packed else ELEMENT_BYTES[code]
         for field_name, number in (("element bytes", size), ("packed bytes", packed)):
             table.put(field_name, _number(number), rows)
     elif name == "swizzle" and (own > _LAST_SWIZZLE).any():

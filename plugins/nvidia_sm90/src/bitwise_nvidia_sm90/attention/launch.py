@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
+from bitwise_nvidia_sm90.attention.few_rows import Work, division_of
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -21,7 +22,8 @@ class Schedule:
     `can_specialise` says so, one warp copies and two warpgroups compute 64 of 128 rows each.  With `programs`, for
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
     tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
-    or four `blocks`, and a program may have one of several `columns` of the output.
+    or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
+    take turns leave room for `resident` of them on a multiprocessor.
     """
 
     rows: int
@@ -34,7 +36,7 @@ class Schedule:
     programs: int = 0
     blocks: int = 1
     columns: int = 1
-    registers: int = 0
+    resident: int = 1
 
     @property
     def warps(self) -> int:
@@ -58,17 +60,24 @@ _FEW_ROWS_WIDTHS = (*_ROWS_WIDTHS, (96, 96), (192, 128), (256, 256))
 
 def schedule_of(
     desc: AttentionDesc, sequences: int, queries: int, keys: int, heads: int, groups: int, ragged: bool,
-    processors: int, turns: bool = False,
+    processors: int, turns: bool = False, width: int | None = None,
 ) -> Schedule:  # fmt: skip
     """Return the schedule of a call with at most these lengths, on a GPU with this number of multiprocessors.
 
     `ragged` says that the lengths of sequences may differ, `turns` that programs may take chunks in turn.  They then
-    share the chunks that there are.
+    share the chunks that there are.  `width` is that of values, by default that of keys.
     """
     assert desc.chunk is not None
     share = heads // groups
     if turns and queries * share <= _FEW_ROWS:
-        return _few_rows(desc, sequences * groups, keys, ragged, processors)
+        # A window hides all keys but its own from the programs.
+        seen = keys if desc.window is None else min(keys, desc.window + queries)
+        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
+        division, programs = division_of(work, processors)
+        return Schedule(
+            _FEW_ROWS, True, division.split and keys > desc.chunk, division.stages, programs=programs,
+            blocks=division.blocks, columns=division.columns, resident=division.resident,
+        )  # fmt: skip
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -82,8 +91,9 @@ def schedule_of(
             # Fewer copies at a time would leave memory idle, and more of them slow it down.  With pages, several
             # programs on a multiprocessor hide the time that it takes to start the copies.
             if wide and ragged and parts > 2 * processors:
-                return Schedule(64, True, True, 3, programs=2 * processors)
-            return Schedule(64, True, True, 4 if wide else 3, programs=processors * (1 if wide else 3))
+                return Schedule(64, True, True, 3, programs=2 * processors, resident=2)
+            resident = 1 if wide else 3
+            return Schedule(64, True, True, 4 if wide else 3, programs=processors * resident, resident=resident)
     elif turns and few:
         return Schedule(64, True, True, 4 if wide else 8, programs=processors)
     short = 8 * programs < 7 * processors
@@ -94,51 +104,6 @@ def schedule_of(
     span = -(-parts // processors)
     # Several chunks need memory for a state beside that of the copies.
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
-
-
-def _few_rows(desc: AttentionDesc, rows: int, keys: int, ragged: bool, processors: int) -> Schedule:
-    """Return the schedule of programs that take turns, for `rows` times at most 16 rows.
-
-    Programs with all chunks of a row have nothing to merge; those with chunks share them evenly.
-    """
-    assert desc.chunk is not None
-    width = power_above(desc.scores.k)
-    several = 3 if width == 64 else 2
-    parts = rows * -(-keys // desc.chunk)
-    if parts <= processors:
-        # Programs that share the components of an output copy less each, and visit two blocks at a time.
-        columns = next(each for each in (4, 2, 1) if each * parts <= processors and width >= 32 * each)
-        blocks = 2 if width == 64 or desc.scores.k == 96 or columns > 1 else 1
-        # Half of the memory holds all that narrow heads copy, and leaves room for the next kernel to start.
-        resident = 2 if width == 64 and columns > 1 else 1
-        shared = Schedule(_FEW_ROWS, True, parts > rows, 0, blocks=blocks, columns=columns)
-        return _filled(desc, shared, resident, processors)
-    common = Schedule(_FEW_ROWS, True, False, 0, blocks=2 if desc.scores.k < 128 else 1)
-    # Each multiprocessor reads so many keys.  States take 7 % of the time of their keys, and another launch that of
-    # 30 KB of keys.
-    divided = several * -(-parts // (several * processors)) * desc.chunk
-    counts = range(1, 4 if width == 64 else 2)
-    together = min(counts, key=lambda count: (count * -(-rows // (count * processors)), -count))
-    whole = together * -(-rows // (together * processors))
-    shorter = 1.07 * divided + 15000 // desc.scores.k < whole * keys
-    # Keys of 96 components share lines with those of other groups, which programs of chunks read at the same time.
-    split = parts > rows and (ragged or desc.scores.k == 96 or shorter)
-    resident, count = (several, parts) if split or parts == rows else (together, rows)
-    programs = resident * processors
-    turns = -(-count // programs)
-    even = -(-count // turns)
-    # No program has more than it must, and all have as many where they can, unless multiprocessors would have none.
-    if turns > 1 and (not ragged or turns > 3) and 20 * even >= 19 * processors:
-        programs = even
-    blocks = 1 if split and width == 64 else common.blocks  # small tiles: fewer bytes are copied ahead
-    return _filled(desc, replace(common, split=split, blocks=blocks), resident, programs)
-
-
-def _filled(desc: AttentionDesc, schedule: Schedule, resident: int, programs: int) -> Schedule:
-    """Return a schedule of so many programs, whose tiles fill the memory of each multiprocessor `resident` times."""
-    tile = schedule.blocks * desc.key_block * power_above(desc.scores.k) * 2
-    stages = ((227 << 10) // resident - _exchanged(desc, schedule) - (1 << 10)) // tile
-    return replace(schedule, stages=min(stages, max(3, (1 << 15) // tile) if resident == 3 else 12), programs=programs)
 
 
 @cache
@@ -253,11 +218,10 @@ def _specialised_call(
     tiles = -(-operands.longest_queries // schedule.rows)
     dense = operands.query_starts is None
 
-    columns = width > 128 and schedule.rows == 64  # a warpgroup has half of the components of the values
-    remote = width > 128 and not columns
+    remote = width > 128  # the states of wide values do not fit the registers
     programs = min(processors, tiles * heads * sequences)
     first, rest = _power_below(depth), depth - _power_below(depth)
-    part = 128 if columns else power_above(width)
+    part = power_above(width)
     maps = [
         *_query_maps(operands, first, rest),
         *(_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)),
@@ -279,7 +243,7 @@ def _specialised_call(
             "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands), "STAGES": schedule.stages,
             "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "LOGARITHMS": logarithms is not None,
             "SIDES": 1 if depth == 192 or remote else 2,  # the queries of two tiles would not fit the memory
             "REMOTE": remote,
         },
@@ -315,7 +279,7 @@ def _lengths(operands: AttentionOperands) -> tuple[Any, Any, Any]:
 
 
 def _turns_calls(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, processors: int, workspace: Workspace
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, workspace: Workspace
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
@@ -358,27 +322,19 @@ def _turns_calls(
         schedule.warps,
         1,
         dependent=True,
-        registers=schedule.registers or _registers(desc, schedule, padded, processors),
+        registers=_registers(schedule),
     )  # fmt: skip
     return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
 
 
-def _exchanged(desc: AttentionDesc, schedule: Schedule) -> int:
-    """Return the bytes through which the warps of a program exchange the weights of 16 rows."""
-    return 4 * _FEW_ROWS * schedule.blocks * desc.key_block if schedule.rows == _FEW_ROWS else 0
-
-
-def _registers(desc: AttentionDesc, schedule: Schedule, width: int, processors: int) -> int:
-    """Return the registers of a thread with which they do not limit the programs of a multiprocessor.
+def _registers(schedule: Schedule) -> int:
+    """Return the registers of a thread with which a multiprocessor has room for its programs.
 
     One or two programs of 16 rows leave some for the next kernel, which starts before the last of them end.
     """
-    tile = schedule.blocks * desc.key_block * width * 2
-    fitting = (227 << 10) // (schedule.stages * tile + _exchanged(desc, schedule) + (1 << 10))
-    programs = max(1, min(fitting, 3, -(-schedule.programs // processors)))
     threads = 32 * (schedule.warps + 4)  # those of the warp that copies are allocated as of four
-    shared = 1 << 16 if schedule.rows > _FEW_ROWS or programs == 3 else 13 << 12
-    return min(224, shared // (threads * programs) // 8 * 8)
+    shared = 1 << 16 if schedule.rows > _FEW_ROWS or schedule.resident > 2 else 13 << 12
+    return min(224, shared // (threads * schedule.resident) // 8 * 8)
 
 
 def _steps(tensor: Any, dense: bool, inner: int = 1) -> tuple[int, int, int]:
@@ -448,7 +404,7 @@ def chosen_schedule(desc: AttentionDesc, operands: AttentionOperands, processors
     heads, groups = int(operands.query.shape[-2]), int(operands.value.shape[-2])
     found = schedule_of(
         desc, _sequences(operands), operands.longest_queries, operands.longest_keys, heads, groups, ragged, processors,
-        can_take_turns(desc, operands),
+        can_take_turns(desc, operands), int(operands.value.shape[-1]),
     )  # fmt: skip
     many = not found.packed and operands.longest_queries >= _SPECIALISED_ROWS
     if many and can_specialise(desc, operands):
@@ -473,7 +429,7 @@ def calls_of(
     if schedule.specialised:
         return [_specialised_call(desc, operands, schedule, processors, workspace)]
     if schedule.programs:
-        return _turns_calls(desc, operands, schedule, processors, workspace)
+        return _turns_calls(desc, operands, schedule, workspace)
     return _tile_calls(desc, operands, schedule, workspace)
 
 

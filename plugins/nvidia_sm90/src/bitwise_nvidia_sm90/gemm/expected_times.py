@@ -95,12 +95,19 @@ def expected_seconds_packed(
     out_mapped: bool = True,
     device: DeviceCosts | None = None,
     finishing: Finishing = PLAIN,
+    k_contiguous: tuple[bool, bool] = (True, True),
 ) -> Numbers:
-    """Return the expected seconds under schedules that pack operands; `packs` says whether A and B are packed."""
+    """Return the expected seconds under schedules that pack operands; `packs` says whether A and B are packed.
+
+    `k_contiguous` says for A and B whether their values of k are contiguous before.
+    """
     device = device or costs_of()
     packed, cost = packed_plan(plan), device.costs
     unpacked = [replace(each, packed=False) for each in schedules]
-    rows = m * packs[0] + n * packs[1]
+    rows = sum(
+        count * packs_it * (1 if contiguous else cost["packed across"])
+        for count, packs_it, contiguous in zip((m, n), packs, k_contiguous, strict=True)
+    )
     packing = cost["packing"] + 2 * rows * (plan.k + packed.k) / cost["packed"]
     return packing + expected_seconds(
         packed, unpacked, m, n, (True, True), out_mapped, device, finishing=finishing
@@ -141,7 +148,7 @@ def modelled_seconds_gathered(
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        gathers = sum(-(-side // (_UNITS_OF_ROWS // taken)) for side in (each.block_m, each.block_n))
+        gathers = (each.block_m + each.block_n) * taken / _UNITS_OF_ROWS
         by_elements = each.transposed or not sliced
         own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
         rows.append((
@@ -152,11 +159,12 @@ def modelled_seconds_gathered(
     rounds, at_once, stages, gathering, units, multiplied, stored = (
         np.array(rows, dtype=float).reshape(len(rows), 7).T
     )  # fmt: skip
-    gathered = cost["gathering wait"] / gathering + at_once * units * cost["gathered unit"]
+    unit = cost["gathered unit"] * (1 if plan.instruction_k8 else cost["whole groups"])
+    gathered = cost["gathering wait"] / gathering + at_once * units * unit
     body = stages * np.maximum(gathered, at_once * multiplied / cost["operations"]) + cost["gathered job"]
     seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
     partial = slices.number * m * n * 4
-    merge = cost["merge"] + partial / cost["merged"] if sliced else 0.0
+    merge = cost["adding"] + partial / cost["added"] if sliced else 0.0
     found: Numbers = seconds + merge
     return found
 

@@ -47,6 +47,8 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import kernel_of, warpgroup_tile
 
 _DEPENDENT_LAUNCH = {"launch_pdl": 1}
 """Programmatic dependent launch: a kernel starts while the previous one ends, and waits for its memory."""
+_WHOLE_SECTORS, _ALIGNED_LINE = 8, 16
+"""The sums of a sector of memory, and those of whose multiple a line has that has no whole sectors, unless short."""
 _SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 """The numbers of blocks to which the blocks of a multiprocessor are bounded."""
 UNROLLED_SLICES = 40
@@ -120,8 +122,7 @@ def kernel_calls(
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
     # The kernels of lanes and of fp32 operands add a single slice to +0 themselves.
     sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.from_zero)
-    # Lines of an even length let kernels of warpgroups store two neighbours at once.
-    line = n + n % 2 if chosen.consumers and not chosen.transposed else n
+    line = _line_of_sums(n) if isinstance(plan, MatrixPlan) else n
     target = workspace((slices.number, m, line), slices.partial) if sliced else out
     strides = (m * line, line, 1) if sliced else (0, *out.stride())
     common = {
@@ -147,6 +148,15 @@ def kernel_calls(
     else:
         calls.append(_lanes(plan, chosen, m, n, common, own))
     return [*calls, _merge(plan, slices, target, line, out, last, fusion)] if sliced else calls
+
+
+def _line_of_sums(n: int) -> int:
+    """Return the elements from one row of the sums of a slice to the next.
+
+    Aligned lines let kernels of warpgroups store whole sectors, and the last kernel load several values at once.
+    """
+    step = 1 if n % _WHOLE_SECTORS == 0 else _ALIGNED_LINE if n >= 2 * _ALIGNED_LINE else 2
+    return -(-n // step) * step
 
 
 def _constants(fusion: Fusion | None) -> dict[str, Any]:
@@ -443,8 +453,8 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
     tile = plan.tile if plan.strided else 0
     own = -(-plan.slices.span // (active * (tile or plan.tile))) * (tile or plan.tile)
     given = LaneRows(
-        plan.lanes, active, tile, chosen.block_k, bool(line % 2), plan.lane_sum, plan.from_zero, type_of(matrix),
-        type_of(common["C"]),
+        plan.lanes, active, tile, chosen.block_k, -(-chosen.block_m // 32), bool(line % 2), plan.lane_sum,
+        plan.from_zero, type_of(matrix), type_of(common["C"]),
     )  # fmt: skip
     contiguous = common[f"stride_{v_k}"] == common[f"stride_{step}"] == 1 and count > 1 and line >= count
     # A prepared launch is repeated for other addresses that are multiples of ALIGNMENT, or for others that are not.
@@ -452,7 +462,7 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
     if min(m, n) != 1 or not contiguous or not aligned or plan.chunk < min(own, plan.slices.span) or not given.exists:
         raise UnsupportedGEMM(
             f"{chosen}: lane_rows needs one row or column, a dense vector, a matrix of 16 bits with neighbours in "
-            f"memory, aligned to {ALIGNMENT} bytes, and 2 to 16 lanes with one accumulator and whole batches of lines"
+            f"memory, aligned to {ALIGNMENT} bytes, and 2 to 32 lanes with one accumulator and whole batches of lines"
         )
     return KernelCall(
         lane_rows(given),
@@ -484,7 +494,7 @@ def _few_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappin
     one_slice = plan.slices.number == 1 and type_of(common["A"]) == type_of(common["B"])
     if rest or restarts_elsewhere or not by_turns or not one_slice or not given.exists:
         raise UnsupportedGEMM(
-            f"{chosen}: few_rows needs 2 to 16 rows or columns of 16 bits, one slice, a power of two of lanes, to "
+            f"{chosen}: few_rows needs 1 to 16 rows or columns of 16 bits, one slice, a power of two of lanes, to "
             "which values of k are distributed one by one, and accumulators of one iteration or of all"
         )
     return KernelCall(

@@ -20,7 +20,7 @@ class Schedule:
     in as many rows, and `block_k` the unroll factor of k; with 2 `stages`, an iteration loads the k of the next one
     first.  With `wide`, a thread loads the values of four neighbouring elements at once, where the output is one row or
     column.  With `lane_rows`, a kernel of `kernels.lane_rows` computes it, which loads `block_k` lines at once.  With
-    `few_rows`, one of `kernels.few_rows` computes few rows or few columns, of `block_m` columns or rows in a program.
+    `few_rows`, one of `kernels.few_rows` computes up to 16 rows or columns, of `block_m` columns or rows in a program.
 
     `consumers` chooses a kernel of `kernels.warpgroup_text`: that number of warpgroups multiplies what one more copies
     by TMA (0: a Triton kernel).  With `ping_pong`, two consumers compute a tile each; otherwise they share each tile.

@@ -78,6 +78,16 @@ _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 _FEW_LANES = 132 * 16 * _THREADS
 """The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
 multiprocessor of an H100."""
+_ENOUGH_BLOCKS = 128
+"""The blocks that fill a device."""
+_FEWEST_OF_MANY_LANES = 1024
+"""With `lane_rows` and more than 16 lanes: the fewest elements for which such schedules come first."""
+_STEPS = 16
+"""With `few_rows`: the values of k of an iteration, where a lane has one accumulator."""
+_MOST_LINES = 512
+"""With `lane_rows`: the lines that all warps of a program load at once, for which there are registers."""
+_WHOLE_VECTORS = 8
+"""The neighbours that a thread loads at once where the length of a line is a multiple of them."""
 _LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (32, 16, 8), 64
 """With `lane_rows`: the lines of a batch, and the elements of a warp."""
 _NEIGHBOURS = 4
@@ -125,7 +135,10 @@ def lane_schedules(
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
     unrolls: tuple[int, ...] = (8, 4, 16, 32)
     warps_of_program: tuple[int, ...] = (4, 2, 1)
-    if not along_k:
+    accumulators_of_thread: tuple[int, ...] = (1, 2, 4, 8)
+    if not along_k and isinstance(plan, BlocksPlan):  # neighbours of a line are loaded at once
+        warps_of_program, accumulators_of_thread = (4, 8, 16, 2, 1), (8, 4, 2, 1)
+    elif not along_k:
         filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 32
         unrolls = (filled, 32, 16, 8, 4)
         warps_of_program = (8, 4, 16, 2, 1)
@@ -136,29 +149,40 @@ def lane_schedules(
     slices = plan.blocks if isinstance(plan, BlocksPlan) else plan.slices.number
     depths = (2, 3) if elements * lanes * slices <= _FEW_LANES else (3,)
     found = []
-    for accumulators in (1, 2, 4, 8):
+    for accumulators in accumulators_of_thread:
         for unroll in unrolls:
             for warps in warps_of_program:
                 block = accumulators * _THREADS * warps // lanes
                 fits = 1 <= block <= max(1, 2 * elements) and unroll <= max(own, 4)
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
-    rows = _lane_rows(plan, m, n, own, along_k=along_k)
-    found = rows + found if max(m, n) % 2 else found[:1] + rows + found[1:]
+    rows = _lane_rows(plan, max(m, n), own) if not along_k and min(m, n) == 1 else []
+    first = max(m, n) % _WHOLE_VECTORS and (lanes <= _THREADS // 2 or max(m, n) >= _FEWEST_OF_MANY_LANES)
+    found = rows + found if first else found[:1] + rows + found[1:]
     sharing = _few_rows(plan, m, n) + _rows_of_lanes(plan, m, n)
-    found = sharing + found if along_k else found + sharing
+    if min(m, n) == 1:
+        restarts = isinstance(plan, ScalarPlan) and plan.chunk * lanes < plan.slices.span
+        whole = [each for each in found if restarts and (each.warps, each.block_k) == (4, _STEPS)][:1]
+        found = whole + found[:1] + sharing + found[1:] if along_k else found + sharing
+    else:
+        found = sharing + found if along_k else found + sharing
     return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
 
 
-def _lane_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int, own: int, *, along_k: bool) -> list[Schedule]:
-    """Return schedules of one row or column whose warps have a lane each, which has `own` values of k."""
-    if along_k or min(m, n) > 1 or not isinstance(plan, ScalarPlan) or not 2 <= plan.lanes <= MOST_LANES:
+def _lane_rows(plan: ScalarPlan | BlocksPlan, count: int, own: int) -> list[Schedule]:
+    """Return schedules of one row or column whose warps have a lane each, which has `own` values of k.
+
+    Threads have one element each where a few multiprocessors would have all, else two.
+    """
+    if not isinstance(plan, ScalarPlan) or not 2 <= plan.lanes <= MOST_LANES:
         return []
     tile = plan.tile if plan.strided else 1
+    few = (2 if count % 2 else 4) * count * plan.slices.number < MULTIPROCESSORS * _NEIGHBOURS_OF_WARP
     return [
-        Schedule(_NEIGHBOURS_OF_WARP, block_k=rows, warps=plan.lanes, lane_rows=True)
+        Schedule(neighbours, block_k=rows, warps=plan.lanes, lane_rows=True)
+        for neighbours in ((_NEIGHBOURS_OF_WARP // 2, _NEIGHBOURS_OF_WARP) if few else (_NEIGHBOURS_OF_WARP,))
         for rows in _LINES_AT_ONCE
-        if rows <= own and (tile == 1 or tile % rows == 0)
+        if rows <= own and (tile == 1 or tile % rows == 0) and rows * plan.lanes <= _MOST_LINES
     ]
 
 
@@ -166,15 +190,16 @@ def _few_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
     """Return schedules of few rows or columns whose threads have all of them, those with the fullest device first."""
     if not isinstance(plan, ScalarPlan) or not plan.strided or plan.tile != 1 or plan.lanes & (plan.lanes - 1):
         return []
-    if not 2 <= min(m, n) <= MOST_ROWS or not 2 <= plan.lanes <= _THREADS:
+    if not 1 <= min(m, n) <= MOST_ROWS or not 2 <= plan.lanes <= _THREADS:
         return []
-    steps = min(plan.chunk, STEPS)
+    steps = plan.chunk if plan.chunk in (8, 16, STEPS) else _STEPS
     found = []
     for columns, warps in ((2, 8), (2, 4), (1, 8), (1, 4), (4, 4)):
         block = columns * _THREADS * warps // plan.lanes
         if block < 2 * max(m, n):
             found.append(Schedule(block, block_k=steps, warps=warps, few_rows=True))
-    return sorted(found, key=lambda each: -(-max(m, n) // each.block_m) < MULTIPROCESSORS)
+    blocks = {each: -(-max(m, n) // each.block_m) for each in found}
+    return sorted(found, key=lambda each: -min(blocks[each], _ENOUGH_BLOCKS))
 
 
 def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:
@@ -222,7 +247,7 @@ def gathered_schedules(
         for rows, consumers in _GATHERED_TILES:
             if rows >= 2 * max(down, ROWS):
                 continue
-            for columns in range(step, _MOST_GATHERED_COLUMNS + 1, step):
+            for columns in range(step, (_MOST_GATHERED_COLUMNS if consumers > 1 else 128) + 1, step):
                 if columns != -(-across // (step * -(-across // columns))) * step:
                     continue
                 jobs = -(-down // rows) * -(-across // columns) * plan.slices.number

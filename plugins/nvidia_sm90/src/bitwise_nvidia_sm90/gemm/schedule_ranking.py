@@ -93,7 +93,7 @@ def _timed(
     if every:
         keeps = packed_plan(plan) == plan
         packs = not (keeps and mapped[0]), not (keeps and mapped[1])
-        packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], device, finishing)
+        packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], device, finishing, k_contiguous)
         seconds = np.concatenate([seconds, packed])
     gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
     if gathered:

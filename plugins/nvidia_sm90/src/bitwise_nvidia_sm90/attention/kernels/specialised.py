@@ -1,10 +1,10 @@
 """The Gluon kernel of attention for many queries: one warp copies, two warpgroups compute.
 
 It computes the tree of `chunks.forward`.  A program visits tiles of rows of one head in turn, the longest first.  A
-warpgroup has 64 of 128 rows, or with COLUMNS half of the components of all 64 rows, since the states of wide values do
-not fit the registers of one.  It multiplies queries and the next block of keys while it computes the exponentials of
-the block before, whose product with values it then adds.  The queries of SIDES tiles are in memory; with two, the
-copies of the next tile begin before one ends.
+warpgroup has 64 of 128 rows.  With REMOTE it keeps the outputs of earlier chunks in global memory, since those of wide
+values do not fit its registers beside the output of a chunk.  It multiplies queries and the next block of keys while it
+computes the exponentials of the block before, whose product with values it then adds.  The queries of SIDES tiles are
+in memory; with two, the copies of the next tile begin before one ends.
 
 Components of queries and keys beyond the first D1, a power of 2, have tiles of their own.
 """
@@ -101,7 +101,7 @@ def copy_tiles(
     given,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr,
     PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    COLUMNS: gl.constexpr, SIDES: gl.constexpr,
+    SIDES: gl.constexpr,
 ):  # fmt: skip
     """Copy the queries of each tile, and the blocks of keys and values that it visits."""
     (
@@ -150,12 +150,8 @@ def copy_tiles(
                 copy_tile(key_rest_map, k_rest, stage, bar, numbers, k_batch, group, k_row, start, D1, N, D2, PAGE)
             mbarrier.wait(v_empty.index(stage), phase)
             bar = v_full.index(stage)
-            mbarrier.expect(bar, (1 + COLUMNS) * N * DV * 2)
-            for part in gl.static_range(1 + COLUMNS):
-                copy_tile(
-                    value_map, v, (1 + COLUMNS) * stage + part, bar, numbers, k_batch, group, k_row, start, part * DV,
-                    N, DV, PAGE,
-                )  # fmt: skip
+            mbarrier.expect(bar, N * DV * 2)
+            copy_tile(value_map, v, stage, bar, numbers, k_batch, group, k_row, start, 0, N, DV, PAGE)
             count += 1
         turn += 1
         tile, head, sequence, behind = tile_of(turn, sequence, behind, query_starts, tiles, units, sequences, M, CAUSAL)
@@ -179,10 +175,9 @@ def scores_of(q, q_rest, k, k_rest, stage, s):
 
 
 @gluon.jit
-def values_of(v, stage, part: gl.constexpr, COLUMNS: gl.constexpr):
-    """Return the values of a block, with COLUMNS the components of a warpgroup."""
-    found = v.index(2 * stage + part) if COLUMNS else v.index(stage)
-    return found.reshape([v.shape[3], v.shape[4]])
+def values_of(v, stage):
+    """Return the values of a block as a matrix."""
+    return v.index(stage).reshape([v.shape[3], v.shape[4]])
 
 
 @gluon.jit
@@ -266,7 +261,7 @@ def visit(
     half: gl.constexpr, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
     cap_factor, window,
     N: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr, COLUMNS: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SCORES: gl.constexpr, PARTS: gl.constexpr,
     DV: gl.constexpr, REMOTE: gl.constexpr,
 ):  # fmt: skip
     """Visit blocks of keys from `first` to `last`; each adds the product of the block before and its own weights."""
@@ -278,7 +273,7 @@ def visit(
         s = gl.zeros([64, N], gl.float32, SCORES)
         s = scores_of(q, q_rest, k, k_rest, stage, s)
         mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-        out = warpgroup_mma(weights, values_of(v, before, half, COLUMNS), out, is_async=True)
+        out = warpgroup_mma(weights, values_of(v, before), out, is_async=True)
         mbarrier.arrive(turns.index(1 - half))
         s = warpgroup_mma_wait(1, deps=[s])
         mbarrier.arrive(k_empty.index(stage))
@@ -316,7 +311,7 @@ def compute_tiles(
     half: gl.constexpr, given,
     M: gl.constexpr, N: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, SIDES: gl.constexpr, REMOTE: gl.constexpr,
+    SIDES: gl.constexpr, REMOTE: gl.constexpr,
 ):  # fmt: skip
     """Compute 64 of the rows of each tile, or half of their components; `W` is the width of values."""
     (
@@ -332,7 +327,6 @@ def compute_tiles(
     # A tile of wide values leaves no memory for an exchange of its components.
     STORED: gl.constexpr = OUT if REMOTE else gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    rows: gl.constexpr = 0 if COLUMNS else half
     count = 0
     played = 0
     turn = 0
@@ -346,7 +340,7 @@ def compute_tiles(
         if query_starts is not None:
             own_batch, first_row = own_batch * 0, gl.load(query_starts + sequence)
         begin, end = extent(tile, queries, keys, first_position, window, M, N, CAUSAL, WINDOW)
-        low = tile * M + rows * 64
+        low = tile * M + half * 64
         positions = low + gl.arange(0, 64, ROWS) + first_position
         plain = keys // N * N
         if CAUSAL:
@@ -363,9 +357,9 @@ def compute_tiles(
         top = gl.full([64], NOTHING, gl.float32, ROWS)
         total = gl.zeros([64], gl.float32, ROWS)
         side = turn % SIDES
-        own_q, own_q_rest = queries_of(q, side * (M // 64) + rows), q_rest
+        own_q, own_q_rest = queries_of(q, side * (M // 64) + half), q_rest
         if q_rest is not None:
-            own_q_rest = queries_of(q_rest, side * (M // 64) + rows)
+            own_q_rest = queries_of(q_rest, side * (M // 64) + half)
         mbarrier.wait(q_full.index(side), turn // SIDES & 1)
         stage = count % STAGES
         mbarrier.wait(k_full.index(stage), count // STAGES & 1)
@@ -386,23 +380,21 @@ def compute_tiles(
         count, weights, top, total, out, state_top, state_total, state_out = visit(
             begin, begin + N, border, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full, v_empty, turns,
             played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys, scale,
-            cap_factor, window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS, DV, REMOTE,
+            cap_factor, window, N, CHUNK, STAGES, False, CAUSAL, WINDOW, CAP, SCORES, PARTS, DV, REMOTE,
         )  # fmt: skip
         count, weights, top, total, out, state_top, state_total, state_out = visit(
             begin, (border + N - 1) // N * N, end, count, own_q, own_q_rest, k, k_rest, v, k_full, k_empty, v_full,
             v_empty, turns, played, half, weights, top, total, out, state_top, state_total, state_out, positions, keys,
-            scale, cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, COLUMNS, DV, REMOTE,
+            scale, cap_factor, window, N, CHUNK, STAGES, True, CAUSAL, WINDOW, CAP, SCORES, PARTS, DV, REMOTE,
         )  # fmt: skip
         mbarrier.arrive(q_empty.index(side))
         before = (count - 1) % STAGES
         mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-        values = values_of(v, before, half, COLUMNS)
+        values = values_of(v, before)
         if RAGGED:  # what is behind the last key belongs to others
             last = (end - 1) // N * N
             if last + N > keys:
-                if COLUMNS:
-                    clear_rows(values, keys - last, N, DV)
-                elif half == 0:
+                if half == 0:
                     clear_rows(values, keys - last, N, DV)
                     mbarrier.arrive(v_cleared)
                 else:
@@ -422,7 +414,7 @@ def compute_tiles(
                 gl.full([64], 1.0, gl.float32, gl.SliceLayout(1, OUT)), gl.zeros([64, DV], gl.float32, OUT),
             )  # fmt: skip
         out, logarithm = finished(top, total, out)
-        if LOGARITHMS and (half == 0 or not COLUMNS):
+        if LOGARITHMS:
             place = logarithms + own_batch * logarithm_batch + head.to(gl.int64) * logarithm_head
             gl.store(place + (first_row + at).to(gl.int64) * logarithm_step, logarithm, mask=at < queries)
         rounded = gl.convert_layout(out.to(output.dtype.element_ty), STORED)
@@ -430,8 +422,6 @@ def compute_tiles(
         place = output + own_batch * output_batch + head.to(gl.int64) * output_head
         place = gl.expand_dims(place + (first_row + at).to(gl.int64) * output_step, 1)
         lane = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, STORED)), 0)
-        if COLUMNS:
-            lane += half * DV
         inside = gl.expand_dims(at < queries, 1)
         if W % DV:
             inside = inside & (lane < W)
@@ -451,7 +441,7 @@ def forward_specialised(
     queries, keys, first_position, scale, cap_factor, window, tiles, units, sequences,
     D1: gl.constexpr, D2: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
     N: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr, COLUMNS: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, LOGARITHMS: gl.constexpr,
     SIDES: gl.constexpr, REMOTE: gl.constexpr,
 ):  # fmt: skip
     """Compute all tiles of M rows of sequences in turn; the arguments are those of `chunks.forward`."""
@@ -459,8 +449,8 @@ def forward_specialised(
     q = gl.allocate_shared_memory(kind, [SIDES * (M // 64), 1, 1, 64, D1], query_map.layout)
     k_parts = parts_of_ring(key_map, STAGES, N, D1)
     k = ring_of_parts(key_map, k_parts, STAGES, N, D1)
-    v_parts = parts_of_ring(value_map, (1 + COLUMNS) * STAGES, N, DV)
-    v = ring_of_parts(value_map, v_parts, (1 + COLUMNS) * STAGES, N, DV)
+    v_parts = parts_of_ring(value_map, STAGES, N, DV)
+    v = ring_of_parts(value_map, v_parts, STAGES, N, DV)
     q_rest, k_rest_parts, k_rest = None, None, None
     if query_rest_map is not None:
         q_rest = gl.allocate_shared_memory(kind, [SIDES * (M // 64), 1, 1, 64, D2], query_rest_map.layout)
@@ -502,18 +492,18 @@ def forward_specialised(
             (
                 compute_tiles,
                 (
-                    0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES,
+                    0, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, SIDES,
                     REMOTE,
                 ),
             ),
             (
                 compute_tiles,
                 (
-                    1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, COLUMNS, SIDES,
+                    1, computed, M, N, W, DV, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, LOGARITHMS, SIDES,
                     REMOTE,
                 ),
             ),
-            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, COLUMNS, SIDES)),
+            (copy_tiles, (copied, M, N, D1, D2, DV, GROUP, PAGE, STAGES, CAUSAL, ALIGNED, WINDOW, SIDES)),
         ],
         [4, 1],
         [240, 24],

@@ -1,4 +1,4 @@
-"""PTX of products of few rows by fused multiply-adds, whose lanes have every `lanes`-th value of k.
+"""PTX of products of one row or few rows by fused multiply-adds, whose lanes have every `lanes`-th value of k.
 
 A thread has one lane of a few columns in all rows.  The values of the rows of a tile of k are converted to fp32 once
 and kept in shared memory; those of the columns are loaded by the thread that multiplies them.  "Rows" are those of the
@@ -23,10 +23,12 @@ PARAMETERS = ("V", "W", "C", "K", "count", "stride_v", "stride_vk", "stride_w", 
 _POINTERS, _INTEGERS = PARAMETERS[:3], PARAMETERS[3:5]
 _TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
 MOST_ROWS, MOST_LANES = 16, 32
-STEPS = 16
+STEPS = 32
 """The values of k of a lane in a tile, at most."""
 _MOST_VALUES = 96
 """The sums of a thread, at most."""
+_MOST_LOADS = 64
+"""The values of columns that a thread loads at once, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class FewRows:
     def exists(self) -> bool:
         """Whether there is a kernel."""
         power = self.lanes & (self.lanes - 1) == 0 and 2 <= self.lanes <= MOST_LANES
-        fits = 2 <= self.rows <= MOST_ROWS and 2 * self.rows * self.columns <= _MOST_VALUES and self.columns >= 1
+        fits = 1 <= self.rows <= MOST_ROWS and 2 * self.rows * self.columns <= _MOST_VALUES and self.columns >= 1
+        fits = fits and self.steps * self.columns <= _MOST_LOADS
         return power and fits and self.dtype in ("fp16", "bf16") and 1 <= self.steps <= STEPS
 
 

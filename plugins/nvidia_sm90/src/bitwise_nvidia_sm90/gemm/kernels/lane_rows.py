@@ -1,9 +1,9 @@
 """PTX of products of a vector and a matrix by fused multiply-adds, of which each warp has a lane of neighbours.
 
-A thread has two neighbouring elements, whose values of a line of the matrix are loaded as one word of 4 bytes.  Where
-lines have an odd length, every second line is shifted by one value: a thread then takes the second value from the word
-of its neighbour, and the last thread of a warp has no elements of its own.  The words of the next lines are loaded
-before the products of these are added.
+A thread has one element, or two neighbouring ones, whose values of a line of the matrix are loaded as one word of 4
+bytes.  Where lines have an odd length, every second line is shifted by one value: a thread then takes the second value
+from the word of its neighbour, and the last thread of a warp has no elements of its own.  The words of the next lines
+are loaded before the products of these are added.
 
 The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
 """
@@ -11,6 +11,7 @@ The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 b
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,10 +23,12 @@ PARAMETERS = ("V", "W", "C", "K", "count", "slice_k", "tile", "stride_w", "strid
 """Three pointers, four 32-bit integers, and three strides in elements."""
 _POINTERS, _INTEGERS = PARAMETERS[:3], PARAMETERS[3:7]
 _TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
-_THREADS, _OWN = 32, 2
-"""The threads of a warp, and the elements of a thread."""
-MOST_LANES = 16
+_THREADS = 32
+"""The threads of a warp."""
+MOST_LANES = 32
 """The warps of a block."""
+_MOST_LINES = 512
+"""The lines that a block loads at once, for which its threads have registers."""
 _SETS = ("now", "next")
 
 
@@ -33,7 +36,8 @@ _SETS = ("now", "next")
 class LaneRows:
     """A configuration: `lanes`, of which the first `active` have values of k, in tiles of `tile` (0: one tile each).
 
-    `rows` lines are loaded at once; a tile has a multiple of them, or one.  `odd` says that lines have an odd length.
+    `rows` lines are loaded at once; a tile has a multiple of them, or one.  A thread has `own` elements, 1 or 2.  `odd`
+    says that lines have an odd length.
     `lane_sum` is the order in which lanes are added, to +0 with `from_zero`.  `dtype` is the type of the operands,
     fp16 or bf16, and `output` that of the sums.
     """
@@ -42,6 +46,7 @@ class LaneRows:
     active: int
     tile: int
     rows: int
+    own: int
     odd: bool
     lane_sum: LaneSum
     from_zero: bool
@@ -51,7 +56,12 @@ class LaneRows:
     @property
     def columns(self) -> int:
         """The elements of a block."""
-        return _OWN * (_THREADS - self.odd)
+        return self.own * (_THREADS - self.shifts)
+
+    @property
+    def shifts(self) -> bool:
+        """Whether a thread takes values from the word of its neighbour."""
+        return self.odd and self.own > 1
 
     @property
     def distance(self) -> int:
@@ -62,7 +72,8 @@ class LaneRows:
     def exists(self) -> bool:
         """Whether there is a kernel."""
         whole = self.tile < 2 or self.tile % self.rows == 0
-        return 2 <= self.lanes <= MOST_LANES and whole and self.dtype in ("fp16", "bf16")
+        fits = 2 <= self.lanes <= MOST_LANES and self.rows * self.lanes <= _MOST_LINES and self.own in (1, 2)
+        return fits and whole and self.dtype in ("fp16", "bf16")
 
 
 @lru_cache(maxsize=64)
@@ -80,10 +91,10 @@ def lane_rows(given: LaneRows) -> TextKernel:
     order = "_".join(map(str, given.lane_sum.sequence or given.lane_sum.rounds))
     name = (
         f"lane_rows_{given.dtype}_{given.output}_{given.lanes}_of_{given.active}_tiles_of_{given.tile}_rows_{given.rows}_"
-        f"{'odd' if given.odd else 'even'}_{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}"
+        f"{given.own}_{'odd' if given.odd else 'even'}_{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}"
         f"{'_from_zero' if given.from_zero else ''}"
     )
-    shared = given.lanes * _OWN * _THREADS * 4
+    shared = given.lanes * given.own * _THREADS * 4
     threads = given.lanes * _THREADS
     text = (
         ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 shared_memory[];\n"
@@ -118,9 +129,11 @@ def _start(given: LaneRows) -> Lines:
         yield f"setp.ge.u32 %p_idle, %r_lane, {given.active};\n@%p_idle mov.u32 %r_own, 0;"
     yield "add.u32 %r_first, %r_first, %r_before;\ncvt.u64.u32 %d_first, %r_first;"
     yield "mov.u32 %r_block, %ctaid.x;"
-    yield f"mul.lo.u32 %r_block, %r_block, {given.columns};\nmad.lo.u32 %r_element, %r_place, {_OWN}, %r_block;"
-    # Words after those of the last elements are in the next line.
-    yield "add.u32 %r_at, %r_count, 1;\nand.b32 %r_at, %r_at, -2;\nmin.u32 %r_at, %r_at, %r_element;"
+    yield f"mul.lo.u32 %r_block, %r_block, {given.columns};\nmad.lo.u32 %r_element, %r_place, {given.own}, %r_block;"
+    if given.own == 1:
+        yield "sub.u32 %r_at, %r_count, 1;\nmin.u32 %r_at, %r_at, %r_element;"
+    else:  # words after those of the last elements are in the next line
+        yield "add.u32 %r_at, %r_count, 1;\nand.b32 %r_at, %r_at, -2;\nmin.u32 %r_at, %r_at, %r_element;"
     yield "cvt.u64.u32 %d_at, %r_at;\nmad.lo.u64 %d_at, %d_first, %d_stride_w, %d_at;"
     yield "shl.b64 %d_lines, %d_at, 1;"
     yield "shl.b64 %d_at, %d_first, 1;\nadd.u64 %d_factors, %d_V, %d_at;"
@@ -151,15 +164,18 @@ def _batches(given: LaneRows) -> Lines:
 
 def _load(given: LaneRows, own: str) -> Lines:
     """Load the words and the factors of a batch to registers of a set, and go to the next batch."""
-    if given.odd:
+    if given.shifts:
         yield f"cvt.u32.u64 %r_low, %d_lines;\nand.b32 %r_low, %r_low, 2;\nsetp.ne.u32 %p_shifted_{own}, %r_low, 0;"
     for row in range(given.rows):
         yield (
             "and.b64 %d_word, %d_lines, -4;\nadd.u64 %d_word, %d_word, %d_W;"
-            if given.odd
+            if given.shifts
             else ("add.u64 %d_word, %d_lines, %d_W;")
         )
-        yield f"ld.global.b32 %r_word_{own}_{row}, [%d_word];"
+        if given.own == 1:
+            yield f"ld.global.b16 %h_word_{own}_{row}, [%d_word];"
+        else:
+            yield f"ld.global.b32 %r_word_{own}_{row}, [%d_word];"
         yield f"ld.global.b16 %h_factor_{own}_{row}, [%d_factors+{2 * given.distance * row}];"
         yield "add.u64 %d_lines, %d_lines, %d_step;"
     yield f"add.u64 %d_factors, %d_factors, {2 * given.distance * given.rows};"
@@ -174,59 +190,64 @@ def _load(given: LaneRows, own: str) -> Lines:
 def _add(given: LaneRows, own: str) -> Lines:
     """Add the products of a batch, line by line."""
     alternates = given.distance % 2 == 1
-    if given.odd and alternates:
+    if given.shifts and alternates:
         yield f"not.pred %p_other, %p_shifted_{own};"
     for row in range(given.rows):
+        if given.own == 1:
+            yield from _products(given, f"%h_factor_{own}_{row}", [f"%h_word_{own}_{row}"])
+            continue
         word = f"%r_word_{own}_{row}"
         yield f"mov.b32 {{%h_low, %h_high}}, {word};"
-        if given.odd:
+        if given.shifts:
             shifted = "%p_other" if alternates and row % 2 else f"%p_shifted_{own}"
             yield f"shfl.sync.down.b32 %r_neighbour, {word}, 1, 31, -1;"
             yield "mov.b32 {%h_after, %h_unused}, %r_neighbour;"
             yield f"selp.b16 %h_left, %h_high, %h_low, {shifted};\nselp.b16 %h_right, %h_after, %h_high, {shifted};"
-        left, right = ("%h_left", "%h_right") if given.odd else ("%h_low", "%h_high")
-        yield from _products(given, f"%h_factor_{own}_{row}", left, right)
+        values = ["%h_left", "%h_right"] if given.shifts else ["%h_low", "%h_high"]
+        yield from _products(given, f"%h_factor_{own}_{row}", values)
 
 
-def _products(given: LaneRows, factor: str, left: str, right: str, guard: str = "") -> Lines:
-    """Add the products of a factor and the values of both elements."""
-    for target, value in (("factor", factor), ("left", left), ("right", right)):
+def _products(given: LaneRows, factor: str, values: Sequence[str], guard: str = "") -> Lines:
+    """Add the products of a factor and the value of each element."""
+    named = [("factor", factor), *zip(("left", "right"), values, strict=False)]
+    for target, value in named:
         widened = f"mov.b32 %r_{target}, {{%h_zero, {value}}};"
         yield widened if given.dtype == "bf16" else f"cvt.f32.f16 %r_{target}, {value};"
-    for index, value in enumerate(("%r_left", "%r_right")):
-        yield f"{guard}fma.rn.f32 %r_sum_{index}, %r_factor, {value}, %r_sum_{index};"
+    for index, (target, _) in enumerate(named[1:]):
+        yield f"{guard}fma.rn.f32 %r_sum_{index}, %r_factor, %r_{target}, %r_sum_{index};"
 
 
 def _rest(given: LaneRows) -> Lines:
     """Add the products of the last lines, of which there is less than a batch or one; load value by value."""
     yield "REST: setp.lt.u32 %p_left, %r_element, %r_count;"
     yield "add.u32 %r_at, %r_element, 1;\nsetp.lt.u32 %p_right, %r_at, %r_count;\nadd.u64 %d_lines, %d_lines, %d_W;"
+    sides = (("left", 0), ("right", 2))[: given.own]
     for row in range(given.rows):
-        names = [f"%h_{each}_{row}" for each in ("rest", "rest_left", "rest_right")]
+        names = [f"%h_{each}_{row}" for each in ("rest", *(f"rest_{side}" for side, _ in sides))]
         yield from (f"mov.b16 {each}, 0;" for each in names)
         yield f"setp.gt.u32 %p_exists_{row}, %r_rest, {row};"
         yield f"@%p_exists_{row} ld.global.b16 {names[0]}, [%d_factors+{2 * given.distance * row}];"
-        for side, place in (("left", 0), ("right", 2)):
+        for side, place in sides:
             yield f"and.pred %p_value, %p_exists_{row}, %p_{side};"
             yield f"@%p_value ld.global.b16 %h_rest_{side}_{row}, [%d_lines+{place}];"
         yield "add.u64 %d_lines, %d_lines, %d_step;"
     for row in range(given.rows):
-        yield from _products(
-            given, f"%h_rest_{row}", f"%h_rest_left_{row}", f"%h_rest_right_{row}", f"@%p_exists_{row} "
-        )
+        values = [f"%h_rest_{side}_{row}" for side, _ in sides]
+        yield from _products(given, f"%h_rest_{row}", values, f"@%p_exists_{row} ")
 
 
 def _sum(given: LaneRows) -> Lines:
     """Add the lanes of each element, and store it."""
-    yield "mov.u32 %r_shared, shared_memory;\nmad.lo.u32 %r_at, %r_thread, 8, %r_shared;"
-    yield "st.shared.v2.b32 [%r_at], {%r_sum_0, %r_sum_1};\nbar.sync 0;"
+    yield f"mov.u32 %r_shared, shared_memory;\nmad.lo.u32 %r_at, %r_thread, {4 * given.own}, %r_shared;"
+    yield "st.shared.b32 [%r_at], %r_sum_0;" if given.own == 1 else "st.shared.v2.b32 [%r_at], {%r_sum_0, %r_sum_1};"
+    yield "bar.sync 0;"
     yield f"setp.ge.u32 %p_done, %r_thread, {given.columns};\n@%p_done bra END;"
     yield "add.u32 %r_element, %r_block, %r_thread;\nsetp.ge.u32 %p_done, %r_element, %r_count;\n@%p_done bra END;"
     yield "mad.lo.u32 %r_at, %r_thread, 4, %r_shared;"
     values = [f"%r_lane_{lane}" for lane in range(given.lanes)]
     for lane, each in enumerate(values):
         if lane < given.active:
-            yield f"ld.shared.b32 {each}, [%r_at+{4 * _OWN * _THREADS * lane}];"
+            yield f"ld.shared.b32 {each}, [%r_at+{4 * given.own * _THREADS * lane}];"
         else:
             yield f"mov.b32 {each}, 0f80000000;"  # -0 changes no sum
     if given.lane_sum.sequence:

@@ -128,11 +128,11 @@ def merge(
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
     row, column = quotient(where, line, count)
-    if not DENSE:
-        inside &= column < N
-    first = load_operand(O0, o0_row, o0_column, row, column, inside, inside)
-    second = load_operand(O1, o1_row, o1_column, row, column, inside, inside)
-    third = load_operand(O2, o2_row, o2_column, row, column, inside, inside)
+    # The values after those of a row are loaded with it, so that a thread loads several at once.
+    stored = inside if DENSE else inside & (column < N)
+    first = load_operand(O0, o0_row, o0_column, row, column, stored, stored)
+    second = load_operand(O1, o1_row, o1_column, row, column, stored, stored)
+    third = load_operand(O2, o2_row, o2_column, row, column, stored, stored)
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
     if FROM_ZERO:
         total += 0.0
@@ -153,4 +153,4 @@ def merge(
                 total = rounded(total, C.dtype.element_ty, PRODUCT)
     out = C + where if DENSE else C + row.to(tl.int64) * stride_cm + column.to(tl.int64) * stride_cn
     found = finished(total, O0, O1, O2, first, second, third, C.dtype.element_ty, EPILOGUE, CONSTRAINTS)
-    tl.store(out, found, mask=inside)
+    tl.store(out, found, mask=stored)
