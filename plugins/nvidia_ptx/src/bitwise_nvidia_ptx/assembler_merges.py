@@ -44,6 +44,7 @@ from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
+_BOUNDED = re.compile(r"(sin|cos|tanh)\.approx(\.ftz)?\.f32")
 _SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
@@ -195,6 +196,8 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return (
             _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
         )
+    if base == "selp" and _is_bounded_choice(instruction, sources):
+        return _Merge("a selection with a function whose NaN it leaves out")
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
     if base in ("shl", "shr") and _bits_of(instruction) == 64:
@@ -231,6 +234,15 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
+
+
+def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
+    """Return whether a selection compares a sine, a cosine or a hyperbolic tangent with a literal and may return it."""
+    _, *operands, predicate = instruction.operands
+    if not _of_kind(operands, sources, lambda each: _BOUNDED.fullmatch(each) is not None):
+        return False
+    comparisons = (each for each in sources.of(predicate) if each.opcode.startswith("setp.") and ".f" in each.opcode)
+    return any(sources.may_be(one, lambda number: True) for each in comparisons for one in each.operands[1:])
 
 
 def _is_merged_approximation(opcode: str) -> bool:
