@@ -196,6 +196,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return (
             _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
         )
+    if base == "cvt" and _of_other_sign(opcode, operands, sources):
+        return _Merge("a conversion of an unsigned number with one that has a sign")
+    if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
+        return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
     if base == "selp" and _is_bounded_choice(instruction, sources):
         return _Merge("a selection with a function whose NaN it leaves out")
     if opcode == "lop3.b32":
@@ -234,6 +238,26 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
+
+
+def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
+    """Return whether a conversion from an unsigned type may follow one that ptxas joins with it as a signed one."""
+    if re.fullmatch(r"cvt\.[\w.]*sat\.s\d+\.u\d+", opcode):
+        return _of_kind(operands, sources, lambda each: re.fullmatch(r"cvt\.[\w.]*\.u\d+\.b?f\d+", each) is not None)
+    if re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
+        return _of_kind(operands, sources, lambda each: re.fullmatch(r"bfe\.s\d+|cvt\.s\d+\.s\d+", each) is not None)
+    return False
+
+
+def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
+    """Return whether an extremum of fp16 may follow an operation on fp16 of which only one has .ftz."""
+    kind = opcode.rsplit(".", 1)[-1]
+
+    def differs(each: str) -> bool:
+        arithmetic = each.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max")
+        return arithmetic and each.endswith(f".{kind}") and (".ftz" in each) != (".ftz" in opcode)
+
+    return kind in ("f16", "f16x2") and _of_kind(operands, sources, differs)
 
 
 def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
