@@ -68,6 +68,8 @@ MERGED = {
     "bounded function": ("cos.approx.f32 %f3, %f1;", WORD, "setp.lt.f32 %p1, %f3, 0f40000000; selp.f32 %f9, %f3, 0f40000000, %p1; mov.b32 %r9, %f9;"),
     "unsigned rounding to a signed half": ("cvt.rzi.u32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.u32 %r9, %r3;"),
     "signed field as an unsigned number": ("bfe.s32 %r3, %r1, 0, 16;", PAIR, "cvt.rn.f32.u32 %f9, %r3; mov.b32 %r9, %f9;"),
+    "signed field to an unsigned half": ("bfe.s32 %r3, %r1, 0, 16;", PAIR, "cvt.sat.u16.u32 %r9, %r3;"),
+    "magnitude to a signed half": ("abs.s32 %r3, %r1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
     "extremum that flushes": ("fma.rn.f16x2 %r3, %r1, %r2, %r5;", PAIR, "mov.b32 %r8, 0; max.ftz.NaN.f16x2 %r9, %r3, %r8;"),
     "extremum after a flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.f16x2 %r9, %r3, %r5;"),
     "rounding of a pair": ("mul.rn.f16x2 %r3, %r1, %r2;", PAIR, "cvt.rn.tf32.f32 %r9, %r3;"),

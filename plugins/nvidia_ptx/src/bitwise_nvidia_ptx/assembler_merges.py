@@ -197,7 +197,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
             _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
         )
     if base == "cvt" and _of_other_sign(opcode, operands, sources):
-        return _Merge("a conversion of an unsigned number with one that has a sign")
+        return _Merge("a conversion with an operation whose sign it takes for its own")
     if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
         return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
     if base == "selp" and _is_bounded_choice(instruction, sources):
@@ -241,12 +241,15 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
 
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
-    """Return whether a conversion from an unsigned type may follow one that ptxas joins with it as a signed one."""
-    if re.fullmatch(r"cvt\.[\w.]*sat\.s\d+\.u\d+", opcode):
-        return _of_kind(operands, sources, lambda each: re.fullmatch(r"cvt\.[\w.]*\.u\d+\.b?f\d+", each) is not None)
-    if re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
-        return _of_kind(operands, sources, lambda each: re.fullmatch(r"bfe\.s\d+|cvt\.s\d+\.s\d+", each) is not None)
-    return False
+    """Return whether a conversion may follow an operation of the other sign that ptxas joins with it."""
+    joined = ""
+    if re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.u\d+", opcode):
+        joined = r"cvt\.[\w.]*\.u\d+\.b?f\d+|bfe\.s\d+|cvt\.s\d+\.s\d+"
+    elif re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.s\d+", opcode):
+        joined = r"abs\.s\d+"
+    elif re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
+        joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+"
+    return bool(joined) and _of_kind(operands, sources, lambda each: re.fullmatch(joined, each) is not None)
 
 
 def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
