@@ -134,6 +134,13 @@ class _Sources:
                 if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
                     pending += [(each, index) for each in self.flow.infos[index].reads]
 
+    def direct(self, operands: Sequence[Operand]) -> Iterator[Instruction]:
+        """Yield the instructions that may have written the registers of some operands themselves, without moves."""
+        for operand in operands:
+            for name in registers_of(operand):
+                for index in self._reaching(name, self.use):
+                    yield self.kernel.instructions[index]
+
     def _reaching(self, name: str, use: int) -> Sequence[int]:
         """Return the definitions of a register that an instruction may read: the last ones of its block, or all."""
         every = self.flow.definitions.get(name, ())
@@ -209,7 +216,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if base in ("bfe", "bfi"):
         return _of_bit_fields(base, _bits_of(instruction), operands, sources)
     if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
-        halves = _of_kind(operands, sources, lambda each: _NARROW_LOAD.fullmatch(each) is not None)
+        halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
         return _Merge("a move of halves with a load that fills one of them") if halves else None
     if _TO_INTEGER.fullmatch(opcode) and _of_kind(
         operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None
