@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -241,6 +242,33 @@ def test_tensors_on_a_gpu_that_is_not_there_lie_on_the_cpu() -> None:
         assert (made.is_cuda, str(made.device), str(torch.device("cuda"))) == (True, "cpu", "cuda")
         assert made.cuda().to("cuda:0").tolist() == [1.0, 1.0, 1.0]
     assert not torch.ones(3).is_cuda
+
+
+def test_a_kernel_that_writes_beyond_its_memory_changes_no_bytes_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from bitwise_bench.public_kernels import replay
+    from bitwise_bench.public_kernels.interception import Intercepted, Storage
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    drawn: list[Any] = []
+
+    def inputs(*_: object) -> dict[int, Any]:
+        drawn.append({1: torch.ones(8, dtype=torch.uint8), 2: torch.ones(8, dtype=torch.uint8)})
+        return drawn[-1]
+
+    def doubled(memory: Any) -> None:
+        memory[2] += memory[1]
+
+    def beyond(memory: Any) -> None:
+        doubled(memory)
+        drawn[-1][1] += 1
+
+    monkeypatch.setattr(replay, "drawn", inputs)
+    launch = Intercepted("a", None, (), {each: Storage(torch.ones(8), torch.uint8) for each in (1, 2)}, True)
+    kernels: Any = [SimpleNamespace(launch=each) for each in (doubled, beyond, doubled)]
+    first, other, last = replay.recorded_bytes(launch, kernels)
+    assert (first["error"], other["error"], last["error"]) == (None, replay.BEYOND_BUFFERS, None)
+    assert first == last
 
 
 def test_the_python_files_of_the_wanted_folder_are_taken_and_nothing_outside_is_written(tmp_path: Path) -> None:

@@ -39,9 +39,16 @@ def source(name: str, text: str, **fields: Any) -> Source:
     return Source(name, text, Launch.model_validate(launch(name, **fields)))
 
 
+PARTITIONS: dict[str, Partition] = {}
+"""The partitions of `PAGES` so far: several tests look at one."""
+
+
 def classes(options: Options | None = None, **fields: Any) -> Partition:
-    sources = [source(name, text, **fields) for name, text in PAGES.items()]
-    return partition(sources, "sm_90", options or Options(), workers=1)
+    key = repr((options, sorted(fields.items())))
+    if key not in PARTITIONS:
+        sources = [source(name, text, **fields) for name, text in PAGES.items()]
+        PARTITIONS[key] = partition(sources, "sm_90", options or Options(), workers=1)
+    return PARTITIONS[key]
 
 
 def compared(left: Source, right: Source, options: Options | None = None) -> Comparison:

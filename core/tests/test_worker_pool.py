@@ -324,7 +324,7 @@ def test_an_interrupt_ends_the_command(tmp_path: Path, workers: str) -> None:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while cpu_seconds_of_group(process.pid) < 2:  # it takes less than half of this to start
+    while cpu_seconds_of_group(process.pid) < 1.2:  # it takes less than half of this to start
         assert process.poll() is None
         time.sleep(0.05)
     start = time.monotonic()

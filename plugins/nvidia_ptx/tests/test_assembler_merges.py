@@ -61,6 +61,10 @@ MERGED = {
     "pair with a negative literal": (
         "mov.b16 %h7, 0xbf80; mov.b32 %r3, {%h1, %h7};", PAIR, "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
     "number of a comparison": ("set.eq.u32.s32 %r3, %r1, %r2;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
+    "halves of a load": ("ld.global.u16 %r3, [%d2];", PAIR, "mov.b32 {%h8, %h9}, %r3; mov.b32 %r9, {%h9, %h8};"),
+    "rounding of a flushed sign": ("neg.ftz.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
+    "number of a comparison as fp32": ("set.lt.f32.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", PAIR, "setp.eq.s32 %p1, %r3, 1; selp.b32 %r9, 5, 6, %p1;"),
+    "long shift": ("mul.wide.u32 %d3, %r1, 33;", LONG, "mov.b32 %r4, 0x80000000; shl.b64 %d9, %d3, %r4; mov.b64 {%r19, %r9}, %d9;"),
     "rounding of a pair": ("mul.rn.f16x2 %r3, %r1, %r2;", PAIR, "cvt.rn.tf32.f32 %r9, %r3;"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),

@@ -395,8 +395,8 @@ def test_a_barrier_of_the_only_warp_orders_accesses_to_global_memory() -> None:
     [
         ("bar.warp.sync -1;", "", 32),
         ("", "bar.warp.sync -1;", 32),
-        ("bar.warp.sync -1;", "bar.warp.sync 65535;", 32),
-        ("bar.warp.sync 65535;", "bar.warp.sync -1;", 32),
+        ("bar.warp.sync -1;", "setp.lt.u32 %p9, %r0, 16; @%p9 bar.warp.sync 65535;", 32),
+        ("setp.lt.u32 %p9, %r0, 16; @%p9 bar.warp.sync 65535;", "bar.warp.sync -1;", 32),
         ("bar.warp.sync -1;", "bar.warp.sync -1;", 64),
         ("shfl.sync.bfly.b32 %r9, %r2, 1, 31, -1;", "bar.warp.sync -1;", 32),
     ],
@@ -425,7 +425,6 @@ READ = "ld.shared.b32 %r6, [%d8+{}]; X: st.global.b32 [%d7], %r6;"
     [
         "@!%p1 bra X; bar.warp.sync 0xffff;",
         "@!%p1 bra X; bar.warp.sync -1;",
-        "bar.warp.sync 0xffff;",
         "@%p1 bar.warp.sync 0xffff;",
         "@%p1 bra Y; bar.warp.sync 0xffff0000; bra X; Y: bar.warp.sync 0xffff;",
     ],
@@ -436,6 +435,25 @@ def test_a_barrier_of_a_part_of_a_warp_does_not_order_the_others(barrier: str) -
     with pytest.raises(Unsupported, match="race"):
         hashes(body, shared=ROOM)
     assert hashes(PLACES + HALF + "bar.warp.sync -1;" + READ.format(80), shared=ROOM)
+
+
+@pytest.mark.parametrize("barrier", ["bar.warp.sync 0x55555555;", "setp.lt.u32 %p9, %r0, 9; @%p9 bar.warp.sync 0xff;"])
+def test_a_lane_that_its_barrier_does_not_name_makes_the_kernel_unknown(barrier: str) -> None:
+    """The PTX ISA leaves it undefined, and an H200 ends the kernel with an illegal instruction."""
+    with pytest.raises(Unsupported, match="member mask does not contain it"):
+        hashes(PLACES + HALF + barrier + READ.format(0), shared=ROOM)
+
+
+@pytest.mark.parametrize("number", ["16", "%r9"])
+def test_a_block_has_sixteen_barriers(number: str) -> None:
+    with pytest.raises(Unsupported, match="has no barrier 16"):
+        hashes(PLACES + HALF + f"mov.u32 %r9, 16; bar.sync {number};" + READ.format(0), shared=ROOM)
+    assert hashes(PLACES + HALF + "bar.sync 15;" + READ.format(0), shared=ROOM)
+
+
+def test_the_member_mask_of_a_barrier_must_be_known() -> None:
+    with pytest.raises(Unsupported, match="member mask of a barrier depends on data"):
+        hashes(PLACES + HALF + "bar.warp.sync %r7;" + READ.format(0), shared=ROOM)
 
 
 @pytest.mark.parametrize(("threads", "count"), [(32, 16), (64, 32)])

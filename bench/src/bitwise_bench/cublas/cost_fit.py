@@ -53,7 +53,12 @@ _UNFITTED = frozenset(
     {"operator", "packing", "packed", "packed across", "launch by pointers", "pointers", "pointers by area"}
 )
 """Costs of schedules and of operators whose times are not fitted."""
-OF_GATHERING = frozenset({"gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across"})
+OF_GATHERING = frozenset(
+    {
+        "added", "adding", "gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across",
+        "whole groups",
+    }
+)  # fmt: skip
 """Costs of schedules that gather operands, which are fitted to their times alone."""
 Costs = dict[str, float]
 

@@ -169,7 +169,7 @@ def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[di
     hashes: list[dict[str, Any]] = [{"hashes": [], "moved": [], "error": None} for _ in compiled]
     for draw in DRAWS:
         inputs = drawn(launch.storages, draw, launch.name)
-        kept = {address: each.cpu() for address, each in inputs.items()}
+        kept = {address: each.to("cpu", copy=True) for address, each in inputs.items()}
         for one, entry in zip(compiled, hashes, strict=True):
             if entry["error"] is not None:
                 continue
@@ -182,7 +182,7 @@ def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[di
             changed = [address for address, each in inputs.items() if not torch.equal(each.cpu(), kept[address])]
             if changed:  # a kernel that writes beyond its buffers leaves other inputs to the next one
                 entry["error"] = BEYOND_BUFFERS
-                inputs |= {address: kept[address].to(inputs[address].device) for address in changed}
+                inputs |= {address: kept[address].to(inputs[address].device, copy=True) for address in changed}
                 continue
             entry["hashes"].append(rows[0])
             if any(row != rows[0] for row in rows):

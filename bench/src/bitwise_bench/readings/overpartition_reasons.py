@@ -80,18 +80,11 @@ REASONS_SM100: Mapping[str, str] = MappingProxyType(
             (
                 "gemm", "gemm_wrapped", "gemm_layouts", "gemm_tf32", "gemm_tf32x3", "gemm_bf16x3", "gemm_bf16x6",
                 "gemm_batched", "gemm_kgroup", "gemm_bias_relu", "gemm_bias_gelu", "gemm_gated", "split_k_partial",
-                "gemm_tma", "gemm_tma_store", "gemm_persistent", "attention_key_gradient", "inductor_split_k",
+                "gemm_tma", "gemm_tma_store", "gemm_persistent", "attention_key_gradient", "attention_query_gradient",
+                "inductor_split_k",
             ),
             _TWO_UNITS,
         ),
-        "attention_query_gradient": f"one pair different, by a counterexample that is not among the recorded inputs; "
-        f"one of {_TWO_UNITS}",
-        "rms_norm": "three pairs different, by counterexamples that are not among the recorded inputs; one equal: "
-        "squares of bf16 that are inexact are too small beside the added constant, which no rule states",
-        "narrow_outputs": "one class different, by a counterexample that is not among the recorded inputs; the others "
-        "as rms_norm, or not decided: the bits of approximate division and of the reciprocal of 1024 are not published",
-        "layer_norm_weight_gradient": "contraction: equal, since a masked row adds +0 to each sum; no rule states it",
-        "inductor_softmax": "as on sm_90: contraction of x / 8 + b: differs only below 2^-126, where 2^x is 1",
         "softmax_row": "as on sm_90: exact against padded block",
         "softmax_online": "as on sm_90: lanes with one value each",
         "welford": "as on sm_90: repeated merges with empty parts",

@@ -54,6 +54,8 @@ def biased_product_of(query: GemmQuery, configuration: Configuration, known: Pro
             first = first or error
         else:
             onto = added == "biases under slices"
+            if onto and (found.k_dropped or found.tail or not found.k_cuts):
+                continue
             return BiasedGEMM(
                 product=from_first_slice(found) if onto else found, onto_bias=onto,
                 rounded_first=added == "biases added after rounding",
@@ -296,6 +298,8 @@ class _Description:
             cuts = (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=row["merge"]),)
         elif sliced:
             cuts = (self._granules(int(row.get("granularity") or self._granularity())),)
+            if cuts[0].span > row.get("longest", cuts[0].span):
+                raise self.not_covered(f"slices of more than {row['longest']} values of k are not measured")
         return self._chains(starting_from_zero(cuts) if row.get("start") == "zero" else cuts)
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:

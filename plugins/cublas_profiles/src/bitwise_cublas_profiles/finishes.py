@@ -258,6 +258,11 @@ def finished_product_of(
         fields |= {"left_dtype": "fp32", "right_dtype": "fp32"}
         alpha = 1.0
     steps = Epilogue.of(*_steps(query.c, order, finish, alpha))
+    if onto and (product.k_dropped or product.tail or not product.k_cuts or steps.steps[0].name != "axpby"):
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: slices of this product onto the addend are not "
+            f"measured (algorithm {configuration.algorithm}, split_k {configuration.split_k})"
+        )
     return FinishedGEMM(product=GEMMDesc(**fields), steps=steps, onto_addend=onto, **scaled)
 
 

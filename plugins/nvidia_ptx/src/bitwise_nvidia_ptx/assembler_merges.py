@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from bitwise_core.assembly.module import (
     Kernel,
     Operand,
     Register,
+    Vector,
     once_a_kernel,
     program_digest,
     registers_of,
@@ -52,7 +54,10 @@ _SIGN_EXTENDING = re.compile(
 )
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
 _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
-_OF_REGISTER = re.compile(r"set\.[\w.]*\.[su]32\.\w+")
+_OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
+_NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
+_TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
+_FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 _BITS = {"f16": 16, "f32": 32, "f64": 64}
 _ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
@@ -69,8 +74,8 @@ class _Merge:
     """What ptxas merges, as the end of a sentence, and the lanes whose results may differ.
 
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
-    a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `of_numbers`: known results,
-    too.
+    a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `unknown`: only lanes in which
+    one of these operands is no known number.
     """
 
     what: str
@@ -79,7 +84,7 @@ class _Merge:
     differs: Callable[[Array], Array] | None = None
     form: FloatFormat | None = None
     equal: tuple[Operand, ...] = ()
-    of_numbers: bool = True
+    unknown: tuple[Operand, ...] = ()
 
 
 class _Sources:
@@ -196,6 +201,13 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _of_shifts(opcode, operands, sources)
     if base in ("bfe", "bfi"):
         return _of_bit_fields(base, _bits_of(instruction), operands, sources)
+    if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
+        halves = _of_kind(operands, sources, lambda each: _NARROW_LOAD.fullmatch(each) is not None)
+        return _Merge("a move of halves with a load that fills one of them") if halves else None
+    if _TO_INTEGER.fullmatch(opcode) and _of_kind(
+        operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None
+    ):
+        return _Merge("a rounding to an integer with a sign that flushes")
     if base == "copysign":
         return _Merge("a copy of a number's own sign") if operands[0] == operands[1] else None
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
@@ -203,7 +215,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
         known = any(is_assembler_constant(each, sources.kernel, sources.opcodes) is not False for each in operands)
         what = "an operation on pairs of integers with the one that takes a half of it"
-        return _Merge(what, of_numbers=False) if known else None
+        return _Merge(what, unknown=tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, lambda each: ".sat" in each):
         return _Merge("a maximum with a saturating operation")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
@@ -233,7 +245,7 @@ def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[st
 def _of_shifts(opcode: str, operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
     """A shift of 64 bits: of a number that was widened as `cvt.s64.u32` does, or by 64 and more."""
     if sources.may_be(operands[1], lambda number: number >= 64):
-        return _Merge("a shift by 64 or more with a product", of_numbers=False)
+        return _Merge("a shift by 64 or more with a product", bits=64, unknown=(operands[0],))
     if opcode == "shl.b64" and _of_kind(operands[:1], sources, lambda each: each == "cvt.s64.u32"):
         what = "a shift with an extension by zeros, as one by the sign"
         return _Merge(what, operands[0], 64, lambda numbers: numbers >> np.uint64(31) != 0)
@@ -247,7 +259,8 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _
     known = all(sources.may_be(each, lambda number: True) for each in operands[-2:])
     nested = base == "bfe" and _of_kind(operands[:1], sources, lambda each: each.startswith("bfe."))
     if nested or (known and not inside):
-        return _Merge("a bit field with the operation whose result it takes", of_numbers=False)
+        unknown = tuple(operands[:2] if base == "bfi" else operands[:1])
+        return _Merge("a bit field with the operation whose result it takes", bits=bits, unknown=unknown)
     return None
 
 
@@ -354,11 +367,6 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
             return step(machine)
         lanes = _lanes(merge, machine, instruction)
         control = step(machine)
-        if not merge.of_numbers:
-            written = [
-                as_symbolic_vector(machine.read(Register(each))) for each in registers_of(instruction.operands[0])
-            ]
-            lanes = lanes & ~np.all([np.broadcast_to(constant_mask(each), lanes.shape) for each in written], axis=0)
         if not lanes.any():
             return control
         if domain == "bits":
@@ -379,16 +387,22 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
 
 def _lanes(merge: _Merge, machine: Machine, instruction: Instruction) -> Array:
     """Return the active lanes whose results may differ."""
-    active: Array = machine.active()
     if merge.equal:
-        values = [as_symbolic_vector(machine.read_bits(each, 32)) for each in merge.equal]
-        pairs = [_same(values[one], values[other]) for one, other in ((0, 1), (0, 2), (1, 2))]
-        return np.logical_and(active, np.any(np.broadcast_arrays(*pairs), axis=0))
+        values = [machine.read_bits(each, 32) for each in merge.equal]
+        vectors = [as_symbolic_vector(each) for each in values if not isinstance(each, np.ndarray)]
+        pairs = [_same(one, other) for one, other in combinations(vectors, 2)]
+        found: Array = np.any(np.broadcast_arrays(*pairs), axis=0) if pairs else np.zeros((1, 1), dtype=bool)
+        return np.logical_and(machine.active(), found) if found.any() else found
+    active: Array = machine.active()
     if merge.form is not None:
         operands = instruction.operands[1:-1] if instruction.opcode.startswith("selp.") else instruction.operands[1:]
         sources, bits = [each for each in operands if isinstance(each, Register)], merge.form.bits
-        found = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
-        return np.logical_and(active, np.any(np.broadcast_arrays(*found), axis=0)) if found else active
+        differing = [_differing(machine.read_bits(each, bits), bits, merge, machine) for each in sources]
+        return np.logical_and(active, np.any(np.broadcast_arrays(*differing), axis=0)) if differing else active
+    if merge.unknown:
+        known = [constant_mask(as_symbolic_vector(machine.read_bits(each, merge.bits))) for each in merge.unknown]
+        every: Array = np.all(np.broadcast_arrays(*map(np.asarray, known)), axis=0)
+        return np.logical_and(active, np.logical_not(every))
     if merge.operand is None:
         return active
     value = machine.read_bits(merge.operand, merge.bits)

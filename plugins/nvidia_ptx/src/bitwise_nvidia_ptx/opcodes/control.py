@@ -105,6 +105,10 @@ def _whole_warps(machine: Machine, members: Array) -> Array:
     return found
 
 
+_BARRIERS = 16
+"""The number of barriers of a block."""
+
+
 def barrier_info(instruction: Instruction) -> InstructionInfo:
     """Return what a barrier reads and writes; one that reduces a predicate over the block has a destination."""
     if "red" in instruction.opcode.split("."):
@@ -125,8 +129,13 @@ def barrier(instruction: Instruction, context: Context) -> Step:
 
         def warp(machine: Machine) -> None:
             members = machine.known(machine.read_bits(members_operand, 32))
-            whole = None if members is None else _whole_warps(machine, members)
-            if whole is None or not whole.size:
+            if members is None:
+                raise DataDependent("the member mask of a barrier depends on data", instruction.line)
+            lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
+            if ((members >> lane & np.uint32(1) == 0) & machine.active()).any():
+                raise Unsupported("a lane executes a barrier whose member mask does not contain it", instruction.line)
+            whole = _whole_warps(machine, members)
+            if not whole.size:
                 return
             for races in machine.races.acting(machine.mask):
                 races.warp_barrier(whole)
@@ -147,6 +156,8 @@ def barrier(instruction: Instruction, context: Context) -> Step:
         if any(each is None or (each != each.flat[0]).any() for each in numbers):
             raise Unsupported("a barrier's number or count varies", instruction.line)
         values = [int(each.flat[0]) for each in numbers if each is not None]
+        if values[0] >= _BARRIERS:
+            raise Unsupported(f"a block has no barrier {values[0]}", instruction.line)
         return Barrier(values[0], values[1] if len(values) > 1 else None, aligned=aligned)
 
     return step

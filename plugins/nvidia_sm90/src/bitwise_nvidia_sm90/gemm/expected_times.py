@@ -148,22 +148,23 @@ def modelled_seconds_gathered(
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        units = (down / tiles_down + across / tiles_across) * taken / _UNITS_OF_ROWS
+        gathers = (each.block_m + each.block_n) * taken / _UNITS_OF_ROWS
         by_elements = each.transposed or not sliced
         own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
         rows.append((
             0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, units, each.block_m * each.block_n * each.block_k * 2,
+            each.gathering, gathers, each.block_m * each.block_n * each.block_k * 2,
             own * (1 if each.transposed else cost["sums across"]),
         ))  # fmt: skip
-    rounds, at_once, stages, gathering, gathers, multiplied, stored = (
+    rounds, at_once, stages, gathering, units, multiplied, stored = (
         np.array(rows, dtype=float).reshape(len(rows), 7).T
     )  # fmt: skip
-    gathered = cost["gathering wait"] / gathering + at_once * gathers * cost["gathered unit"]
+    unit = cost["gathered unit"] * (1 if plan.instruction_k8 else cost["whole groups"])
+    gathered = cost["gathering wait"] / gathering + at_once * units * unit
     body = stages * np.maximum(gathered, at_once * multiplied / cost["operations"]) + cost["gathered job"]
     seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
     partial = slices.number * m * n * 4
-    merge = cost["merge"] + partial / cost["merged"] if sliced else 0.0
+    merge = cost["adding"] + partial / cost["added"] if sliced else 0.0
     found: Numbers = seconds + merge
     return found
 

@@ -78,6 +78,10 @@ _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 _FEW_LANES = 132 * 16 * _THREADS
 """The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
 multiprocessor of an H100."""
+_ENOUGH_BLOCKS = 128
+"""The blocks that fill a device."""
+_FEWEST_OF_MANY_LANES = 1024
+"""With `lane_rows` and more than 16 lanes: the fewest elements for which such schedules come first."""
 _STEPS = 16
 """With `few_rows`: the values of k of an iteration, where a lane has one accumulator."""
 _MOST_LINES = 512
@@ -131,7 +135,10 @@ def lane_schedules(
         own = min(plan.chunk, -(-plan.slices.span // (plan.active_lanes or plan.lanes)))
     unrolls: tuple[int, ...] = (8, 4, 16, 32)
     warps_of_program: tuple[int, ...] = (4, 2, 1)
-    if not along_k:
+    accumulators_of_thread: tuple[int, ...] = (1, 2, 4, 8)
+    if not along_k and isinstance(plan, BlocksPlan):  # neighbours of a line are loaded at once
+        warps_of_program, accumulators_of_thread = (4, 8, 16, 2, 1), (8, 4, 2, 1)
+    elif not along_k:
         filled = -(-own // -(-own // _FILLED)) if 0 < own <= _FEW_STEPS else 32
         unrolls = (filled, 32, 16, 8, 4)
         warps_of_program = (8, 4, 16, 2, 1)
@@ -142,7 +149,7 @@ def lane_schedules(
     slices = plan.blocks if isinstance(plan, BlocksPlan) else plan.slices.number
     depths = (2, 3) if elements * lanes * slices <= _FEW_LANES else (3,)
     found = []
-    for accumulators in (1, 2, 4, 8):
+    for accumulators in accumulators_of_thread:
         for unroll in unrolls:
             for warps in warps_of_program:
                 block = accumulators * _THREADS * warps // lanes
@@ -150,10 +157,13 @@ def lane_schedules(
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     rows = _lane_rows(plan, max(m, n), own) if not along_k and min(m, n) == 1 else []
-    found = rows + found if max(m, n) % _WHOLE_VECTORS else found[:1] + rows + found[1:]
+    first = max(m, n) % _WHOLE_VECTORS and (lanes <= _THREADS // 2 or max(m, n) >= _FEWEST_OF_MANY_LANES)
+    found = rows + found if first else found[:1] + rows + found[1:]
     sharing = _few_rows(plan, m, n) + _rows_of_lanes(plan, m, n)
     if min(m, n) == 1:
-        found = found[:1] + sharing + found[1:] if along_k else found + sharing
+        restarts = isinstance(plan, ScalarPlan) and plan.chunk * lanes < plan.slices.span
+        whole = [each for each in found if restarts and (each.warps, each.block_k) == (4, _STEPS)][:1]
+        found = whole + found[:1] + sharing + found[1:] if along_k else found + sharing
     else:
         found = sharing + found if along_k else found + sharing
     return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
@@ -167,7 +177,7 @@ def _lane_rows(plan: ScalarPlan | BlocksPlan, count: int, own: int) -> list[Sche
     if not isinstance(plan, ScalarPlan) or not 2 <= plan.lanes <= MOST_LANES:
         return []
     tile = plan.tile if plan.strided else 1
-    few = 2 * count * plan.slices.number < MULTIPROCESSORS * _NEIGHBOURS_OF_WARP
+    few = (2 if count % 2 else 4) * count * plan.slices.number < MULTIPROCESSORS * _NEIGHBOURS_OF_WARP
     return [
         Schedule(neighbours, block_k=rows, warps=plan.lanes, lane_rows=True)
         for neighbours in ((_NEIGHBOURS_OF_WARP // 2, _NEIGHBOURS_OF_WARP) if few else (_NEIGHBOURS_OF_WARP,))
@@ -188,7 +198,8 @@ def _few_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
         block = columns * _THREADS * warps // plan.lanes
         if block < 2 * max(m, n):
             found.append(Schedule(block, block_k=steps, warps=warps, few_rows=True))
-    return sorted(found, key=lambda each: -(-max(m, n) // each.block_m) < MULTIPROCESSORS)
+    blocks = {each: -(-max(m, n) // each.block_m) for each in found}
+    return sorted(found, key=lambda each: -min(blocks[each], _ENOUGH_BLOCKS))
 
 
 def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:
