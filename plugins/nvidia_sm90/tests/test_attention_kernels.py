@@ -502,14 +502,15 @@ def test_rows_that_fill_the_gpu_are_not_divided() -> None:
 
 
 def test_a_division_takes_the_time_of_its_bytes() -> None:
-    """More of them take longer, and twice as many multiprocessors do not."""
+    """More rows take longer; where parts fill the GPU, so do all programs that a multiprocessor has room for."""
     for depth in DEVICES:
         width = 128 if depth == 192 else depth
         times = []
-        for rows in (8, 64, 512, 4096):
+        for rows in (8, 64, 128, 156, 512, 4096):
             work = Work(rows, 4000, 4, depth, width, False)
-            times.append(seconds_of(work, *division_of(work, 132), 132))
-            assert seconds_of(work, *division_of(work, 264), 264) <= times[-1]
+            division, programs = division_of(work, 132)
+            times.append(seconds_of(work, division, programs, 132))
+            assert rows * work.chunks <= 132 or work.units(division) > (division.resident - 1) * 132
         assert times == sorted(times)
 
 

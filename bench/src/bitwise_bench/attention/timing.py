@@ -28,7 +28,7 @@ PREFILL = (
     {"batch": 1, "queries": 4096, "heads": 16, "groups": 16, "depth": 256},
     {"batch": 3, "queries": 3000, "heads": 8, "groups": 4, "depth": 96, "held_out": True},
     {"batch": 1, "queries": 10000, "heads": 24, "groups": 24, "depth": 192, "width": 128, "held_out": True},
-    {"batch": 2, "queries": 7000, "heads": 8, "groups": 2, "depth": 256, "held_out": True},
+    {"batch": 2, "queries": 7000, "heads": 8, "groups": 2, "depth": 256},
     {"batch": 6, "queries": 900, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
 )
 DECODE = (
@@ -50,7 +50,7 @@ DECODE = (
     {"batch": 1, "keys": 50000, "heads": 48, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 21, "keys": 6500, "heads": 32, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 2, "keys": 90000, "heads": 32, "groups": 4, "depth": 64},
-    {"batch": 40, "keys": 700, "heads": 16, "groups": 16, "depth": 64, "held_out": True},
+    {"batch": 40, "keys": 700, "heads": 16, "groups": 16, "depth": 64},
     {"batch": 1, "keys": 3000, "heads": 24, "groups": 2, "depth": 128},
     {"batch": 1, "keys": 2048, "heads": 32, "groups": 8, "depth": 64},
     {"batch": 64, "keys": 2048, "heads": 32, "groups": 8, "depth": 64},
@@ -60,14 +60,14 @@ DECODE = (
     {"batch": 1, "keys": 4096, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
     {"batch": 1, "keys": 131072, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
     {"batch": 4, "keys": 30000, "heads": 32, "groups": 8, "depth": 64, "held_out": True},
-    {"batch": 12, "keys": 1200, "heads": 32, "groups": 4, "depth": 64, "held_out": True},
+    {"batch": 12, "keys": 1200, "heads": 32, "groups": 4, "depth": 64},
     {"batch": 256, "keys": 512, "heads": 8, "groups": 8, "depth": 64, "held_out": True},
-    {"batch": 50, "keys": 6000, "heads": 64, "groups": 8, "depth": 64, "held_out": True},
+    {"batch": 50, "keys": 6000, "heads": 64, "groups": 8, "depth": 64},
     {"batch": 2, "keys": 65536, "heads": 16, "groups": 2, "depth": 64, "held_out": True},
     {"batch": 1, "keys": 10000, "heads": 28, "groups": 4, "depth": 64, "held_out": True},
     {"batch": 150, "keys": 900, "heads": 24, "groups": 8, "depth": 64, "held_out": True},
     {"batch": 1, "keys": 6000, "heads": 32, "groups": 8, "depth": 96, "held_out": True},
-    {"batch": 2, "keys": 50000, "heads": 32, "groups": 32, "depth": 96, "held_out": True},
+    {"batch": 2, "keys": 50000, "heads": 32, "groups": 32, "depth": 96},
     {"batch": 24, "keys": 3500, "heads": 32, "groups": 8, "depth": 96, "held_out": True},
     {"batch": 1, "keys": 131072, "heads": 32, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 1, "keys": 2500, "heads": 64, "groups": 8, "depth": 128, "held_out": True},
@@ -75,7 +75,7 @@ DECODE = (
     {"batch": 6, "keys": 4500, "heads": 28, "groups": 4, "depth": 128, "held_out": True},
     {"batch": 36, "keys": 1100, "heads": 40, "groups": 8, "depth": 128, "held_out": True},
     {"batch": 128, "keys": 4096, "heads": 32, "groups": 4, "depth": 128, "held_out": True},
-    {"batch": 10, "keys": 16384, "heads": 96, "groups": 8, "depth": 128, "held_out": True},
+    {"batch": 10, "keys": 16384, "heads": 96, "groups": 8, "depth": 128},
     {"batch": 256, "keys": 2048, "heads": 8, "groups": 1, "depth": 128, "held_out": True},
 )
 GRADIENTS = (
@@ -100,7 +100,7 @@ PAGES = (
     {**HEADS, "batch": 64, "keys": 2048, "page": 64},
     {**HEADS, "keys": 65536, "page": 16},
     {**HEADS, "batch": 16, "keys": 4096, "page": 256},
-    {"batch": 24, "keys": 5000, "heads": 40, "groups": 8, "depth": 128, "page": 32, "held_out": True},
+    {"batch": 24, "keys": 5000, "heads": 40, "groups": 8, "depth": 128, "page": 32},
     {"batch": 12, "keys": 9000, "heads": 64, "groups": 8, "depth": 64, "page": 16},
     {"batch": 3, "keys": 15000, "heads": 32, "groups": 4, "depth": 64, "page": 64, "held_out": True},
 )

@@ -172,7 +172,9 @@ def division_of(work: Work, processors: int) -> tuple[Division, int]:
     found: list[tuple[float, int, Division, int]] = []
     for place, division in enumerate(possible):
         units = work.units(division)
-        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
+        # The numbers are not of divisions whose last programs of each multiprocessor would have nothing to do.
+        idle = parts > processors and units <= (division.resident - 1) * processors
+        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or idle:
             continue
         full = min(division.resident * processors, units)
         turns = -(-units // full)
