@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -35,6 +36,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.program import successors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
@@ -102,6 +104,11 @@ class _Sources:
         )
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
+        self._before: dict[int, set[int]] = defaultdict(set)
+        """The instructions after which each basic block may be executed."""
+        for index, following in enumerate(successors(kernel, self.flow.infos)):
+            for each in following:
+                self._before[each].add(index)
 
     def may_be(self, operand: Operand, holds: Callable[[int], bool]) -> bool:
         """Return whether the assembler may know a number of an operand for which a condition holds."""
@@ -142,17 +149,25 @@ class _Sources:
                     yield self.kernel.instructions[index]
 
     def _reaching(self, name: str, use: int) -> Sequence[int]:
-        """Return the definitions of a register that an instruction may read: the last ones of its block, or all."""
+        """Return the definitions of a register that an instruction may read: the last ones on the ways to it."""
         every = self.flow.definitions.get(name, ())
-        start = self._starts[bisect_right(self._starts, use) - 1]
-        found = []
-        for index in reversed(every[: bisect_left(every, use)]):
-            if index < start:
-                break
-            found.append(index)
-            if self.kernel.instructions[index].guard is None:
-                return found
-        return every
+        found, seen = set[int](), set[int]()
+        ends = [(use, self._start_of(use))]
+        while ends:
+            end, start = ends.pop()
+            for index in reversed(every[bisect_left(every, start) : bisect_left(every, end)]):
+                found.add(index)
+                if self.kernel.instructions[index].guard is None:
+                    break
+            else:
+                before = self._before.get(start, set()) - seen
+                seen |= before
+                ends += [(last + 1, self._start_of(last)) for last in before]
+        return sorted(found)
+
+    def _start_of(self, index: int) -> int:
+        """Return the first instruction of the basic block of an instruction."""
+        return self._starts[bisect_right(self._starts, index) - 1]
 
     def _passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""
