@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -35,6 +36,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.program import successors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
@@ -44,6 +46,7 @@ from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
+_BOUNDED = re.compile(r"(sin|cos|tanh)\.approx(\.ftz)?\.f32")
 _SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
 _RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
@@ -101,6 +104,11 @@ class _Sources:
         )
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
+        self._before: dict[int, set[int]] = defaultdict(set)
+        """The instructions after which each basic block may be executed."""
+        for index, following in enumerate(successors(kernel, self.flow.infos)):
+            for each in following:
+                self._before[each].add(index)
 
     def may_be(self, operand: Operand, holds: Callable[[int], bool]) -> bool:
         """Return whether the assembler may know a number of an operand for which a condition holds."""
@@ -133,18 +141,33 @@ class _Sources:
                 if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
                     pending += [(each, index) for each in self.flow.infos[index].reads]
 
+    def direct(self, operands: Sequence[Operand]) -> Iterator[Instruction]:
+        """Yield the instructions that may have written the registers of some operands themselves, without moves."""
+        for operand in operands:
+            for name in registers_of(operand):
+                for index in self._reaching(name, self.use):
+                    yield self.kernel.instructions[index]
+
     def _reaching(self, name: str, use: int) -> Sequence[int]:
-        """Return the definitions of a register that an instruction may read: the last ones of its block, or all."""
+        """Return the definitions of a register that an instruction may read: the last ones on the ways to it."""
         every = self.flow.definitions.get(name, ())
-        start = self._starts[bisect_right(self._starts, use) - 1]
-        found = []
-        for index in reversed(every[: bisect_left(every, use)]):
-            if index < start:
-                break
-            found.append(index)
-            if self.kernel.instructions[index].guard is None:
-                return found
-        return every
+        found, seen = set[int](), set[int]()
+        ends = [(use, self._start_of(use))]
+        while ends:
+            end, start = ends.pop()
+            for index in reversed(every[bisect_left(every, start) : bisect_left(every, end)]):
+                found.add(index)
+                if self.kernel.instructions[index].guard is None:
+                    break
+            else:
+                before = self._before.get(start, set()) - seen
+                seen |= before
+                ends += [(last + 1, self._start_of(last)) for last in before]
+        return sorted(found)
+
+    def _start_of(self, index: int) -> int:
+        """Return the first instruction of the basic block of an instruction."""
+        return self._starts[bisect_right(self._starts, index) - 1]
 
     def _passes_on(self, instruction: Instruction) -> bool:
         """Return whether an instruction may return an operand, up to its sign."""
@@ -195,6 +218,12 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return (
             _Merge("a product with a power of two with the quotient whose rounding it leaves out") if scales else None
         )
+    if base == "cvt" and _of_other_sign(opcode, operands, sources):
+        return _Merge("a conversion with an operation whose sign it takes for its own")
+    if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
+        return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
+    if base == "selp" and _is_bounded_choice(instruction, sources):
+        return _Merge("a selection with a function whose NaN it leaves out")
     if opcode == "lop3.b32":
         return _Merge("an operation on one value twice with others", equal=tuple(operands[:3]))
     if base in ("shl", "shr") and _bits_of(instruction) == 64:
@@ -202,7 +231,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if base in ("bfe", "bfi"):
         return _of_bit_fields(base, _bits_of(instruction), operands, sources)
     if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
-        halves = _of_kind(operands, sources, lambda each: _NARROW_LOAD.fullmatch(each) is not None)
+        halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
         return _Merge("a move of halves with a load that fills one of them") if halves else None
     if _TO_INTEGER.fullmatch(opcode) and _of_kind(
         operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None
@@ -231,6 +260,38 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
+
+
+def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
+    """Return whether a conversion may follow an operation of the other sign that ptxas joins with it."""
+    joined = ""
+    if re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.u\d+", opcode):
+        joined = r"cvt\.[\w.]*\.u\d+\.b?f\d+|bfe\.s\d+|cvt\.s\d+\.s\d+"
+    elif re.fullmatch(r"cvt\.[\w.]*sat\.[su]\d+\.s\d+", opcode):
+        joined = r"abs\.s\d+"
+    elif re.fullmatch(r"cvt\.[\w.]*\.b?f\d+\.u\d+", opcode):
+        joined = r"bfe\.s\d+|cvt\.s\d+\.s\d+"
+    return bool(joined) and _of_kind(operands, sources, lambda each: re.fullmatch(joined, each) is not None)
+
+
+def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
+    """Return whether an extremum of fp16 may follow an operation on fp16 of which only one has .ftz."""
+    kind = opcode.rsplit(".", 1)[-1]
+
+    def differs(each: str) -> bool:
+        arithmetic = each.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max")
+        return arithmetic and each.endswith(f".{kind}") and (".ftz" in each) != (".ftz" in opcode)
+
+    return kind in ("f16", "f16x2") and _of_kind(operands, sources, differs)
+
+
+def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
+    """Return whether a selection compares a sine, a cosine or a hyperbolic tangent with a literal and may return it."""
+    _, *operands, predicate = instruction.operands
+    if not _of_kind(operands, sources, lambda each: _BOUNDED.fullmatch(each) is not None):
+        return False
+    comparisons = (each for each in sources.of(predicate) if each.opcode.startswith("setp.") and ".f" in each.opcode)
+    return any(sources.may_be(one, lambda number: True) for each in comparisons for one in each.operands[1:])
 
 
 def _is_merged_approximation(opcode: str) -> bool:

@@ -566,12 +566,14 @@ def _concat_term(value: PackedVector) -> SymbolicVector:
     if joined is None:
         joined = term(value.bits, f"concat {layout}", parts, INTEGER, exact=True, recorder=recorder)
     origins = joined.origins
-    joined = _concat_exact_lanes(parts, value.bits, _with_number_below(value, parts, joined))
+    joined = _concat_exact_lanes(parts, value.bits, _with_number_below(value, parts, joined, recorder))
     joined.recorder, joined.origins = recorder, origins
     return joined
 
 
-def _with_number_below(value: PackedVector, parts: list[SymbolicVector], joined: SymbolicVector) -> SymbolicVector:
+def _with_number_below(
+    value: PackedVector, parts: list[SymbolicVector], joined: SymbolicVector, recorder: TermRecorder | None
+) -> SymbolicVector:
     """Return the term of two halves, of which the lower one is a number in some lanes, as a sum in these lanes.
 
     It is the sum of that number and of the upper half above zeros, as a key and a place in one register are made.
@@ -581,7 +583,9 @@ def _with_number_below(value: PackedVector, parts: list[SymbolicVector], joined:
     low, high = parts
     if constant_mask(low) is False:
         return joined
-    lanes = np.asarray(constant_mask(low)) & (low.words[0] != 0) & ~np.asarray(constant_mask(high))
+    # Of a sum with an undetermined half nothing is determined; of the concatenation the number is.
+    varies = ~np.asarray(constant_mask(high)) & ~np.asarray(has_flag(high, STICKY))
+    lanes = np.asarray(constant_mask(low)) & (low.words[0] != 0) & varies
     if not lanes.any():
         return joined
     zeros: Array = np.zeros((1, 1), dtype=UNSIGNED[low.bits])
@@ -589,9 +593,8 @@ def _with_number_below(value: PackedVector, parts: list[SymbolicVector], joined:
     numbers = constant_vector(np.where(lanes, low.words[0], np.uint64(0)).astype(UNSIGNED[value.bits]))
     total = linear_form(operation(f"add.b{value.bits}"), [above, numbers])
     assert total is not None
-    if joined.recorder is not None:
-        total.recorder = joined.recorder
-        joined.recorder.add(f"add.b{value.bits}", total, [above, numbers], commutes=True)
+    if recorder is not None:
+        recorder.add(f"add.b{value.bits}", total, [above, numbers], commutes=True)
     return blend(nonempty(lanes), total, joined)
 
 
