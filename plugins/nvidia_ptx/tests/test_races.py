@@ -14,6 +14,7 @@ from bitwise_core.execution.launch import TensorMap
 from bitwise_core.execution.races import race_histories
 from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.races.race_histories import RaceDetectors
+from bitwise_core.execution.races.undetermined import Race
 from bitwise_nvidia_ptx.architecture import host_tensor_map
 from ptx_programs import hashes, stored
 
@@ -278,6 +279,47 @@ def test_bytes_of_a_copy_may_count_for_an_earlier_phase(order: str) -> None:
         return
     with pytest.raises(Unsupported, match="at which phase"):
         hashes(body, threads=64, shared=ROOM)
+
+
+def copied_twice(between: str, place: str = "%d17") -> str:
+    """Return a body that copies 32 words, loads them, and copies them again, to the same place or another one."""
+    body = through_a_map(ACQUIRE)
+    start, load = body.index("@%p1 mbarrier.arrive.expect_tx"), "ld.shared.b32 %r2, [%d17];"
+    again = body[start : body.index("add.s64 %d17, %d17, %d5;")].replace("[%d17]", f"[{place}]")
+    again = again.replace(WAIT.format("A", 0), WAIT.format("B", 1))
+    assert body.count("add.s64 %d17, %d17, %d5;") == body.count(load) == 1
+    body = body.replace("add.s64 %d17, %d17, %d5;", "add.s64 %d18, %d17, %d5; add.s64 %d19, %d17, 256;")
+    return body.replace(load, f"ld.shared.b32 %r2, [%d18]; {between} {again}")
+
+
+FENCE = "fence.proxy.async.shared::cta;"
+
+
+@pytest.mark.parametrize("fence", [FENCE, "fence.proxy.async;", "fence.proxy.async.shared::cluster;"])
+def test_a_copy_over_loaded_words_comes_after_a_fence_of_the_loading_threads(fence: str) -> None:
+    once = hashes(through_a_map(ACQUIRE), shared=ROOM)
+    assert hashes(copied_twice(f"{fence} bar.sync 0;"), shared=ROOM) == once
+    assert hashes(copied_twice("bar.sync 0;", "%d19"), shared=ROOM) == once
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "bar.sync 0;",
+        "fence.proxy.async.global; bar.sync 0;",
+        f"bar.sync 0; @%p1 {FENCE}",
+        f"@%p1 {FENCE} bar.sync 0;",
+        f"{FENCE} ld.shared.b32 %r2, [%d18]; bar.sync 0;",
+        "fence.acq_rel.cta; bar.sync 0;",
+        "atom.shared.add.u32 %r8, [%d18], 0; bar.sync 0;",
+    ],
+)
+def test_a_copy_may_overtake_loads_without_such_a_fence(between: str) -> None:
+    body = copied_twice(between)
+    with pytest.raises(Race, match="may overtake a load") as caught:
+        hashes(body, shared=ROOM)
+    assert caught.value.causes[0].line is not None
+    assert caught.value.causes[0].other is not None
 
 
 @pytest.mark.parametrize("code", [11, 12])

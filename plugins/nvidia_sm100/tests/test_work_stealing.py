@@ -37,7 +37,7 @@ TILE = """
 """
 WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], %r5; @!%p2 bra W;"
 ANSWER = """
-  ld.shared.v2.b64 {%rd6, %rd7}, [room]; mov.b128 %rq1, {%rd6, %rd7};
+  ld.shared.v2.b64 {%rd6, %rd7}, [room]; fence.proxy.async.shared::cta; mov.b128 %rq1, {%rd6, %rd7};
   clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %rq1;
   clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r2, %rq1;
 """
@@ -88,6 +88,7 @@ def test_values_that_depend_on_the_distribution_are_unknown(old: str, new: str) 
     ("old", "new", "reason"),
     [
         (WAIT, "", "a race"),
+        ("fence.proxy.async.shared::cta;", "", "may overtake a load"),
         ("st.global.b32 [%rd5], %r11;", "red.global.add.u32 [%rd5], %r11;", "beside red.global.add.u32"),
         (".reqntid 32", ".reqntid 32\n.explicitcluster\n.reqnctapercluster 2", "a cluster takes over another"),
         ("b128 [%r3], [%r4]", "multicast::cluster::all.b128 [%r3], [%r4]", "is not modelled"),

@@ -80,10 +80,10 @@ def test_two_phases_with_a_release_of_the_buffer() -> None:
     wait = "E0: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r23], 0; @!%p2 bra E0;"
     again = MULTICAST[MULTICAST.index("@%p1 mbarrier.arrive") : MULTICAST.index("ld.shared.b32 %r21")]
     again = again.replace("%r18", "%r26").replace("W0", "W1").replace("], 0; @!", "], 1; @!")
-    reads = "ld.shared.b32 %r21, [%r11]; ld.shared.b32 %r22, [%r11+128];"
+    reads, fence = "ld.shared.b32 %r21, [%r11]; ld.shared.b32 %r22, [%r11+128];", "fence.proxy.async.shared::cta;"
     body = MULTICAST.replace(BOTH, f"{empty} @%p1 mbarrier.init.shared::cta.b64 [%r23], 64; {BOTH}").replace(
         reads,
-        f"{reads} mad.lo.u32 %r27, %r22, 3, %r21; {release.format('%r24')} {release.format('%r25')} {wait} xor.b32 %r26, %r18, 64; {again} {reads} mad.lo.u32 %r21, %r27, 7, %r21;",
+        f"{reads} {fence} mad.lo.u32 %r27, %r22, 3, %r21; {release.format('%r24')} {release.format('%r25')} {wait} xor.b32 %r26, %r18, 64; {again} {reads} mad.lo.u32 %r21, %r27, 7, %r21;",
     )
     words_of = given(8)
     swapped = words_of.reshape(2, 2, 2, 32)[:, ::-1].reshape(4, 2, 32)
@@ -99,6 +99,9 @@ def test_two_phases_with_a_release_of_the_buffer() -> None:
             body.replace("parity.acquire.cluster", "parity"),
             "overwrites shared memory that another reads|at which phase",
         ),
+        (body.replace(fence, ""), "may overtake a load"),
+        (body.replace(fence, fence.replace("shared::cta", "global")), "may overtake a load"),
+        (body.replace(fence, f"@%p1 {fence}"), "may overtake a load"),
         (body.replace(wait, ""), "overwrites shared memory that another reads|at which phase"),
         (
             body.replace("[%r23], 64", "[%r23], 32"),

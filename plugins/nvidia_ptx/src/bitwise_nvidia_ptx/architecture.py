@@ -103,9 +103,15 @@ def granule(kernel: Kernel) -> int:
     return found
 
 
+_WRITES_OF_COPY_ENGINES = ("cp.async.bulk.tensor", "clusterlaunchcontrol.try_cancel")
+"""The instructions that write shared memory through the asynchronous proxy."""
+
+
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
     """Assign addresses to arrays and values to kernel parameters.  Raises ManifestError and Unsupported."""
     _place_arrays(machine, module, kernel)
+    if any(each.opcode.startswith(_WRITES_OF_COPY_ENGINES) for each in kernel.instructions):
+        machine.races.follow_unfenced_reads()
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(
             f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"

@@ -20,7 +20,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import write_shared
+from bitwise_core.execution.memory.access import accessed_cells, detector_cells, write_shared
 from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values.mma_steps import MmaStep
@@ -264,7 +264,10 @@ def _allocate(instruction: Instruction, of_pair: bool) -> Step:
             leader = np.arange(machine.threads) == int(np.argmax(threads))
             machine.mask = rows[:, None] & leader[None]
             try:
-                write_shared(machine, own_offset(machine, address), first)
+                place = own_offset(machine, address)
+                write_shared(machine, place, first)
+                for races, cells, _ in detector_cells(machine, accessed_cells(machine, place), 32, machine.mask):
+                    races.excuse_loads(cells)
             finally:
                 machine.mask = outer
 

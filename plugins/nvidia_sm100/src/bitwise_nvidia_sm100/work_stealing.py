@@ -87,7 +87,7 @@ def _request(instruction: Instruction) -> Step:
         cells = machine.shared.cells(np.array([[base, base + 8]], dtype=np.int64), None)
         touched = (cells[0][:, None] + np.arange(max(1, 8 // machine.shared.granule))).ravel()
         for races in machine.races.acting(machine.mask):
-            races.writes(touched, np.full(touched.shape, thread), pending=True)
+            races.copies_over(touched, thread, instruction.line)
         value = _responses(machine, blocks)
         enter_phase(machine, barrier, machine.active_warps())
         add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, blocks, touched), _RESPONSE)

@@ -98,10 +98,13 @@ def accessed_cells(machine: Machine, address: Array) -> Array:
     return machine.shared.cells(address, None)
 
 
-def read_shared(machine: Machine, address: Array, bits: int) -> Value:
-    """Return `bits` bits at each active thread's shared address; undetermined where the read is a race."""
+def read_shared(machine: Machine, address: Array, bits: int, *, ends_late: bool = True) -> Value:
+    """Return `bits` bits at each active thread's shared address; undetermined where the read is a race.
+
+    `ends_late`: the read is a load, which an asynchronous copy may overtake.
+    """
     cells = accessed_cells(machine, address)
-    racing, cause = _racing_reads(machine, cells, bits)
+    racing, cause = _racing_reads(machine, cells, bits, ends_late)
     loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks())
     value = machine.domain.recalled(loaded, machine.mask)
     kept = undetermined_values(machine)
@@ -118,14 +121,15 @@ def read_undefined(machine: Machine, address: Array, size: int) -> Array:
     Return in which blocks nothing is known of any of these bytes, shape (blocks,).  Raises Race.
     """
     cells, shared = accessed_cells(machine, address), machine.shared
-    _, cause = _racing_reads(machine, np.broadcast_to(cells, (len(cells), machine.threads)), 8 * size)
+    every = np.broadcast_to(cells, (len(cells), machine.threads))
+    _, cause = _racing_reads(machine, every, 8 * size, ends_late=False)
     if cause is not None:
         raise race(cause.kind, cause.reason, cause.line, cause.other)
     # Cells of inactive threads are 0.
     return shared.undefined(cells.max(axis=1, keepdims=True), size // shared.granule)
 
 
-def _racing_reads(machine: Machine, cells: Array, bits: int) -> tuple[Array | None, Cause | None]:
+def _racing_reads(machine: Machine, cells: Array, bits: int, ends_late: bool) -> tuple[Array | None, Cause | None]:
     """Record that active threads read `bits` bits at their cells.  Return the threads whose read is a race, and why.
 
     None without such a thread.  Raises Race where a race ends the analysis.
@@ -134,6 +138,8 @@ def _racing_reads(machine: Machine, cells: Array, bits: int) -> tuple[Array | No
     racing: Array | None = None
     cause: Cause | None = None
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
+        if ends_late:
+            races.loads(row, threads, machine.line)
         if kept is None:
             races.reads(row, threads)
             continue
@@ -177,6 +183,7 @@ def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> l
     for races in {id(races): races for races, _, _ in accesses}.values():
         own = [(row, who) for each, row, who in accesses if each is races]
         row, who = (np.concatenate(each) for each in zip(*own, strict=True))
+        races.loads(row, who, machine.line)
         if kept is None:
             races.reads(row, who)
         elif L.some(races.unordered_reads(row, who)):
@@ -217,6 +224,7 @@ def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Val
         raise DataDependent("shared memory is read at a computed address, and data decides what was written", line)
     row, who = np.tile(written, threads.size), np.repeat(threads, written.size)
     for races in machine.races.acting(machine.mask):
+        races.loads(row, who, line)
         unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.writer.size))
         if unordered or (kept.generations and kept.contested(written, races.generation).any()):
             reason = "shared memory is read at a computed address with no barrier between the read and all writes"
@@ -306,6 +314,7 @@ def update_shared(machine: Machine, address: Array, operation: Operation, value:
     kept = undetermined_values(machine)
     clashing = np.zeros(machine.threads, dtype=bool)
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
+        races.loads(row, threads, machine.line)
         of_readers, of_writers = races.unordered_writes(row, threads, name)
         either = of_readers | of_writers
         if L.some(either) and (kept is None or races.has_pending(row[either])):

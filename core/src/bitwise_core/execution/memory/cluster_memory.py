@@ -40,6 +40,7 @@ def read_cluster(machine: Machine, address: Array, ranks: Array, bits: int) -> V
     shared = machine.shared
     cells, ranks = _places(machine, address, ranks)
     for detector, accessed, actors in _accesses(machine, cells, ranks, bits):
+        detector.loads(accessed, actors, machine.line)
         detector.reads(accessed, actors)
     return shared.load(cells, bits, _rows(machine, ranks))
 
@@ -176,8 +177,7 @@ def start_write(machine: Machine, cells: Array, rank: int, thread: int, rows: Ar
         actor = thread + block.rank * detector.block_warps * detector.warp
         if block.rank != rank:
             detector.check_started(actor // detector.warp, rank)
-        accessed = cells * detector.size + rank
-        detector.writes(accessed, np.full(accessed.shape, actor), pending=True)
+        detector.copies_over(cells * detector.size + rank, actor, machine.line)
 
 
 def _is_own(machine: Machine, ranks: Array) -> bool:

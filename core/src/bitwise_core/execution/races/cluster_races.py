@@ -270,6 +270,18 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.writes`."""
         self.detector.writes(self._cells(cells), self._actors(actor), pending=pending)
 
+    def loads(self, cells: Array, actor: Array, line: int) -> None:
+        """See `RaceDetector.loads`."""
+        self.detector.loads(self._cells(cells), self._actors(actor), line)
+
+    def excuse_loads(self, cells: Array) -> None:
+        """See `RaceDetector.excuse_loads`."""
+        self.detector.excuse_loads(self._cells(cells))
+
+    def copies_over(self, cells: Array, thread: int, line: int) -> None:
+        """See `RaceDetector.copies_over`."""
+        self.detector.copies_over(self._cells(cells), self._thread(thread), line)
+
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """See `RaceDetector.written_by_others`."""
         return self.detector.written_by_others(self._cells(cells), self._actors(actor))
@@ -278,7 +290,11 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.fence`."""
         detector = self.detector
         before = detector.generic.copy()
+        reads = None if detector.unfenced is None else detector.unfenced.copy()
         detector.fence(self._every(threads))
+        if reads is not None and not of_cluster:
+            detector.unfenced = reads
+            detector.fence_reads(self._every(threads), slice(self.rank, None, detector.size))
         if not of_cluster:
             own = np.arange(before.size) % detector.size == self.rank
             detector.generic = np.where(own, detector.generic, before)

@@ -26,6 +26,7 @@ from bitwise_core.execution.races.agent_accesses import AgentAccess, AgentMemory
 from bitwise_core.execution.races.memory_barriers import Phases, with_further_agent
 from bitwise_core.execution.races.undetermined import (
     AGENT_RACE,
+    OVERTAKEN_READ,
     OVERWRITE_RACE,
     READ_RACE,
     UNTRACKED_COPIES,
@@ -33,6 +34,7 @@ from bitwise_core.execution.races.undetermined import (
     Kind,
     race,
 )
+from bitwise_core.execution.races.unfenced_reads import UnfencedReads
 from bitwise_core.execution.values.symbolic_vector import Array, some
 
 SEVERAL = np.int32(-2)
@@ -133,6 +135,8 @@ class RaceDetector:
         """Which cells the deferred reads take."""
         self.read_by_agents = False
         """Whether an asynchronous agent has read a cell."""
+        self.unfenced: UnfencedReads | None = None
+        """The reads that an asynchronous write may overtake; None where they are not followed."""
         self.warps_with_agents: frozenset[int] = frozenset()
         """The warps whose threads have started reads that an asynchronous agent makes."""
 
@@ -157,6 +161,7 @@ class RaceDetector:
         found.reads_by_agent = {agent: times.copy() for agent, times in self.reads_by_agent.items()}
         found.agent_memories = {name: memory.copy() for name, memory in self.agent_memories.items()}
         found.updates = None if self.updates is None else self.updates.copy()
+        found.unfenced = None if self.unfenced is None else self.unfenced.copy()
         return found
 
     def _require(self, cells: Array) -> None:
@@ -367,6 +372,32 @@ class RaceDetector:
             self._record_deferred()
         return unordered
 
+    def follow_unfenced_reads(self) -> None:
+        """Follow reads from now on that `copies_over` checks."""
+        self.unfenced = UnfencedReads(self.warps)
+
+    def loads(self, cells: Array, actor: Array, line: int) -> None:
+        """`actor` threads read these cells by the instruction of a line, which may end late."""
+        if self.unfenced is not None:
+            self.unfenced.read(cells, self.warp_of.take(actor), line)
+
+    def excuse_loads(self, cells: Array) -> None:
+        """Later reads of the current content of these cells are assumed to end before any write."""
+        if self.unfenced is not None:
+            self.unfenced.excuse(cells)
+
+    def copies_over(self, cells: Array, thread: int, line: int) -> None:
+        """The instruction of a line starts an asynchronous write of these cells for a thread, which ends at a wait.
+
+        Raises Race, also where the write may overtake an earlier read: no fence of the reading threads lies between.
+        """
+        self.writes(cells, np.full(cells.shape, thread), pending=True)
+        if self.unfenced is None:
+            raise Unsupported("which reads end before an asynchronous write is not followed here", line)
+        read = self.unfenced.line_of(cells)
+        if read is not None:
+            raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
+
     def _record_deferred(self) -> None:
         """Record the deferred reads, as if each had been recorded when it was made.
 
@@ -468,6 +499,8 @@ class RaceDetector:
             self.updates = SharedUpdates(self.warps, self.writer.size)
         warp = self.warp_of.take(actor)
         self.updates.record(cells, warp, self.clock.diagonal().take(warp), self.lockstep.take(warp), operation)
+        if self.unfenced is not None:
+            self.unfenced.written(cells)
         self.generation[cells] += 1
         self.generic[cells] = self.updated[cells] = True
         self.write_round[cells] = np.maximum(self.write_round.take(cells), self.round)
@@ -565,14 +598,22 @@ class RaceDetector:
         """Make the writes of these threads (a boolean array) visible to asynchronous agents.
 
         The writes of other threads that are ordered before the fence are visible to work that is ordered after it.
-        `of_cluster`: their writes to the shared memory of other blocks as well.
+        `of_cluster`: their writes to the shared memory of other blocks as well.  Their earlier reads end before it.
         """
+        self.fence_reads(threads, slice(None))
         mine = (self.writer >= 0) & (self.writer < threads.size)
         mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False
         others = np.flatnonzero(self.generic)
         if others.size:
             self._fence_of_others(others, threads)
+
+    def fence_reads(self, threads: Array, cells: slice) -> None:
+        """The reads of these threads (a boolean array) of some cells end before what they do next."""
+        if self.unfenced is not None:
+            lanes = np.arange(self.warps * self.warp) >= self.threads  # those that do not exist
+            lanes[: threads.size] |= threads
+            self.unfenced.fence(lanes, self.warp, cells)
 
     def _fence_of_others(self, cells: Array, threads: Array) -> None:
         """These threads execute a fence after other threads have written these cells."""
@@ -648,6 +689,8 @@ class RaceDetector:
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = self.warp_of.take(actor)
         self._forget_agent_reads(cells)
+        if self.unfenced is not None:
+            self.unfenced.written(cells)
         self.writer[cells] = actor
         self.updated[cells] = False
         self.written[cells] = PENDING if pending else self.clock.diagonal().take(warp)
@@ -779,7 +822,8 @@ class RaceDetector:
         agents = self._has_agents()
         tracked = self.arrived_at or self.phases or self.tracked or self.meetings
         pending = bool(tracked) or self.updates is not None or bool(self.updated.any())
-        if not cells.size and not pending and not several.size and not agents:
+        unfenced = () if self.unfenced is None else tuple(self.unfenced.state())
+        if not cells.size and not pending and not several.size and not agents and not any(map(len, unfenced)):
             return None
 
         def since(times: Array, base: Array) -> Array:
@@ -796,7 +840,7 @@ class RaceDetector:
             np.where(unordered_lanes, lanes, -1),
             self.generic[cells],
         ]
-        parts += [several, *writers, np.flatnonzero(self.updated)]
+        parts += [several, *writers, np.flatnonzero(self.updated), *unfenced]
         if self.updates is not None:
             parts += [self.clock, self.lockstep, *self.updates.state()]
         if agents:  # their times count from the start, and so do the clocks next to them

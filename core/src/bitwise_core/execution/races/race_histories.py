@@ -93,6 +93,11 @@ class RaceDetectors:
         """Return every detector."""
         return [each.detector for each in self._histories]
 
+    def follow_unfenced_reads(self) -> None:
+        """See `RaceDetector.follow_unfenced_reads`."""
+        for each in self._histories:
+            each.detector.follow_unfenced_reads()
+
     def copy(self) -> RaceDetectors:
         """Return detectors of the same histories, for one side of a branch that blocks take by data."""
         found = copy(self)

@@ -103,6 +103,10 @@ def race(kind: Kind, reason: str, line: int | None, other: int | None = None) ->
 
 READ_RACE = "a thread reads shared memory that another wrote with no barrier between (a race)"
 OVERWRITE_RACE = "a thread overwrites shared memory that another reads with no barrier between (a race)"
+OVERTAKEN_READ = (
+    "an asynchronous copy may overtake a load of shared memory that it overwrites, since no proxy fence of the loading "
+    "threads lies between (a race)"
+)
 WRITE_RACE = "two threads write the same shared memory with no barrier between (a race)"
 AGENT_RACE = "asynchronous work accesses {memory} before conflicting work on it is known to be complete (a race)"
 UNTRACKED_COPIES = "a phase of a memory barrier may complete before it tracks the copies or bytes of a thread (a race)"

@@ -358,7 +358,7 @@ def _load_box(
         barrier = mbarrier_at(machine, barrier_operand)
         enter_phase(machine, barrier, machine.active_warps())
         for races in machine.races.acting(machine.mask):
-            races.writes(touched, np.full(touched.shape, thread), pending=True)
+            races.copies_over(touched, thread, line)
         add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
         return
     masks = np.int64(1) << own_ranks(machine)[:, 0] if ranks is None else blocks_of_mask(machine, ranks)
@@ -418,7 +418,7 @@ def _load_rows(
         cells = machine.shared.cells(addresses, None)
         touched = (cells[0][:, None] + np.arange(max(1, CHUNK // machine.shared.granule))).ravel()
         for races in machine.races.acting(machine.mask):
-            races.writes(touched, np.full(touched.shape, thread), pending=True)
+            races.copies_over(touched, thread, line)
         add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), length * CHUNK)
 
 

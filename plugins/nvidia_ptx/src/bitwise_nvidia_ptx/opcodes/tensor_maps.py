@@ -293,7 +293,7 @@ def _begin_map(machine: Machine, place: int) -> None:
     rows = machine.active_blocks()
     if read_undefined(machine, places[0], TENSOR_MAP_BYTES)[rows].all():
         return
-    words = [machine.known(read_shared(machine, each, 32)) for each in places]
+    words = [machine.known(read_shared(machine, each, 32, ends_late=False)) for each in places]
     own = [None if word is None else value_of_issuing_thread(machine, word) for word in words]
     zero = [each is not None and not np.broadcast_to(each, (machine.blocks, 1))[rows].any() for each in own]
     if not any(zero):

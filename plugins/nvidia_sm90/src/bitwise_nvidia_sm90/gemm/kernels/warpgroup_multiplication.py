@@ -137,7 +137,8 @@ def _add_to_totals(tiles: WarpgroupTiles, sums: str) -> Lines:
         # Those of columns are read from the stage as sums are added.
         yield from scaled_sums(tiles, sums)
     if tiles.maps_scales:
-        yield "bar.warp.sync 0xffffffff;"
+        # A barrier does not wait for loads: without the fence, the next copy could overtake those of the scales.
+        yield "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
     yield from _release(tiles)
     if tiles.scales is not None:
         if not tiles.maps_column_scales:

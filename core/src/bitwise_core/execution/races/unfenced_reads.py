@@ -1,0 +1,73 @@
+"""Reads of shared memory by threads that a later asynchronous write may overtake.
+
+A barrier, or an arrival at a memory barrier, orders the instructions of threads, but does not wait for their loads.  An
+asynchronous write that is issued after it may be performed before a load.  A proxy fence of the loading threads, after
+the load and before what orders the write after it, waits for the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitwise_core.execution.values.symbolic_vector import Array
+
+
+@dataclass(slots=True)
+class UnfencedReads:
+    """The lines of the last reads of each cell by each warp with no fence of all lanes of the warp after it.
+
+    0 stands for no read.  `excused` are cells whose reads are assumed to be complete, until they are written again.
+    """
+
+    warps: int
+    lines: Array = field(init=False)
+    excused: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = np.zeros((self.warps, 64), dtype=np.int32)
+        self.excused = np.zeros(0, dtype=np.int64)
+
+    def copy(self) -> UnfencedReads:
+        """Return an independent copy."""
+        found = UnfencedReads(self.warps)
+        found.lines, found.excused = self.lines.copy(), self.excused
+        return found
+
+    def _require(self, cells: Array) -> None:
+        more = int(cells.max(initial=-1)) + 1 - self.lines.shape[1]
+        if more > 0:
+            self.lines = np.pad(self.lines, ((0, 0), (0, max(more, self.lines.shape[1]))))
+
+    def read(self, cells: Array, warps: Array, line: int) -> None:
+        """Threads of these warps read these cells (flat arrays of one length) by the instruction of a line."""
+        self._require(cells)
+        if self.excused.size:
+            kept = ~np.isin(cells, self.excused)
+            cells, warps = cells[kept], warps[kept]
+        self.lines[warps, cells] = line
+
+    def excuse(self, cells: Array) -> None:
+        """The reads of the current content of these cells are assumed to be complete before any later write."""
+        self.excused = np.union1d(self.excused, cells)
+
+    def written(self, cells: Array) -> None:
+        """These cells are written."""
+        if self.excused.size:
+            self.excused = np.setdiff1d(self.excused, cells)
+
+    def fence(self, threads: Array, warp: int, cells: slice) -> None:
+        """These threads (a boolean array) execute a fence for some cells."""
+        self.lines[threads.reshape(self.warps, warp).all(axis=1), cells] = 0
+
+    def line_of(self, cells: Array) -> int | None:
+        """Return the line of a read of one of these cells without a fence, None for none."""
+        self._require(cells)
+        return int(self.lines[:, cells].max(initial=0)) or None
+
+    def state(self) -> Iterator[Array]:
+        """Yield arrays that are equal for two histories only if a later write overtakes reads in both or in neither."""
+        yield from np.nonzero(self.lines)
+        yield self.excused
