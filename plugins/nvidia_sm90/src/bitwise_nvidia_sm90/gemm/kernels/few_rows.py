@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from bitwise_nvidia_sm90.gemm.kernels.lane_sums import added_lanes
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.plan import LaneSum
@@ -258,15 +259,5 @@ def _sums(given: FewRows) -> Lines:
 
 def _added(given: FewRows, values: list[str]) -> Lines:
     """Add the lanes in their order; the sum is %r_result."""
-    if given.lane_sum.sequence:
-        total = values[given.lane_sum.sequence[0]]
-        for lane in given.lane_sum.sequence[1:]:
-            yield f"add.rn.f32 {total}, {total}, {values[lane]};"
-        values = [total]
-    for bit in given.lane_sum.rounds:
-        kept = [lane for lane in range(len(values)) if not lane >> bit & 1]
-        for lane in kept:
-            yield f"add.rn.f32 {values[lane]}, {values[lane]}, {values[lane + (1 << bit)]};"
-        values = [values[lane] for lane in kept]
-    (total,) = values
+    total = yield from added_lanes(given.lane_sum, values)
     yield f"add.rn.f32 %r_result, {total}, 0f00000000;" if given.from_zero else f"mov.b32 %r_result, {total};"

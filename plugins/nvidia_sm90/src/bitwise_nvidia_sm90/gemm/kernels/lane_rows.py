@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from bitwise_nvidia_sm90.gemm.kernels.lane_sums import added_lanes
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines
 from bitwise_nvidia_sm90.gemm.kernels.text_kernel import TextKernel
 from bitwise_nvidia_sm90.gemm.plan import LaneSum
@@ -250,17 +251,7 @@ def _sum(given: LaneRows) -> Lines:
             yield f"ld.shared.b32 {each}, [%r_at+{4 * given.own * _THREADS * lane}];"
         else:
             yield f"mov.b32 {each}, 0f80000000;"  # -0 changes no sum
-    if given.lane_sum.sequence:
-        total = values[given.lane_sum.sequence[0]]
-        for lane in given.lane_sum.sequence[1:]:
-            yield f"add.rn.f32 {total}, {total}, {values[lane]};"
-        values = [total]
-    for bit in given.lane_sum.rounds:
-        kept = [lane for lane in range(len(values)) if not lane >> bit & 1]
-        for lane in kept:
-            yield f"add.rn.f32 {values[lane]}, {values[lane]}, {values[lane + (1 << bit)]};"
-        values = [values[lane] for lane in kept]
-    (total,) = values
+    total = yield from added_lanes(given.lane_sum, values)
     if given.from_zero:
         yield f"add.rn.f32 {total}, {total}, 0f00000000;"
     yield "cvt.u64.u32 %d_at, %r_slice;\nmul.lo.u64 %d_at, %d_at, %d_stride_cs;\ncvt.u64.u32 %d_element, %r_element;"
