@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -137,3 +139,38 @@ v_fma_f32 v6, -v6, v9, v8
 v_div_fmas_f32 v6, v6, v7, v9
 v_div_fixup_f32 v5, v6, v3, v2"""
 """The instructions that LLVM emits for v2 / v3 in fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestedRegions:
+    """Random instructions in nested regions under masks, with an else part or without.
+
+    `instruction` draws one instruction, and `comparison` one that writes the pair of scalar registers that it is given.
+    A sequence has 2 to `most` members, each of which is a region with the probability `share`.  The regions of a depth
+    have scalar registers of their own from each of `scalars` on: for the condition, and for two saved masks.
+    """
+
+    random: Random
+    instruction: Callable[[], str]
+    comparison: Callable[[str], str]
+    scalars: tuple[int, int, int]
+    most: int
+    share: float
+
+    def several(self, depth: int) -> list[str]:
+        """Return instructions and regions of a depth of at most 3."""
+        lines: list[str] = []
+        for _ in range(self.random.randint(2, self.most)):
+            lines += self.region(depth) if depth < 3 and self.random.random() < self.share else [self.instruction()]
+        return lines
+
+    def region(self, depth: int) -> list[str]:
+        """Return a region."""
+        condition, outer, rest = (f"s[{base + 2 * depth}:{base + 2 * depth + 1}]" for base in self.scalars)
+        lines = [self.comparison(condition), f"s_and_saveexec_b64 {outer}, {condition}"]
+        if self.random.random() < 0.5:
+            lines += [f"s_xor_b64 {outer}, exec, {outer}", *self.several(depth + 1)]
+            lines += [f"s_andn2_saveexec_b64 {rest}, {outer}", *self.several(depth + 1), f"s_or_b64 exec, exec, {rest}"]
+        else:
+            lines += [*self.several(depth + 1), f"s_or_b64 exec, exec, {outer}"]
+        return lines

@@ -13,7 +13,7 @@ from bitwise_core.execution import byte_functions, deferred_blends
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from gfx942_kernels import reading, run
+from gfx942_kernels import NestedRegions, reading, run
 
 REGISTERS = [f"v{number}" for number in range(5, 13)]
 INSTRUCTIONS = (
@@ -41,31 +41,18 @@ def program(seed: int) -> str:
     """Return instructions in nested regions under masks of the number of the lane."""
     random = Random(seed)
 
-    def several(depth: int) -> list[str]:
-        lines: list[str] = []
-        for _ in range(random.randint(2, 6)):
-            if depth < 3 and random.random() < 0.3:
-                lines += region(depth)
-            else:
-                operands = [random.choice(REGISTERS), *(random.choice([*REGISTERS, "v2", "v3", "v4"]) for _ in "12")]
-                lines.append(random.choice(EXCHANGES if random.random() < 0.15 else INSTRUCTIONS).format(*operands))
-        return lines
+    def instruction() -> str:
+        operands = [random.choice(REGISTERS), *(random.choice([*REGISTERS, "v2", "v3", "v4"]) for _ in "12")]
+        return random.choice(EXCHANGES if random.random() < 0.15 else INSTRUCTIONS).format(*operands)
 
-    def region(depth: int) -> list[str]:
-        condition, outer, rest = (f"s[{base + 2 * depth}:{base + 2 * depth + 1}]" for base in (32, 40, 48))
-        lines = [f"v_cmp_{random.choice(['lt', 'gt'])}_u32_e64 {condition}, {random.choice([8, 17, 33, 50])}, v0"]
-        lines.append(f"s_and_saveexec_b64 {outer}, {condition}")
-        if random.random() < 0.5:
-            lines += [f"s_xor_b64 {outer}, exec, {outer}", *several(depth + 1)]
-            lines += [f"s_andn2_saveexec_b64 {rest}, {outer}", *several(depth + 1), f"s_or_b64 exec, exec, {rest}"]
-        else:
-            lines += [*several(depth + 1), f"s_or_b64 exec, exec, {outer}"]
-        return lines
+    def comparison(condition: str) -> str:
+        return f"v_cmp_{random.choice(['lt', 'gt'])}_u32_e64 {condition}, {random.choice([8, 17, 33, 50])}, v0"
 
+    regions = NestedRegions(random, instruction, comparison, (32, 40, 48), most=6, share=0.3)
     first = [f"v_mov_b32_e32 {register}, {random.choice(['v2', 'v3', 'v4', '0'])}" for register in REGISTERS]
     lines = [*first, "v_cmp_gt_u32_e64 s[20:21], 30, v0"]
     for _ in range(4):
-        lines += [*region(0), *several(3)]
+        lines += [*regions.region(0), *regions.several(3)]
     for register in REGISTERS[1:]:
         lines.append(f"v_add_u32_e32 v5, v5, {register}")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values.symbolic_vector import Value
-from gfx942_kernels import reading, run
+from gfx942_kernels import NestedRegions, reading, run
 
 REGISTERS = [f"v{number}" for number in range(5, 12)]
 INSTRUCTIONS = (
@@ -36,32 +36,19 @@ def program(seed: int) -> str:
     """Return instructions in nested regions under masks, with an else part or without."""
     random = Random(seed)
 
-    def several(depth: int) -> list[str]:
-        lines: list[str] = []
-        for _ in range(random.randint(2, 5)):
-            if depth < 3 and random.random() < 0.4:
-                lines += region(depth)
-            else:
-                operands = [random.choice(REGISTERS), *(random.choice([*REGISTERS, "v2", "v3", "v4"]) for _ in "12")]
-                lines.append(random.choice(INSTRUCTIONS).format(*operands))
-        return lines
+    def instruction() -> str:
+        operands = [random.choice(REGISTERS), *(random.choice([*REGISTERS, "v2", "v3", "v4"]) for _ in "12")]
+        return random.choice(INSTRUCTIONS).format(*operands)
 
-    def region(depth: int) -> list[str]:
-        condition, outer, rest = (f"s[{base + 2 * depth}:{base + 2 * depth + 1}]" for base in (24, 32, 40))
-        compared = random.sample([*REGISTERS, "v2", "v3", "v4"], 2)
-        lines = [f"v_cmp_lt_f32_e64 {condition}, {compared[0]}, {compared[1]}"]
-        lines.append(f"s_and_saveexec_b64 {outer}, {condition}")
-        if random.random() < 0.5:
-            lines += [f"s_xor_b64 {outer}, exec, {outer}", *several(depth + 1)]
-            lines += [f"s_andn2_saveexec_b64 {rest}, {outer}", *several(depth + 1), f"s_or_b64 exec, exec, {rest}"]
-        else:
-            lines += [*several(depth + 1), f"s_or_b64 exec, exec, {outer}"]
-        return lines
+    def comparison(condition: str) -> str:
+        left, right = random.sample([*REGISTERS, "v2", "v3", "v4"], 2)
+        return f"v_cmp_lt_f32_e64 {condition}, {left}, {right}"
 
+    regions = NestedRegions(random, instruction, comparison, (24, 32, 40), most=5, share=0.4)
     first = [f"v_mov_b32_e32 {register}, {random.choice(['v2', 'v3', 'v4', '0'])}" for register in REGISTERS]
     lines = [*first, "v_cmp_gt_f32_e64 s[20:21], v2, v4"]
     for _ in range(3):
-        lines += [*region(0), EXCHANGE.format(*random.sample(REGISTERS, 2)), *several(3)]
+        lines += [*regions.region(0), EXCHANGE.format(*random.sample(REGISTERS, 2)), *regions.several(3)]
     return "\n".join([*lines, "v_add_u32_e32 v5, v5, v6"])
 
 
