@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from bitwise_bench.llvm_programs import comparison
+from bitwise_bench.llvm_programs import comparison, mutants
 from bitwise_bench.llvm_programs.__main__ import main
 from bitwise_bench.llvm_programs.operations import all_operations, dpp_sources
 from bitwise_bench.llvm_programs.programs import random_program
 from bitwise_bench.llvm_programs.values import FLOATS, bits_of, drawn, fused, numbers, patterns_of, rounded, same
+from bitwise_core.checker.verdicts import Outcome, Verdict
 from bitwise_core.errors import BitwiseError
 
 PROGRAMS = range(100, 112)
@@ -45,7 +47,7 @@ def test_a_text_with_another_instruction_differs() -> None:
 
 
 def test_programs_have_branches_loops_and_exchanges() -> None:
-    texts = [random_program(seed).text for seed in range(60)]
+    texts = [random_program(seed).text for seed in range(30)]
     parts = "br i1", "phi", "addrspace(3)", "update.dpp", "ds.bpermute", "ballot", "shufflevector", "llvm.fma.v2f16"
     for part in parts:
         assert any(part in each for each in texts), part
@@ -88,4 +90,28 @@ def test_the_command_counts_programs(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.strip().endswith("{'equal': 1}")
     with pytest.raises(SystemExit):
         main(["--seconds", "0"])
-    assert "--seconds must be positive" in capsys.readouterr().err
+    assert "--seconds must be positive, and --mutants not negative" in capsys.readouterr().err
+
+
+def test_mutants_change_one_instruction_and_none_is_wrongly_equal() -> None:
+    pytest.importorskip("triton")
+    text = comparison.compiled(random_program(7, mutants.OPERATIONS))
+    dice = random.Random(1)
+    made = [each for each in (mutants.mutated(text, dice) for _ in range(100)) if each is not None]
+    assert len({each.change for each in made}) > 20
+    for each in made:
+        pairs = zip(text.splitlines(), each.text.splitlines(), strict=True)
+        assert sum(left != right for left, right in pairs) == 1
+    found = mutants.judged(7, 10)
+    assert found.counts["mutants"] > 0
+    assert found.wrong == []
+
+
+def test_a_wrong_equal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mutant is taken for Equal: those that change an element are named."""
+    pytest.importorskip("triton")
+    equal = Verdict(Outcome.EQUAL, "", "launch")
+    monkeypatch.setattr(mutants, "verdict", lambda *_: equal)
+    found = mutants.judged(7, 12)
+    assert found.counts["Equal"] >= found.counts["executed"] >= len(found.wrong) > 0
+    assert found.wrong[0].startswith("program 7: ")
