@@ -94,7 +94,7 @@ def fused(one: Array, other: Array, addend: Array, kind: str) -> Array:
             found.flat[place] = rounded(exact + Fraction(z), kind) or (sign if negative else 0)
         else:
             product = np.float64(x) * np.float64(y) if not np.isfinite([x, y]).all() else np.float64(0)
-            found.flat[place] = patterns_of(product + np.float64(z), kind)
+            found.flat[place] = patterns_of(np.asarray(product + np.float64(z)), kind)
     return found
 
 
