@@ -167,12 +167,10 @@ def floats() -> Iterator[Operation]:
             yield _call(f"{verb}.{short}", (kind,), kind, integral)
         for verb in ("minnum", "maxnum"):
             yield _call(f"{verb}.{short}", two, kind, partial(_extremum, kind=kind, least=verb == "minnum"))
-        for operator in ("eq", "gt", "ge", "lt", "le", "ne"):
+        for test in ("eq", "gt", "ge", "lt", "le", "ne"):
             for ordered in "ou":
-                yield Operation(
-                    two, "i1", f"fcmp {ordered}{'ne' if operator == 'ne' else operator} {kind} {{0}}, {{1}}",
-                    partial(_comparison, kind=kind, operator=operator, ordered=ordered == "o"),
-                )  # fmt: skip
+                compare = partial(_comparison, kind=kind, operator=test, ordered=ordered == "o")
+                yield Operation(two, "i1", f"fcmp {ordered}{test} {kind} {{0}}, {{1}}", compare)
 
 
 def _extremum(a: Array, b: Array, *, kind: str, least: bool) -> Array:
@@ -186,7 +184,8 @@ def _comparison(a: Array, b: Array, *, kind: str, operator: str, ordered: bool) 
     x, y = numbers(a, kind), numbers(b, kind)
     found = {"eq": x == y, "gt": x > y, "ge": x >= y, "lt": x < y, "le": x <= y, "ne": x != y}[operator]
     nan = np.isnan(x) | np.isnan(y)
-    return found & ~nan if ordered else found | nan
+    result: Array = found & ~nan if ordered else found | nan
+    return result
 
 
 def conversions() -> Iterator[Operation]:
@@ -250,8 +249,7 @@ def conversions() -> Iterator[Operation]:
     yield _call("umin.v2i16", pair, pair[0], np.minimum)
     for kind in (*INTEGERS, *FLOATS, "<2 x half>", "<2 x i16>"):
         yield Operation(
-            ("i1", kind, kind), kind, f"select i1 {{0}}, {kind} {{1}}, {kind} {{2}}",
-            lambda c, a, b: np.where(c[:, None] if a.ndim > 1 else c, a, b),
+            ("i1", kind, kind), kind, f"select i1 {{0}}, {kind} {{1}}, {kind} {{2}}", _selected,
         )  # fmt: skip
 
 
@@ -259,6 +257,12 @@ def _fraction(number: int) -> Any:
     from fractions import Fraction
 
     return Fraction(number)
+
+
+def _selected(holds: Array, a: Array, b: Array) -> Array:
+    lanes = holds[:, None] if a.ndim > 1 else holds
+    found: Array = np.where(lanes, a, b)
+    return found
 
 
 def _inserted(a: Array, b: Array, *, n: int) -> Array:
@@ -312,7 +316,7 @@ def machine_operations() -> Iterator[Operation]:
     for name, part in (("udot4", lambda a, low: a >> low & 255), ("sdot4", lambda a, low: _extended(a >> low, 8))):
 
         def dot(a: int, b: int, c: int, part: Any = part) -> int:
-            return sum(part(a, low) * part(b, low) for low in (0, 8, 16, 24)) + c
+            return int(sum(part(a, low) * part(b, low) for low in (0, 8, 16, 24)) + c)
 
         yield _call(f"amdgcn.{name}", three, "i32", _each(dot, "i32"), "i1 false")
 
@@ -345,7 +349,8 @@ def machine_operations() -> Iterator[Operation]:
 def _taken(values: Array, source: Array, active: Array) -> Array:
     """Return the values of source lanes of each wave, 0 where they are not active."""
     lanes = _BASE + source
-    return np.where(active[lanes], values[lanes], values.dtype.type(0))
+    found: Array = np.where(active[lanes], values[lanes], values.dtype.type(0))
+    return found
 
 
 def _permuted(address: Array, values: Array, *, active: Array) -> Array:
