@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,12 +79,12 @@ def test_a_recording_continues_on_the_same_machine_only(
 
     monkeypatch.setattr(batch_invariance, "ask_all", ask_all)
     path = tmp_path / "answers.json.xz"
-    monkeypatch.setattr(batch_invariance, "_provenance", lambda: {**ORIGIN, "driver": "1"})
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda library: {**ORIGIN, "driver": "1"})
     known: tuple[Key, ...] = ()
     assert main(["record", "--answers", str(path)]) == 0
     known, of = tuple(read(path).series), len({Key.of(each) for each in asked})
     asked.clear()
-    monkeypatch.setattr(batch_invariance, "_provenance", lambda: {**ORIGIN, "driver": driver})
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda library: {**ORIGIN, "driver": driver})
     content = path.read_bytes()
     assert 0 < len(known) < of
     if driver == "1":
@@ -93,6 +95,56 @@ def test_a_recording_continues_on_the_same_machine_only(
         assert main(["record", "--answers", str(path)]) == 2
         assert "write to another file" in capsys.readouterr().err
         assert (asked, path.read_bytes()) == ([], content)
+
+
+@pytest.mark.parametrize("path", [None, Path("lib/libcublasLt.so.12")])
+def test_the_library_that_is_given_is_asked(
+    small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: Path | None
+) -> None:
+    class Chosen:
+        def __init__(self, path: Path | None) -> None:
+            self.version = "13.1.0" if path is None else "12.8.4"
+
+        def __enter__(self) -> Chosen:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+    class Inline:
+        def __init__(self, processes: int) -> None:
+            self.processes = processes
+
+        def __enter__(self) -> Inline:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def imap(self, function: Any, queries: Any) -> Any:
+            results = map(function, queries)
+            return SimpleNamespace(next=lambda timeout: next(results))
+
+    def ask_library(library: Chosen, query: GemmQuery, last: int) -> tuple[Run, ...]:
+        return (Run(1, last, answer(1 if library.version == "13.1.0" else 2)),)
+
+    cuda = SimpleNamespace(get_device_capability=lambda: (9, 0))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="2"))
+    monkeypatch.setattr(batch_invariance, "gpu_provenance", lambda: {"device": "GPU"})
+    monkeypatch.setattr(batch_invariance, "get_context", lambda _: SimpleNamespace(Pool=Inline))
+    monkeypatch.setattr(batch_invariance, "Library", Chosen)
+    monkeypatch.setattr(batch_invariance, "ask_library", ask_library)
+    batch_invariance._library.cache_clear()
+    out = tmp_path / "answers.json.xz"
+    assert main(["record", "--answers", str(out), *([] if path is None else ["--library", str(path)])]) == 0
+    batch_invariance._library.cache_clear()
+    found = read(out)
+    assert found.provenance == {
+        "library": "13.1.0" if path is None else "12.8.4", "capability": "9.0", "device": "GPU",
+        **({"torch": "2"} if path is None else {}),
+    }  # fmt: skip
+    configurations = {run.answer for runs in found.series.values() for run in runs}
+    assert configurations == {answer(1 if path is None else 2)}
 
 
 def test_what_was_not_recorded_is_left_out(small: None, tmp_path: Path) -> None:
