@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +11,16 @@ from typing import Any
 Entry = Mapping[str, Any]
 """A launch as `read.read_launch` returns it."""
 
+PARTS = ("open", "held out")
+"""The parts of the launches: one may be looked at to mend the reading, the other is read to measure it."""
+
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 _NAME = re.compile(r"%[\w.$]+|\$L__BB\w+|`[^`]*`|'[^']*'|\"[^\"]*\"")
+
+
+def part_of(launch: str) -> str:
+    """Return the part of a launch, given as source/case/launch: half of all launches by a hash of the name."""
+    return PARTS[hashlib.sha256(launch.encode()).digest()[0] & 1]
 
 
 def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
