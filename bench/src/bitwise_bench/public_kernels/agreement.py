@@ -29,18 +29,18 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     A kernel is determined if it ran and all repetitions returned the same bytes; without recorded bytes, if the reading
     does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
-    `ratio` is None where nothing ran.  `functions` are the byte classes, divided where a search found an input on which
-    two kernels differ (`read.with_searched`); None where nothing was searched.  `compile seconds` are None where none
-    were recorded.  `mixed` has a pair of kernels of each class with different bytes, recorded or searched.  Of the
-    kernels whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a
-    class.
+    `ratio` is None where nothing ran. `functions` are the byte classes, divided where a search found an input on
+    which two kernels differ (`read.with_searched`); None where nothing was searched. `compile seconds` are None
+    where none were recorded; `reading over compiling` are the ratios of the times of the kernels that have both.
+    `mixed` has a pair of kernels of each class with different bytes, recorded or searched. Of the kernels whose
+    bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a class.
     """
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
     functions = 0
     mixed: list[list[str]] = []
     missed: list[str] = []
-    seconds, compiling = [], []
+    seconds, compiling, ratios = [], [], []
     for entry in entries:
         classes: dict[int, list[tuple[str, tuple[str, int]]]] = {}
         for kernel in entry["kernels"]:
@@ -48,6 +48,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
             seconds.append(kernel["seconds"])
             if kernel.get("compile seconds"):
                 compiling.append(kernel["compile seconds"])
+                ratios.append(round(kernel["seconds"] / kernel["compile seconds"], 3))
             path = f"{entry['launch']}/{kernel['file']}"
             if kernel["error"]:
                 counts["not run"] += 1
@@ -89,17 +90,17 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
         "missed kernels": missed,
         "seconds": _spread(seconds),
         "compile seconds": _spread(compiling) if compiling else None,
+        "reading over compiling": _points(ratios) if ratios else None,
     }
 
 
 def _spread(seconds: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(seconds) or [0.0]
-    return {
-        "median": ordered[len(ordered) // 2],
-        "p90": ordered[9 * len(ordered) // 10],
-        "most": ordered[-1],
-        "sum": round(sum(ordered), 1),
-    }
+    return {**_points(seconds), "sum": round(sum(seconds), 1)}
+
+
+def _points(numbers: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(numbers) or [0.0]
+    return {"median": ordered[len(ordered) // 2], "p90": ordered[9 * len(ordered) // 10], "most": ordered[-1]}
 
 
 def reasons_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:

@@ -189,9 +189,20 @@ def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mappin
             for name, mine in by_source.items()
         },
         "total": agreement(entries),
-        "parts": {part: agreement([each for each in entries if each["part"] == part]) for part in PARTS},
+        "parts": {part: _groups([each for each in entries if each["part"] == part]) for part in PARTS},
         "reasons": reasons_of(entries),
         "launches": [_short(entry) for entry in entries],
+    }
+
+
+def _groups(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the figures of launches of packages, of those of TorchInductor, and of all."""
+    compiled = {name for name, source in SOURCES.items() if source.archive == "installed"}
+    is_compiled = [entry["launch"].split("/")[0] in compiled for entry in entries]
+    return {
+        "packages": agreement([each for each, other in zip(entries, is_compiled, strict=True) if not other]),
+        "TorchInductor": agreement([each for each, other in zip(entries, is_compiled, strict=True) if other]),
+        "all": agreement(entries),
     }
 
 
