@@ -29,7 +29,7 @@ SUMMARY = "case.json"
 """The file of a case that is done, in its folder."""
 
 CASES_OF_A_PROCESS = 4
-"""To import a package takes seconds; a fault of the device ends the process."""
+"""The most.  To import a package takes seconds; a fault of the device ends the process."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +138,10 @@ def _run(
         if archives is not None:
             archives.done(name)
 
-    run_all(record_case, batches(names), settings, processes=processes, seconds=2 * case_seconds + 60, report=report)
+    size = max(1, min(CASES_OF_A_PROCESS, len(names) // processes))
+    run_all(
+        record_case, batches(names, size), settings, processes=processes, seconds=2 * case_seconds + 60, report=report
+    )
 
 
 def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
