@@ -102,6 +102,8 @@ class _Sources:
             for index, each in enumerate(self.flow.infos)
             if each.effects.overlaps(Effect.BRANCH | Effect.CALL)
         )
+        self.present = frozenset(each.opcode for each in kernel.instructions)
+        """The opcodes of the kernel."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
         self._before: dict[int, set[int]] = defaultdict(set)
@@ -300,6 +302,8 @@ def _is_merged_approximation(opcode: str) -> bool:
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
     """Return whether the opcode of an instruction that may have written an operand fulfils a condition."""
+    if not any(map(holds, sources.present)):
+        return False
     return any(holds(each.opcode) for operand in operands for each in sources.of(operand))
 
 
@@ -400,10 +404,13 @@ def _bounds(
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
     opcode, operands = instruction.opcode, instruction.operands[1:]
-    if not opcode.endswith(str(bits)) or not any(sources.may_be(each, bound) for each in operands):
+    chooses = opcode.startswith("selp.")
+    if not opcode.endswith(str(bits)) or not (chooses or verb.fullmatch(opcode) is not None):
         return False
-    if not opcode.startswith("selp."):
-        return verb.fullmatch(opcode) is not None
+    if not any(sources.may_be(each, bound) for each in operands):
+        return False
+    if not chooses:
+        return True
     comparisons = (each for each in sources.of(operands[-1], user=instruction) if each.opcode.startswith("setp."))
     return any(
         each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound) for one in each.operands[1:])
