@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 
 from bitwise_core import api
+from bitwise_core.checker.analysis import Session
+from bitwise_core.checker.sources import Options, buffer_numbers
 from bitwise_core.descriptors import AttentionDesc, DescriptorError, read, write
 from bitwise_core.descriptors.evaluation import attention_result, evaluate_attention_gradients
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import Bits, operation
+from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
 from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Work, division_of, seconds_of
@@ -655,6 +658,31 @@ def test_the_checker_proves_both_kernels_of_gradients_equal() -> None:
     plain, specialised = calls(False), calls(True)
     for first, second in zip(plain[1:], specialised[1:], strict=True):
         assert api.compare(source_of(first), source_of(second), target="sm_90", cache=False).outcome == "equal"
+
+
+def test_no_copy_overtakes_the_loads_of_gradients() -> None:
+    """Stages are used again: the numbers of rows are loaded before a fence, without which a copy may overtake them."""
+    pytest.importorskip("triton")
+    from attention_sources import dense, source_of
+    from bitwise_nvidia_sm90.attention.gradients import gradient_calls
+
+    problem = Problem(form(causal=False), ((250, 64),), heads=1)
+    operands, buffers = operands_of(problem, np.random.default_rng(0))
+    tensors = AttentionGradientTensors(
+        dense("slope", "bf16", *buffers["out"].shape),
+        *(dense(f"of_{each}", "bf16", *buffers[each].shape) for each in ("query", "key", "value")),
+    )
+    desc = attention_gradient_descriptor(problem.form)
+    calls = gradient_calls(desc, operands, tensors, lambda shape: dense("numbers", "fp32", *shape), specialised=True)
+    source = source_of(next(each for each in calls if each.kernel == "key_gradients_specialised"))
+    assert source.launch is not None
+    before, fence, rest = source.text.rpartition("fence.proxy.async.shared::cta;")
+    assert fence
+    unfenced = replace(source, text=before + rest)
+    session = Session(buffer_numbers(set(source.launch.buffers())), Options(audit_contraction=False))
+    arch = registry.default().arch("sm_90")
+    assert session.analyse(source, arch).unknown is None
+    assert "may overtake a load of shared memory" in str(session.analyse(unfenced, arch).unknown)
 
 
 def test_gradients_in_another_order_of_heads_have_no_kernel() -> None:

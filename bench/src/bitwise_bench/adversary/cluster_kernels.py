@@ -5,25 +5,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 from bitwise_bench.adversary.block_kernels import END, HEAD, exchange, mixing
 from bitwise_bench.adversary.block_programs import Family, Frame, Shape, Slot, pick
 from bitwise_bench.adversary.languages import LANGUAGES
 
-_HEAD = HEAD.replace(".reqntid {threads}", ".reqntid {threads} .explicitcluster .reqnctapercluster 2, 1, 1") + (
-    "mov.u32 %r70, room; mad.lo.u32 %r71, %r0, 16, %r70; mov.u32 %r72, %cluster_ctarank; xor.b32 %r73, %r72, 1;"
-    "mapa.shared::cluster.u32 %r74, %r71, %r73; mapa.shared::cluster.u32 %r75, %r71, %r72;"
-    "setp.eq.u32 %p8, %r72, 0; mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13;\n"
-)
-"""%r71: the own 16 bytes of shared memory; %r74: those of the other block; %r75: the own ones by rank; %p8: rank 0."""
+
+def _head(blocks: int) -> str:
+    """Return the start of a kernel in clusters of a number of blocks, each of which has a next one.
+
+    %r71: the own 16 bytes of shared memory; %r74: those of the next block; %r75: the own ones by rank; %r72 and %r73:
+    the ranks; %p8: rank 0.
+    """
+    shape = f".reqntid {{threads}} .explicitcluster .reqnctapercluster {blocks}, 1, 1"
+    return HEAD.replace(".reqntid {threads}", shape) + (
+        f"mov.u32 %r70, room; mad.lo.u32 %r71, %r0, 16, %r70; mov.u32 %r72, %cluster_ctarank; add.u32 %r73, %r72, 1; and.b32 %r73, %r73, {blocks - 1};"
+        "mapa.shared::cluster.u32 %r74, %r71, %r73; mapa.shared::cluster.u32 %r75, %r71, %r72;"
+        "setp.eq.u32 %p8, %r72, 0; mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13;\n"
+    )
+
+
 _BOTH = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 _ORDERED = (_BOTH, "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", _BOTH + _BOTH)
 _NAMES = ("%r20", "%r21", "%r22", "%r23")
 
 
 def _written(dice: random.Random, at: int) -> Slot:
-    """Return a slot that writes shared memory of the own block or of the other one."""
+    """Return a slot that writes shared memory of the own block or of the next one."""
     words = "{%r20, %r21, %r22, %r23}"
     stores = [
         f"st.shared.v4.b32 [%r71+{at}], {words};", f"st.shared::cluster.v4.b32 [%r74+{at}], {words};",
@@ -37,7 +47,7 @@ def _written(dice: random.Random, at: int) -> Slot:
     return tuple(dice.sample(stores, 5))
 
 
-def _read(dice: random.Random, at: int) -> Slot:
+def _read(dice: random.Random, at: int, blocks: int) -> Slot:
     """Return a slot that reads shared memory of a block of the cluster."""
     lane = dice.choice((0, 1, 32, 40))
     place = f"xor.b32 %r76, %r0, {lane}; mad.lo.u32 %r77, %r76, 16, %r70;"
@@ -47,7 +57,7 @@ def _read(dice: random.Random, at: int) -> Slot:
         "add.rn.f32 %r20, %r24, %r20; add.rn.f32 %r21, %r25, %r21;",
     )
     loads = []
-    for rank in ("%r72", "%r73", "0", "1"):
+    for rank in ("%r72", "%r73", "0", str(dice.randrange(1, blocks))):
         address = f"{place} mapa.shared::cluster.u32 %r78, %r77, {rank};"
         loads += [
             f"{address} ld.shared::cluster.v4.b32 {{%r24, %r25, %r26, %r27}}, [%r78+{at}];",
@@ -57,13 +67,16 @@ def _read(dice: random.Random, at: int) -> Slot:
     return tuple(f"{load} {dice.choice(uses)}" for load in dice.sample(loads, 5))
 
 
-def _exchanged(dice: random.Random) -> Shape:
+def _exchanged(dice: random.Random, blocks: int = 2) -> Shape:
     """Rounds of writes and reads of the memories of a cluster, in order of its barriers."""
     slots: list[Slot] = [("mov.b32 %r81, 0;",), _ORDERED]
     for number in range(dice.randint(1, 3)):
         at = dice.choice((0, 2048, 4096)) if number else 0
         slots += [_written(dice, at), (*_ORDERED, "bar.sync 0;") if dice.random() < 0.2 else _ORDERED]
-        slots += [_read(dice, at), dice.choice((mixing(dice, _NAMES), exchange(dice, "%r20", "%r22"), _read(dice, at)))]
+        slots += [
+            _read(dice, at, blocks),
+            dice.choice((mixing(dice, _NAMES), exchange(dice, "%r20", "%r22"), _read(dice, at, blocks))),
+        ]
         slots += [_ORDERED]
     return Shape(slots, 64, fixed=(2, 1))
 
@@ -73,7 +86,7 @@ _INITIALISED = f"{_MBARRIER} setp.eq.u32 %p9, %r0, 0; @%p9 mbarrier.init.shared:
 
 
 def _handed_over(dice: random.Random) -> Shape:
-    """Values that one block hands to the other at an mbarrier in its memory."""
+    """Values that a block hands to the next one at an mbarrier in its memory."""
     arrive = "mapa.shared::cluster.u32 %r80, %r79, {}; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r80];"
     wait = "W{}: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p10, [%r79], {}; @!%p10 bra W{};"
     slots: list[Slot] = [(_INITIALISED,)]
@@ -107,22 +120,25 @@ def _handed_over(dice: random.Random) -> Shape:
     return Shape([*slots, _ORDERED], 64, fixed=(1, 1))
 
 
-def _by_rank(dice: random.Random) -> Shape:
+def _by_rank(dice: random.Random, blocks: int = 2) -> Shape:
     """Blocks of a cluster that take different sides of a branch on their rank."""
-    sides = [_read(dice, 0), _read(dice, 0), mixing(dice, _NAMES), exchange(dice, "%r21", "%r23")]
+    sides = [_read(dice, 0, blocks), _read(dice, 0, blocks), mixing(dice, _NAMES), exchange(dice, "%r21", "%r23")]
     slots: list[Slot] = [
-        ("mov.b32 %r81, 0;",), _ORDERED, _written(dice, 0), _ORDERED, ("@%p8 bra OTHER;", "@!%p8 bra OTHER;"),
+        ("st.shared.v4.b32 [%r71], {%r20, %r21, %r22, %r23};",), _ORDERED, _written(dice, 0), _ORDERED, ("@%p8 bra OTHER;", "@!%p8 bra OTHER;"),
         dice.choice(sides), dice.choice(sides), ("bra DONE; OTHER:",), dice.choice(sides), dice.choice(sides), ("DONE:",),
-        _ORDERED, _written(dice, 0), _ORDERED, _read(dice, 0), _ORDERED,
+        _ORDERED, _written(dice, 0), _ORDERED, _read(dice, 0, blocks), _ORDERED,
     ]  # fmt: skip
     return Shape(slots, 64, fixed=(2, 1))
 
 
-_FRAME = Frame(LANGUAGES["ptx"], _HEAD, END)
+_TWO, _FOUR = (Frame(LANGUAGES["ptx"], _head(blocks), END) for blocks in (2, 4))
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "memories of a cluster": Family(_FRAME, _exchanged), "mbarriers of a cluster": Family(_FRAME, _handed_over),
-        "branches on a rank": Family(_FRAME, _by_rank),
+        "memories of a cluster": Family(_TWO, _exchanged), "mbarriers of a cluster": Family(_TWO, _handed_over),
+        "branches on a rank": Family(_TWO, _by_rank),
+        "memories of four blocks": Family(_FOUR, partial(_exchanged, blocks=4)),
+        "mbarriers of four blocks": Family(_FOUR, _handed_over),
+        "branches on four ranks": Family(_FOUR, partial(_by_rank, blocks=4)),
     }
 )  # fmt: skip
 """The families by name."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from bitwise_bench.adversary.expressions import WIDTHS
 from bitwise_bench.adversary.ptx_forms import recorded_specs
 from bitwise_bench.adversary.vocabulary import Spec, vocabulary
 
@@ -28,6 +29,10 @@ IMMEDIATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )  # fmt: skip
 """The immediates of each kind."""
+
+
+HIDDEN = "hidden"
+"""The family of operations that return their operand, which the assembler does not know."""
 
 
 def _default(opcode: str, count: int) -> str:
@@ -280,6 +285,21 @@ def _moves() -> Iterator[Spec]:
             )  # fmt: skip
 
 
+def _hidden() -> Iterator[Spec]:
+    """Values that the assembler does not see through: shuffles by which each lane reads itself."""
+    shuffle = "shfl.sync.bfly.b32 {0}, {0}, 0, 31, -1;"
+    of_word = f"mov.b32 @, $0; {shuffle.format('@')}"
+    of_half = f"mov.b32 ~r0, {{$0, $0}}; {shuffle.format('~r0')} mov.b32 {{@, ~h0}}, ~r0;"
+    of_pair = (
+        f"{{ .reg .b32 %low; mov.b64 {{%low, ~r0}}, $0; {shuffle.format('%low')} {shuffle.format('~r0')}"
+        " mov.b64 @, {%low, ~r0}; }"
+    )
+    of_bit = f"selp.b32 ~r0, 1, 0, $0; {shuffle.format('~r0')} setp.ne.b32 @, ~r0, 0;"
+    texts = {1: of_bit, 16: of_half, 32: of_word, 64: of_pair}
+    for kind, width in WIDTHS.items():
+        yield Spec(f"{HIDDEN} {kind}", (kind,), kind, texts[width], False, HIDDEN)
+
+
 def _narrow() -> Iterator[Spec]:
     """Bytes, halves and bits of words, as compilers pack, spill, extend and compare them."""
 
@@ -363,10 +383,10 @@ LEAVES: Mapping[str, tuple[str, int]] = MappingProxyType(
 
 def _every() -> Iterator[Spec]:
     opcodes: set[str] = set()
-    for make in (_floats, _integers, _conversions, _choices, _moves, _narrow):
+    for make in (_floats, _integers, _conversions, _choices, _moves, _hidden, _narrow):
         for each in make():
             opcodes |= {word.split()[0] for word in each.text.split(";") if word.strip()}
-            yield replace(each, crosses=each.family in ("shared", "shuffle", "predicated stores"))
+            yield replace(each, crosses=each.family in ("shared", "shuffle", "predicated stores", HIDDEN))
     yield from recorded_specs(opcodes)
 
 

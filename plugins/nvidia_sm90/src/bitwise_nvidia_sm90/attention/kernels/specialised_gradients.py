@@ -231,6 +231,7 @@ def add_queries(
             of_values, of_keys, _, _ = warpgroup_mma_wait(0, deps=[of_values, of_keys, left, right])
         else:
             of_keys, _ = warpgroup_mma_wait(0, deps=[of_keys, right])
+        fence_async_shared()  # a barrier does not order the loads of numbers before the copy that overwrites them
         mbarrier.arrive(empty.index(stage))
         count += 1
     return count, of_keys, of_values

@@ -1,0 +1,308 @@
+"""Search for sequences of PTX instructions that an assembler merges into instructions with other results.
+
+    python -m bitwise_bench.assembler_merges --seconds 600 --jobs 2 --record records/assembler-merges-12.8.93-sm90.json
+    python -m bitwise_bench.assembler_merges --ptxas /opt/ptxas --arch sm_100a --seconds 600
+    python -m bitwise_bench.assembler_merges --gpu --seconds 120 --jobs 8
+
+A sequence of two or three instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
+by which a lane reads itself.  The assembler merges a sequence if the machine code has other opcodes then.  Most merges
+keep every bit.  Those that the analysis takes to be equal are executed both ways where there is a GPU of sm_90.
+The exit status is 1 if one of them returns other bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bitwise_bench.adversary.classes import analyse
+from bitwise_bench.adversary.device import Device, DeviceError
+from bitwise_bench.adversary.expressions import WIDTHS, Expression, constant, leaf
+from bitwise_bench.adversary.judging import difference
+from bitwise_bench.adversary.kernels import DTYPES
+from bitwise_bench.adversary.languages import LANGUAGES
+from bitwise_bench.adversary.programs import STORES, Program, written
+from bitwise_bench.adversary.ptx_vocabulary import HIDDEN, PTX
+from bitwise_bench.adversary.random_programs import LITERALS
+from bitwise_bench.adversary.scopes import SCOPES
+from bitwise_bench.adversary.sources import store_of
+from bitwise_bench.adversary.vocabulary import Spec
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.environment import analysis_environment
+from bitwise_core.output_files import write_text
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
+
+SEQUENCES = 48
+"""The sequences that are assembled in one file."""
+BLOCKS = 64
+"""The blocks of an execution."""
+THIRD = 0.3
+"""The share of sequences of three instructions."""
+_LITERAL = 0.35
+"""The share of operands that are literals."""
+_CARRIED = re.compile(
+    r"(MOV|IMAD\.MOV|IMAD\.U32|PRMT|SHFL|SEL|NOP|BRA|EXIT|WARPSYNC|UMOV|S2R|S2UR|CS2R|R2UR|ULDC|LDC)\b.*"
+)
+"""Machine instructions that move values, and those around a kernel, whose number may change by a shuffle alone."""
+_FUNCTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)")
+_CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
+_OLD_VERSIONS = {"12.4": "8.4", "12.5": "8.5", "12.6": "8.5", "12.7": "8.6"}
+"""The newest PTX that assemblers read which do not read that of the programs."""
+
+Opcodes: TypeAlias = Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSequence:
+    """A sequence of instructions, and the same one with each intermediate value hidden."""
+
+    direct: Program
+    hidden: Program
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has found: counts, and examples of merged sequences by the change of their opcodes."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    changes: dict[str, list[str]] = field(default_factory=dict)
+    different: list[str] = field(default_factory=list)
+
+    def add(self, other: Found) -> None:
+        """Add what another search has found."""
+        self.counts += other.counts
+        for change, texts in other.changes.items():
+            self.changes.setdefault(change, []).extend(texts)
+        self.different += other.different
+
+
+def sequences(dice: random.Random, count: int) -> Iterator[MergedSequence]:
+    """Yield random sequences whose results can be stored."""
+    specs = [each for family in PTX.families.values() for each in family if not each.crosses]
+    while count:
+        made = _drawn(dice, specs)
+        if made is not None:
+            count -= 1
+            yield made
+
+
+def _drawn(dice: random.Random, specs: Sequence[Spec]) -> MergedSequence | None:
+    direct = hidden = None
+    for _ in range(3 if dice.random() < THIRD else 2):
+        spec = _next(dice, direct)
+        operands = [_operand(dice, kind) for kind in spec.operands]
+        if direct is None or hidden is None:
+            direct = hidden = Expression(spec.key, tuple(operands), spec.result)
+            continue
+        places = [at for at, kind in enumerate(spec.operands) if WIDTHS.get(kind) == direct.width]
+        chosen = places if dice.random() < 0.1 else [dice.choice(places)]
+        kept = Expression(f"{HIDDEN} {hidden.kind}", (hidden,), hidden.kind)
+        first, second = (
+            tuple(inner if at in chosen else each for at, each in enumerate(operands)) for inner in (direct, kept)
+        )
+        direct, hidden = Expression(spec.key, first, spec.result), Expression(spec.key, second, spec.result)
+    assert direct is not None
+    assert hidden is not None
+    if direct.kind == "p":
+        one, other = constant(5, "i32"), constant(6, "i32")
+        direct, hidden = (Expression("selp i32", (one, other, each), "i32") for each in (direct, hidden))
+    store = store_of(LANGUAGES["ptx"].material, direct.width, direct.kind, dice, other=False)
+    if store is None:
+        return None
+    return MergedSequence(Program(direct, store, "merged"), Program(hidden, store, "hidden"))
+
+
+def _next(dice: random.Random, inner: Expression | None) -> Spec:
+    """Return an operation of a random family that may take a value, or any value."""
+    while True:
+        spec = dice.choice(PTX.families[dice.choice(sorted(PTX.families))])
+        takes = inner is None or any(WIDTHS.get(kind) == inner.width for kind in spec.operands)
+        if takes and not spec.crosses and any(not kind.startswith("#") for kind in spec.operands):
+            return spec
+
+
+def _operand(dice: random.Random, kind: str) -> Expression | str:
+    if kind.startswith("#"):
+        return dice.choice(PTX.immediates[kind])
+    if kind not in PTX.leaves or dice.random() < _LITERAL:
+        return constant(dice.choice(LITERALS[kind]), kind)
+    return leaf(f"{kind}.{dice.randrange(2)}", kind)
+
+
+def module_of(programs: Sequence[Program], ptxas: Ptxas) -> str:
+    """Return one text with an entry for each program, which an assembler reads."""
+    version = _OLD_VERSIONS.get(".".join(ptxas.version.split(".")[:2]))
+    parts = []
+    for number, program in enumerate(programs):
+        text = LANGUAGES["ptx"].kernel([program]).text
+        head, mark, body = text.partition(".visible .entry kernel(")
+        if not parts:
+            head = head.replace("sm_90a", ptxas.gpu)
+            parts.append(head if version is None else re.sub(r"\.version \S+", f".version {version}", head))
+        parts.append(f"{mark.replace('kernel', f'kernel_{number}')}{body}")
+    return "".join(parts)
+
+
+def opcodes_of(programs: Sequence[Program], ptxas: Ptxas) -> list[Opcodes] | None:
+    """Return the opcodes of the machine code of each program; None where the assembler refuses one."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
+        source.write_text(module_of(programs, ptxas))
+        command = [ptxas.path, f"-arch={ptxas.gpu}", *ptxas.options, str(source), "-o", str(target)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return None
+        for tool in disassemblers(ptxas.path):
+            done = subprocess.run([tool, "-c", str(target)], capture_output=True, text=True, check=False)
+            if not done.returncode:
+                found = listed_opcodes(done.stdout)
+                return [found[f"kernel_{number}"] for number in range(len(programs))]
+    raise PtxasNotFound(f"no nvdisasm reads the object files of ptxas {ptxas.version}; install a newer one")
+
+
+def listed_opcodes(listing: str) -> Mapping[str, Opcodes]:
+    """Return the opcodes of each function of a listing by nvdisasm, without those that only move values."""
+    found: dict[str, Opcodes] = {}
+    current: Opcodes = Counter()
+    for line in listing.splitlines():
+        if section := _FUNCTION.match(line):
+            current = found.setdefault(section[1], Counter())
+        elif (code := _CODE.match(line)) and not _CARRIED.match(code[1]):
+            current[code[1]] += 1
+    return found
+
+
+def change_of(direct: Opcodes, hidden: Opcodes) -> str:
+    """Return the opcodes that only one of two programs has, "" where they have the same."""
+    sides = [" ".join(sorted((one - other).elements())) for one, other in ((hidden, direct), (direct, hidden))]
+    return " -> ".join(sides) if any(sides) else ""
+
+
+def searched(seed: int, seconds: float, ptxas: Ptxas, *, gpu: bool) -> Found:
+    """Search for a time.  Raises DeviceError."""
+    end = time.monotonic() + seconds
+    dice, found = random.Random(seed), Found()
+    device = Device() if gpu else None
+    if device is not None:
+        device.assembler = ptxas
+    while time.monotonic() < end:
+        _search(list(sequences(dice, SEQUENCES)), ptxas, device, found)
+    return found
+
+
+def _search(drawn: Sequence[MergedSequence], ptxas: Ptxas, device: Device | None, found: Found) -> None:
+    every = [program for each in drawn for program in (each.direct, each.hidden)]
+    opcodes = opcodes_of(every, ptxas)
+    if opcodes is None:
+        if len(drawn) > 1:
+            middle = len(drawn) // 2
+            _search(drawn[:middle], ptxas, device, found)
+            _search(drawn[middle:], ptxas, device, found)
+        else:
+            found.counts["refused"] += 1
+        return
+    found.counts["sequences"] += len(drawn)
+    changes = [change_of(opcodes[2 * at], opcodes[2 * at + 1]) for at in range(len(drawn))]
+    merged = [(each, change) for each, change in zip(drawn, changes, strict=True) if change]
+    found.counts["merged"] += len(merged)
+    if not merged:
+        return
+    forms = analyse(
+        [p for each, _ in merged for p in (each.direct, each.hidden)], LANGUAGES["ptx"], SCOPES["launch"]
+    ).forms
+    for at, (each, change) in enumerate(merged):
+        first, second = forms[2 * at], forms[2 * at + 1]
+        if first is None or first != second:
+            found.counts["merged, not Equal"] += 1
+            continue
+        found.counts["merged, Equal"] += 1
+        found.changes.setdefault(change, []).append(written(each.direct))
+        if device is not None:
+            found.counts["executed"] += 1
+            if place := _executed(each, device):
+                found.different.append(f"{written(each.direct)}: {place}")
+
+
+def _executed(each: MergedSequence, device: Device) -> str:
+    """Run a sequence both ways on inputs with special values; return an element that differs, or nothing."""
+    language = LANGUAGES["ptx"]
+    results = []
+    for program in (each.direct, each.hidden):
+        kernel = language.kernel([program])
+        contents = language.inputs(kernel, BLOCKS, 1, finite=False)
+        results.append(device.run(kernel, language, BLOCKS, contents)[0])
+    other = difference(*results, DTYPES[STORES[each.direct.store].buffer])
+    if other is None:
+        return ""
+    return " and ".join(rows[other.sample].tobytes()[::-1].hex() for rows in results)
+
+
+def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int) -> dict[str, Any]:
+    """Return what a search has found as JSON, with the assembler and the environment."""
+    changes = {
+        change: {"sequences": len(texts), "examples": sorted(texts, key=lambda text: (len(text), text))[:3]}
+        for change, texts in sorted(found.changes.items(), key=lambda item: -len(item[1]))
+    }
+    return {
+        "environment": analysis_environment(),
+        "ptxas": ptxas.version,
+        "architecture": ptxas.gpu,
+        "seconds": round(seconds),
+        "seed": seed,
+        "counts": dict(sorted(found.counts.items())),
+        "sequences with other bytes": sorted(found.different),
+        "merged sequences that are Equal": changes,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search, and write a record."""
+    start = time.monotonic()
+    parser = command_parser("assembler_merges", __doc__)
+    parser.add_argument("--ptxas", help="the assembler (default: that of the installed Triton)")
+    parser.add_argument("--arch", default="sm_90a", help="the architecture (default sm_90a)")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long to search (default 600)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sequences (default 0)")
+    parser.add_argument("--gpu", action="store_true", help="run merged sequences on a GPU of sm_90")
+    parser.add_argument("--record", type=Path, help="write what is found here, as JSON")
+    chosen = parser.parse_args(arguments)
+    if chosen.jobs < 1 or chosen.seconds <= 0:
+        parser.error("--jobs and --seconds must be positive")
+    if chosen.gpu and not chosen.arch.startswith("sm_90"):
+        parser.error(f"--gpu: sequences for {chosen.arch} do not run on a GPU of sm_90")
+    found = Found()
+    try:
+        ptxas = Ptxas.locate(chosen.arch, path=chosen.ptxas)
+        with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("fork")) as pool:
+            jobs = [
+                pool.submit(searched, chosen.seed * 1000 + number, chosen.seconds, ptxas, gpu=chosen.gpu)
+                for number in range(chosen.jobs)
+            ]
+            for job in jobs:
+                found.add(job.result())
+    except (PtxasNotFound, DeviceError, ValueError) as error:
+        parser.error(str(error))
+    record = record_of(found, ptxas, time.monotonic() - start, chosen.seed)
+    if chosen.record is not None:
+        write_text(chosen.record, json.dumps(record, indent=1) + "\n")
+    print(f"ptxas {ptxas.version} for {ptxas.gpu}: {record['counts']}")
+    for each in found.different:
+        print(f"other bytes: {each}")
+    return int(bool(found.different))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The search for sequences that an assembler merges: what it draws, finds and records."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bitwise_bench import assembler_merges as merges
+from bitwise_bench.adversary.expressions import Expression, constant, leaf, operations, replaced
+from bitwise_bench.adversary.programs import Program
+from bitwise_bench.adversary.ptx_vocabulary import HIDDEN
+from bitwise_nvidia_ptx.assembler import Ptxas
+from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+
+LISTING = """
+	.section	.text.kernel_1,"ax",@progbits
+.text.kernel_1:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/                   FMNMX R5, R2, 1, PT ;
+        /*0020*/               @!P0 FADD.SAT R5, R5, 0 ;
+        /*0030*/                   EXIT ;
+	.section	.text.kernel_0,"ax",@progbits
+        /*0000*/              @UP1 FMNMX R5, R2, 1, PT ;
+        /*0010*/                   MOV R6, R5 ;
+"""
+
+
+@pytest.fixture(scope="module")
+def ptxas() -> Ptxas:
+    try:
+        return Ptxas.locate("sm_90a")
+    except PtxasNotFound as error:
+        pytest.skip(str(error))
+
+
+def sequence(inner: Expression, outer: str, *others: Expression) -> merges.MergedSequence:
+    kept = Expression(f"{HIDDEN} {inner.kind}", (inner,), inner.kind)
+    direct, hidden = (Expression(outer, (each, *others), inner.kind) for each in (inner, kept))
+    store = {"f32": "fp32", "i32": "u32"}[inner.kind]
+    return merges.MergedSequence(Program(direct, store), Program(hidden, store))
+
+
+CLAMP = sequence(
+    Expression("min.f32", (leaf("f32.0", "f32"), constant(0x3F800000, "f32")), "f32"), "max.f32", constant(0, "f32")
+)
+LOGIC = sequence(
+    Expression("and.b32", (leaf("i32.0", "i32"), leaf("i32.1", "i32")), "i32"), "xor.b32", leaf("i32.0", "i32")
+)
+APART = sequence(
+    Expression("add.rn.f32", (leaf("f32.0", "f32"), leaf("f32.1", "f32")), "f32"), "mul.rn.f32", leaf("f32.0", "f32")
+)
+
+
+def test_a_listing_is_read_without_what_moves_values() -> None:
+    found = merges.listed_opcodes(LISTING)
+    assert found == {"kernel_1": Counter({"FMNMX": 1, "FADD.SAT": 1}), "kernel_0": Counter({"FMNMX": 1})}
+    assert merges.change_of(found["kernel_1"], found["kernel_0"]) == " -> FADD.SAT"
+    assert merges.change_of(found["kernel_0"], found["kernel_0"]) == ""
+
+
+def test_sequences_differ_only_in_what_is_hidden() -> None:
+    drawn = list(merges.sequences(random.Random(5), 200))
+    lengths = Counter(sum(not each.opcode.startswith(HIDDEN) for each in operations(one.hidden.root)) for one in drawn)
+    assert {2, 3} <= set(lengths)
+    for each in drawn:
+        shown = replaced(each.hidden.root, lambda node: None)
+        while shown != (less := replaced(shown, _uncovered)):
+            shown = less
+        assert shown == each.direct.root
+        assert each.hidden.root != each.direct.root
+        assert each.direct.store == each.hidden.store
+
+
+def _uncovered(node: Expression) -> Expression | None:
+    return node.inner[0] if node.opcode.startswith(f"{HIDDEN} ") else None
+
+
+def test_merged_sequences_are_found_and_judged(ptxas: Ptxas) -> None:
+    """The clamp is merged and not Equal, the logic is merged and Equal, and the sum and the product stay apart."""
+    found = merges.Found()
+    merges._search([CLAMP, LOGIC, APART], ptxas, None, found)
+    assert found.counts == {"sequences": 3, "merged": 2, "merged, not Equal": 1, "merged, Equal": 1}
+    assert found.changes == {"LOP3.LUT -> ": ["and.b32 i32.0, i32.1; xor.b32 v0, i32.0; u32 v1"]}
+
+
+def test_a_record_names_the_assembler_and_its_merges(ptxas: Ptxas, tmp_path: Path) -> None:
+    target = tmp_path / "found.json"
+    assert merges.main(["--seconds", "0.1", "--record", str(target), "--seed", "3"]) == 0
+    record = json.loads(target.read_text())
+    assert record["ptxas"] == ptxas.version
+    assert record["architecture"] == "sm_90a"
+    assert record["counts"]["sequences"] >= merges.SEQUENCES - record["counts"].get("refused", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--jobs", "0"], "--jobs and --seconds must be positive"),
+        (["--gpu", "--arch", "sm_100a"], "sequences for sm_100a do not run on a GPU of sm_90"),
+        (["--arch", "gfx942"], "the architecture 'gfx942' is not of the form sm_90 or sm_90a"),
+        (["--ptxas", "/nowhere"], "/nowhere is not an executable file"),
+    ],
+)
+def test_wrong_arguments_are_sentences(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        merges.main(arguments)
+    assert reason in capsys.readouterr().err
