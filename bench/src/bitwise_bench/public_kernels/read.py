@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--assume", nargs="*", default=[], help="assumptions, as those of `bitwise partition`")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
+    parser.add_argument("--until", type=float, default=1e9, help="start no launch after this time, in seconds")
     parser.add_argument("--limit", type=int, help="read at most this many launches")
     parser.add_argument("--searched", type=Path, help="what `search --gpu` wrote")
     chosen = parser.parse_args(arguments)
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
         options = Options(time_limit=chosen.kernel_seconds, assume=frozenset(chosen.assume))
-        entries = _read_all(folder, launches, options, chosen.workers)
+        entries = _read_all(folder, launches, options, chosen.workers, chosen.until)
         if searched is not None:
             try:
                 entries = [with_searched(entry, searched) for entry in entries]
@@ -76,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if whole["mixed"] or whole["missed"] else 0
 
 
-def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
+def _read_all(
+    folder: Path, launches: Sequence[Path], options: Options, workers: int, until: float
+) -> list[dict[str, Any]]:
     """Read launches side by side, each in one process.  Those that cannot be read are reported, and left out."""
     start, entries = time.monotonic(), {}
     names = [place.relative_to(folder).as_posix() for place in launches]
@@ -90,13 +93,15 @@ def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers:
             seconds = time.monotonic() - start
             print(f"{len(entries)} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
 
-    settings = {"folder": str(folder), "options": options}
+    settings = {"folder": str(folder), "options": options, "until": time.time() + until}
     run_all(read_named, [[name] for name in names], settings, processes=workers, seconds=3600.0, report=report)
     return [entries[name] for name in names if name in entries]
 
 
 def read_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Read a launch of a folder, and add the largest memory of its reading; a job for `worker_pool.run_all`."""
+    if time.time() > settings["until"]:
+        return {"error": "out of time"}
     _forget_peak_memory()
     entry = read_launch(Path(settings["folder"]) / name, name, settings["options"])
     return {**entry, "part": part_of(name), "peak, MiB": _peak_memory()}

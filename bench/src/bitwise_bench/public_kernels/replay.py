@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,13 @@ from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.draws.inputs import digest_of
 from bitwise_bench.public_kernels.block_orders import has_atomic_operations
 from bitwise_bench.public_kernels.configurations import Configuration
-from bitwise_bench.public_kernels.interception import MAXIMUM_BLOCKS, Intercepted, Storage, replaced_tensors
+from bitwise_bench.public_kernels.interception import (
+    MAXIMUM_BLOCKS,
+    Intercepted,
+    Storage,
+    replaced_tensors,
+    without_cache,
+)
 from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
@@ -98,7 +104,9 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
         target=target,
         name=configuration_name(numbers, shown),
     )
-    kernel = state_sizes(give_tensors(compile_job(job), recorded_tensors(values)), buffer_bytes(values))
+    with without_cache():
+        compiled = compile_job(job)
+    kernel = state_sizes(give_tensors(compiled, recorded_tensors(values)), buffer_bytes(values))
 
     def run(other: Mapping[int, Any]) -> None:
         passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}
@@ -124,6 +132,7 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
         kernel = launched_kernel(launch.kernel, result, arguments)
         recorded = launch_tensors(launch.kernel, result, arguments, True, 1 << 20)
         kernel = give_tensors(kernel, recorded)
+        kernel = replace(kernel, compile_seconds=getattr(result, "bitwise_seconds", 0.0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CaptureError(f"{launch.name}: {type(error).__name__}: {error}") from None
     positional = launch.arguments

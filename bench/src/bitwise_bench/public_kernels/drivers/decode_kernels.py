@@ -18,7 +18,7 @@ def pages(t: Tensors) -> None:
 def caches(t: Tensors) -> None:
     """Call decoding over dense caches, of 16 and of 8 bits, and over packed ones."""
     dense = import_module("fskernels.triton.triton_gqa_decode_hf").flash_decode_gqa_hf_dense_optimized
-    query, lengths = t.normal(2, 8, 1, 64, dtype="bfloat16"), t.of([70, 96], "int32")
+    query, lengths = t.normal(2, 8, 64, dtype="bfloat16"), t.of([70, 96], "int32")
     cache = [t.normal(2, 2, 96, 64, dtype="bfloat16") for _ in range(2)]
     t.call(dense, query, *cache, lengths, num_splits=4)
     packed = import_module("fskernels.triton.triton_gqa_decode").flash_decode_gqa_varlen

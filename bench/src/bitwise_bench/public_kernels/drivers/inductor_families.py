@@ -30,7 +30,6 @@ _TEXT_MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     "squeezebert": ("SqueezeBert", {**_TOKENS, "embedding_size": 96, "q_groups": 3, "k_groups": 3, "v_groups": 3,
                                     "post_attention_groups": 1, "intermediate_groups": 1, "output_groups": 1},
                     "float32"),
-    "nystromformer": ("Nystromformer", {**_TOKENS, "segment_means_seq_len": 40, "num_landmarks": 8}, "float32"),
     "modernbert": ("ModernBert", {**_TOKENS, "pad_token_id": 0, "hidden_size": 96, "local_attention": 16},
                    "bfloat16"),
     "qwen2_moe": ("Qwen2Moe", {**_DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,

@@ -9,7 +9,7 @@ from bitwise_bench.public_kernels.tensors import Tensors
 
 
 def _steps(t: Tensors, dtype: str, **settings: Any) -> None:
-    parameters = [t.normal(*size, dtype=dtype, grad=True) for size in ((40, 64), (512,), (33, 31))]
+    parameters = [t.normal(*size, dtype=dtype, grad=True) for size in ((64, 96), (5120,), (70, 65))]
     optimiser = import_module("turboadam").TurboAdam(parameters, lr=0.01, **settings)
     for _ in range(2):
         for parameter in parameters:

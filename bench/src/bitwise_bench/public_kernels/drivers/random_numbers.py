@@ -10,7 +10,7 @@ from bitwise_bench.public_kernels.tensors import Tensors
 
 def _stream(t: Tensors, number: int) -> Any:
     module = import_module("triton_csprng.stream")
-    return module.ChaCha20Rng(key=list(range(number, number + 8)), nonce=[1, 2], device=t.device)
+    return module.ChaCha20Rng(key=list(range(number, number + 8)), nonce=[1, 2], device=t.empty(1).device)
 
 
 def samples(t: Tensors) -> None:

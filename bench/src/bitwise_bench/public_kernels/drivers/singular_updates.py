@@ -10,7 +10,7 @@ from bitwise_bench.public_kernels.tensors import Tensors
 def updates(t: Tensors) -> None:
     """Call the update with a vector and with a matrix in the middle."""
     function = import_module("eigentune.kernels.autograd").eigentune_update
-    for kind, rank, dtype in (("diag", 16, "float32"), ("dense", 32, "bfloat16"), ("full", 16, "float32")):
+    for kind, rank, dtype in (("diag", 16, "float32"), ("core", 32, "bfloat16"), ("core", 16, "float32")):
         middle = (
             t.normal(rank, dtype=dtype, grad=True) if kind == "diag" else t.normal(rank, rank, dtype=dtype, grad=True)
         )
