@@ -21,7 +21,6 @@ from bitwise_core.execution.architecture import OpcodeTable, UnknownInstruction,
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.access import read_together
-from bitwise_core.execution.memory.shared_memory import SharedMemory
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 _READ = re.compile(r"ds_read_(?:b(32|64|128)|[ui](8|16)(?:_d16(?:_hi)?)?)")
@@ -57,7 +56,7 @@ class _Found:
     run: _Run
     numbers: Mapping[str, Value]
     mask: Array | None
-    memory: SharedMemory
+    memory: object
     version: int
     parts: Sequence[Value]
 
