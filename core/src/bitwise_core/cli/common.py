@@ -74,13 +74,18 @@ def kept_readings(wanted: bool) -> Iterator[ReadingCache | None]:
 
 
 def assumptions(names: Iterable[str]) -> frozenset[str]:
-    """Return the conditions of `--assume`, which may be separated by commas.  Raises typer.Exit for an unknown one."""
-    from bitwise_core.execution.assumptions import ASSUMPTIONS
+    """Return the conditions of `--assume`, which may be separated by commas.
+
+    Raises typer.Exit for an unknown one, and for two of which one excludes the other.
+    """
+    from bitwise_core.execution.assumptions import ANY_LANE, ASSUMPTIONS, LOWEST_LANE
 
     found = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
     unknown = sorted(found - set(ASSUMPTIONS))
     if unknown:
         _fail([f"--assume: the condition {unknown[0]!r} is unknown; known conditions: {', '.join(ASSUMPTIONS)}"])
+    if found >= {ANY_LANE, LOWEST_LANE}:
+        _fail([f"--assume: {ANY_LANE} and {LOWEST_LANE} exclude each other; give one of them"])
     return found
 
 

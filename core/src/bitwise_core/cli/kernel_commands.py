@@ -29,7 +29,7 @@ Assume = Annotated[
     typer.Option(
         "--assume",
         metavar="CONDITION",
-        help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic or work-stealing.",
+        help="A condition that proofs may assume: any-lane, finite, lowest-lane, matrix-arithmetic or work-stealing.",
     ),
 ]
 NoContractionAudit = Annotated[
