@@ -94,9 +94,13 @@ class Barrier:
 
 @dataclass(slots=True)
 class Blocked:
-    """The active lanes cannot continue until other threads have run; `what` names what they wait for."""
+    """The active lanes cannot continue until other threads have run; `what` names what they wait for.
+
+    `may_go_on` returns whether it is worth while to try again; None: after each step of other threads.
+    """
 
     what: str
+    may_go_on: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)
