@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,12 +79,12 @@ def test_a_recording_continues_on_the_same_machine_only(
 
     monkeypatch.setattr(batch_invariance, "ask_all", ask_all)
     path = tmp_path / "answers.json.xz"
-    monkeypatch.setattr(batch_invariance, "_provenance", lambda: {**ORIGIN, "driver": "1"})
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda library: {**ORIGIN, "driver": "1"})
     known: tuple[Key, ...] = ()
     assert main(["record", "--answers", str(path)]) == 0
     known, of = tuple(read(path).series), len({Key.of(each) for each in asked})
     asked.clear()
-    monkeypatch.setattr(batch_invariance, "_provenance", lambda: {**ORIGIN, "driver": driver})
+    monkeypatch.setattr(batch_invariance, "_provenance", lambda library: {**ORIGIN, "driver": driver})
     content = path.read_bytes()
     assert 0 < len(known) < of
     if driver == "1":
@@ -93,6 +95,56 @@ def test_a_recording_continues_on_the_same_machine_only(
         assert main(["record", "--answers", str(path)]) == 2
         assert "write to another file" in capsys.readouterr().err
         assert (asked, path.read_bytes()) == ([], content)
+
+
+@pytest.mark.parametrize("path", [None, Path("lib/libcublasLt.so.12")])
+def test_the_library_that_is_given_is_asked(
+    small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: Path | None
+) -> None:
+    class Chosen:
+        def __init__(self, path: Path | None) -> None:
+            self.version = "13.1.0" if path is None else "12.8.4"
+
+        def __enter__(self) -> Chosen:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+    class Inline:
+        def __init__(self, processes: int) -> None:
+            self.processes = processes
+
+        def __enter__(self) -> Inline:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def imap(self, function: Any, queries: Any) -> Any:
+            results = map(function, queries)
+            return SimpleNamespace(next=lambda timeout: next(results))
+
+    def ask_library(library: Chosen, query: GemmQuery, last: int) -> tuple[Run, ...]:
+        return (Run(1, last, answer(1 if library.version == "13.1.0" else 2)),)
+
+    cuda = SimpleNamespace(get_device_capability=lambda: (9, 0))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="2"))
+    monkeypatch.setattr(batch_invariance, "gpu_provenance", lambda: {"device": "GPU"})
+    monkeypatch.setattr(batch_invariance, "get_context", lambda _: SimpleNamespace(Pool=Inline))
+    monkeypatch.setattr(batch_invariance, "Library", Chosen)
+    monkeypatch.setattr(batch_invariance, "ask_library", ask_library)
+    batch_invariance._library.cache_clear()
+    out = tmp_path / "answers.json.xz"
+    assert main(["record", "--answers", str(out), *([] if path is None else ["--library", str(path)])]) == 0
+    batch_invariance._library.cache_clear()
+    found = read(out)
+    assert found.provenance == {
+        "library": "13.1.0" if path is None else "12.8.4", "capability": "9.0", "device": "GPU",
+        **({"torch": "2"} if path is None else {}),
+    }  # fmt: skip
+    configurations = {run.answer for runs in found.series.values() for run in runs}
+    assert configurations == {answer(1 if path is None else 2)}
 
 
 def test_what_was_not_recorded_is_left_out(small: None, tmp_path: Path) -> None:
@@ -163,13 +215,14 @@ def test_drawn_products_follow_from_the_seed() -> None:
 
 def test_the_page_is_that_of_the_records_and_no_number_of_rows_contradicts_its_certificate() -> None:
     root = Path(__file__).parents[2]
-    parts = [(gpu, part) for gpu in ("h100", "h200") for part in ("", "-bytes")]
-    paths = [root / "records" / f"cublas-batch-invariance{part}-sm90-{gpu}-13.1.json" for gpu, part in parts]
-    found = [json.loads(path.read_text()) for path in paths if path.exists()]
-    if len(found) < 2:
+    names = [f"{part}-sm90-{gpu}-13.1" for gpu in ("h100", "h200") for part in ("", "-bytes")] + ["-sm90-h200-12.8"]
+    paths = [root / "records" / f"cublas-batch-invariance{name}.json" for name in names]
+    if not paths[0].exists():
         pytest.skip("the records are in the source, not here")
-    assert (root / "docs" / "results" / "batch-invariance.md").read_text() == page(*found)
-    for check in found[1::2]:
+    found = [json.loads(path.read_text()) for path in paths]
+    shown = page(*found[:2], [(found[2], found[3]), (found[4], None)])
+    assert (root / "docs" / "results" / "batch-invariance.md").read_text() == shown
+    for check in (found[1], found[3]):
         assert set(check["settings"]) == set(SETTINGS)
         assert sum(each["counts"]["refuted"] for each in check["settings"].values()) == 0
 
@@ -184,9 +237,20 @@ def test_the_page_names_what_differs_on_another_gpu() -> None:
     origin = {**ORIGIN, "driver": "1"}
     first = {"environment": origin, "rows": 9, "products": [product(8, "invariant"), product(16, "not invariant", 2)]}
     second = {**first, "products": [product(8, "not invariant", 5), product(16, "not invariant", 2)]}
+    h200 = {**second, "environment": {**origin, "device": "NVIDIA H200"}}
+    older = {
+        **second,
+        "environment": {"library": "12.8.4", "capability": "9.0", "device": "NVIDIA H200", "driver": "1"},
+    }
     check = {"environment": {**origin, "seed": 1}, "settings": {}}
-    assert "| none | linear 8 x 64 | invariant | not invariant (5) |" in page(first, check, second, check)
-    assert "None differs from the first GPU" in page(first, check, first, check)
+    assert "| none | linear 8 x 64 | invariant | not invariant (5) |" in page(first, check, [(h200, check)])
+    assert "None differs from those on an NVIDIA H100 80GB HBM3, cuBLASLt 13.1.0." in page(
+        first, check, [(first, check)]
+    )
+    both = page(first, check, [(h200, check), (older, None)])
+    assert "None differs from those on an NVIDIA H200, cuBLASLt 13.1.0." in both
+    assert both.count("Against bytes") == 2
+    assert "## NVIDIA H200, cuBLASLt 12.8.4" in both
 
 
 def test_the_shipped_answers_hold_every_product_of_the_public_models() -> None:
@@ -198,4 +262,6 @@ def test_the_shipped_answers_hold_every_product_of_the_public_models() -> None:
                     with suppress(CublasError):
                         queries.add(Key.of(each.product.query(1, settings.pytorch)))
     for answers in shipped():
-        assert {answers.series[each][-1].last for each in queries} == {16384}
+        whole = answers.provenance["library"] == "13.1.0"
+        assert queries >= answers.series.keys() or whole
+        assert {answers.series[each][-1].last for each in queries if whole or each in answers.series} == {16384}

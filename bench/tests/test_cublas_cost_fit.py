@@ -182,6 +182,13 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     fifth = {(each.n, each.k) for each in SETS["fifth-held-out"]() if "gradient" not in each.group}
     for other in (*fitted, "varied", "unaligned-lines", "held-out", "second-held-out", "third-held-out"):
         assert not fifth & {(each.n, each.k) for each in SETS[other]()}, other
+    sixth = SETS["sixth-held-out"]()
+    layers = {(each.n, each.k) for each in sixth if "gradient" not in each.group}
+    assert len(sixth) == 150
+    for other in (each for each in SETS if each != "sixth-held-out"):
+        assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
+        assert not {(each.m, each.n, each.k) for each in sixth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
+    assert not {(e.n, e.k) for e in SETS["few-lines"]()} & {(e.n, e.k) for e in SETS["few-lines-held-out"]()}
     varied = {(each.n, each.k) for each in SETS["varied"]()}
     assert not varied & (second | third | {(each.n, each.k) for each in (*held_out, *fourth)})
     for other in ("spread", "spread-unaligned"):

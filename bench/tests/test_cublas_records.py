@@ -40,6 +40,7 @@ SWEEPS = {
     "H100, cuBLASLt 13.1, fourteen draws": ["cublas-sweep-sm90-h100-13.1-seed14"],
     "H200, cuBLASLt 13.1": ["cublas-sweep-sm90-h200-13.1-seed5"],
     "H100, cuBLASLt 12.8": ["cublas-sweep-sm90-h100-12.8-seed12"],
+    "H200, cuBLASLt 12.8, fourteen draws": ["cublas-sweep-sm90-h200-12.8-seed21"],
 }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +18,8 @@ import triton
 import triton.language as tl
 
 from bitwise_bench.public_kernels import fetch, search
-from bitwise_bench.public_kernels.agreement import agreement, reasons_of, shortened
+from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of, shortened
+from bitwise_bench.public_kernels.block_orders import reordered
 from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
 from bitwise_bench.public_kernels.fetch import _extracted
 from bitwise_bench.public_kernels.interception import Interception, intercepted
@@ -26,6 +29,7 @@ from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.result_tables import public_kernels
 from bitwise_core.checker import analysis
+from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.sources import Options
 from bitwise_core.checker.sources import Source as Kernel
 from bitwise_core.errors import InputError
@@ -193,7 +197,9 @@ def test_the_compile_times_are_those_of_the_kernels_that_have_one() -> None:
     timed = [{"class": 0, "compile seconds": seconds} for seconds in (2.0, 1.0, 3.0)]
     found = agreement([entry(*timed, {"class": 0, "compile seconds": None})])
     assert found["compile seconds"] == {"median": 2.0, "p90": 3.0, "most": 3.0, "sum": 6.0}
-    assert agreement([entry({"class": 0})])["compile seconds"] is None
+    assert found["reading over compiling"] == {"median": 0.5, "p90": 1.0, "most": 1.0}
+    other = agreement([entry({"class": 0})])
+    assert (other["compile seconds"], other["reading over compiling"]) == (None, None)
 
 
 def test_a_source_has_its_archive_when_its_last_case_is_done(tmp_path: Path) -> None:
@@ -264,19 +270,62 @@ def test_a_kernel_that_writes_beyond_its_memory_changes_no_bytes_of_the_next(mon
         drawn[-1][1] += 1
 
     monkeypatch.setattr(replay, "drawn", inputs)
+    monkeypatch.setattr(replay, "_disturb", lambda: None)
     launch = Intercepted("a", None, (), {each: Storage(torch.ones(8), torch.uint8) for each in (1, 2)}, True)
-    kernels: Any = [SimpleNamespace(launch=each) for each in (doubled, beyond, doubled)]
+    text = SimpleNamespace(assembly="ret;")
+    kernels: Any = [SimpleNamespace(launch=each, kernel=text) for each in (doubled, beyond, doubled)]
     first, other, last = replay.recorded_bytes(launch, kernels)
     assert (first["error"], other["error"], last["error"]) == (None, replay.BEYOND_BUFFERS, None)
     assert first == last
 
 
+@pytest.mark.parametrize(
+    "text", ["ret;", "red.global.add.f32 [%rd1], %f1;", "@%p1 atom.global.add.f32 %f1, [%rd1], %f2;"]
+)
+def test_a_kernel_with_atomic_operations_runs_more_often_beside_other_work(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    from bitwise_bench.public_kernels import replay
+    from bitwise_bench.public_kernels.interception import Intercepted, Storage
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    disturbed = replay.DISTURBED[text != "ret;"]
+    others: list[None] = []
+    monkeypatch.setattr(replay, "_disturb", lambda: others.append(None))
+    runs = iter(range(1 << 20))
+    last = replay.REPEATS + disturbed - 1
+
+    def moving(memory: Any) -> None:
+        memory[1] += next(runs) == last
+
+    launch = Intercepted("a", None, (), {1: Storage(torch.ones(8, dtype=torch.uint8), torch.uint8)}, True)
+    kernels: Any = [SimpleNamespace(launch=moving, kernel=SimpleNamespace(assembly=text))]
+    (found,) = replay.recorded_bytes(launch, kernels)
+    assert found["moved"] == [replay.DRAWS[0]]
+    assert len(others) == disturbed * len(replay.DRAWS)
+
+
+def test_normal_numbers_are_positive_where_all_of_a_launch_are() -> None:
+    torch = pytest.importorskip("torch")
+    from bitwise_bench.public_kernels import replay
+    from bitwise_bench.public_kernels.interception import Storage
+
+    both = {1: torch.ones(256), 2: -torch.ones(256)}
+    storages = {name: Storage(each.view(torch.uint8), torch.float32) for name, each in both.items()}
+    found = {name: each.view(torch.float32) for name, each in replay.drawn(storages, "normal", "a").items()}
+    assert (found[1] > 0).all()
+    assert (found[2] > 0).any()
+    assert (found[2] < 0).any()
+    assert found[1].max() / found[1].min() > 1 << 12
+
+
 def test_the_python_files_of_the_wanted_folder_are_taken_and_nothing_outside_is_written(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a-1-py3-none-any.whl", "w") as wheel:
-        for name in ("a/k/one.py", "a/k/data.bin", "a/other.py", "a/k/../../../evil.py", "/a/k/evil.py"):
+        for name in ("a/k/one.py", "a/k/VERSION", "a/k/data.bin", "a/other.py", "a/k/../../../evil.py", "/a/k/evil.py"):
             wheel.writestr(name, "x = 1\n")
     found = list(_extracted(tmp_path / "a-1-py3-none-any.whl", tmp_path / "into", "a/k"))
-    assert found == [tmp_path / "into" / "a/k/one.py"]
+    assert found == [tmp_path / "into" / "a/k" / name for name in ("one.py", "VERSION")]
     assert [path.name for path in tmp_path.rglob("*.py")] == ["one.py"]
 
 
@@ -299,7 +348,7 @@ def recording(tmp_path: Path) -> Path:
 
 def test_a_launch_is_read_with_the_classes_of_its_partition(recording: Path) -> None:
     (place,) = launch_folders(recording)
-    found = read_launch(place, "liger/sums/00_row_sum", Options(), None)
+    found = read_launch(place, "liger/sums/00_row_sum", Options())
     assert [each["unknown"] for each in found["kernels"]] == [None] * len(found["kernels"])
     assert found["tuned"] is True
     assert len({each["class"] for each in found["kernels"]}) < len(found["kernels"])
@@ -338,7 +387,7 @@ def test_inputs_are_found_for_classes_with_equal_bytes_and_tell_them_apart(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, settings = with_equal_bytes(recording), settings_of_search(recording, tmp_path / "inputs")
-    read = read_launch(recording / name, name, Options(), None)
+    read = read_launch(recording / name, name, Options())
     classes = {each["file"]: each["class"] for each in read["kernels"]}
     pairs = search.search_launch(name, settings)["pairs"]
     assert len(pairs) == len(set(classes.values())) - 1 > 0
@@ -385,7 +434,7 @@ def test_an_input_on_which_a_kernel_returns_other_bytes_each_time_does_not_count
     assert {each["label"] for each in ran["kernels"].values()} == {0}
     inputs = {pair["input"] for pair in ran["pairs"]}
     assert [set(each["moved"]) for each in ran["kernels"].values()] == [inputs] * len(ran["kernels"])
-    read = with_searched(read_launch(recording / name, name, Options(), None), {"launches": {name: ran}})
+    read = with_searched(read_launch(recording / name, name, Options()), {"launches": {name: ran}})
     assert (agreement([read])["determined"], agreement([read])["moved"]) == (0, len(read["kernels"]))
 
 
@@ -420,12 +469,80 @@ def test_nans_of_a_format_have_one_digest_and_numbers_their_own() -> None:
     assert search.digest(quiet, words) != search.digest(other, words)
 
 
+def test_blocks_in_another_order_do_the_same_work(recording: Path) -> None:
+    (place,) = launch_folders(recording)
+    source = read_folder(place, (".ptx",)).sources[0]
+    assert source.launch is not None
+    rows = source.launch.blocks
+    assert rows > 2
+    texts = {reordered(source.text, source.launch.grid, random.Random(number)) for number in range(6)}
+    assert None not in texts
+    assert len(texts) > 3
+    sizes = search.buffer_sizes([source], [])
+    ((_, contents),) = search._drawn("a", [source], sizes, 1)
+    expected = SimulatedKernel(source).run(contents)
+    for text in texts:
+        found = SimulatedKernel(replace(source, text=str(text))).run(contents)
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "add.u32 %r1, %ctaid.x, 1;",
+        "mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %clusterid.x;",
+        "mov.u32 %r1, %tid.x;",
+        "mov.u32 %r1, %ctaid.x;\nadd.u32 %r2, %ctaid.y, 1;",
+    ],
+)
+def test_blocks_whose_index_is_read_in_another_way_keep_their_order(text: str) -> None:
+    assert reordered(text, (4, 4, 1), random.Random(0)) is None
+
+
+def test_every_block_does_the_work_of_one_other() -> None:
+    for number in range(20):
+        text = reordered("@!%p3 mov.u32 \t%r7, %ctaid.y;", (2, 12, 1), random.Random(number))
+        first, scale, rest = str(text).splitlines()
+        factor, add = (int(each.rstrip(";")) for each in scale.split(", ")[2:])
+        assert [first[:5], scale[:5], rest] == ["@!%p3", "@!%p3", "@!%p3 rem.u32 %r7, %r7, 12;"]
+        assert sorted((factor * block + add) % 12 for block in range(12)) == list(range(12))
+
+
+def test_only_kernels_with_atomic_operations_run_in_other_orders(recording: Path) -> None:
+    (place,) = launch_folders(recording)
+    source = read_folder(place, (".ptx",)).sources[0]
+    assert search.in_orders(source) == [source]
+    atomic = replace(source, text=source.text.replace("ret;", "red.global.add.u32 [%rd1], 1;\nret;"))
+    found = search.in_orders(atomic)
+    assert found[0] == atomic
+    assert 1 < len({each.text for each in found}) == len(found) <= 1 + search.ORDERS
+
+
+def test_half_of_the_launches_are_open_and_a_part_is_read_alone(recording: Path, tmp_path: Path) -> None:
+    names = [f"a/b/{number:02d}_x" for number in range(400)]
+    assert 150 < sum(part_of(name) == "open" for name in names) < 250
+    (place,) = launch_folders(recording)
+    for number in range(1, 4):
+        shutil.copytree(place, place.with_name(f"{number:02d}_row_sum"))
+    names = [f"liger/sums/{number:02d}_row_sum" for number in range(4)]
+    for part in PARTS:
+        out = tmp_path / f"{part}.json"
+        main([str(recording), "--out", str(out), "--part", part, "--workers", "1"])
+        record = json.loads(out.read_text())
+        mine = [name for name in names if part_of(name) == part]
+        assert [each["launch"] for each in record["launches"]] == mine
+        assert {each["part"] for each in record["launches"]} <= {part}
+        assert record["parts"][part]["packages"] == record["parts"][part]["all"] == record["total"]
+        assert record["parts"][part]["TorchInductor"]["launches"] == 0
+        assert all(each["peak, MiB"] > 0 for each in record["launches"])
+
+
 def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Path, capsys: Any) -> None:
     shutil.copytree(recording / "liger" / "sums" / "00_row_sum", recording / "liger" / "sums" / "01_row_sum")
     (recording / "liger" / "sums" / "00_row_sum" / "manifest.json").write_text("{}")
     main([str(recording), "--workers", "1"])
     printed = capsys.readouterr()
-    assert printed.err.startswith("liger/sums/00_row_sum: ")
+    assert "liger/sums/00_row_sum: " in printed.err
     assert printed.out.splitlines()[1].split()[:2] == ["liger", "3"]
 
 

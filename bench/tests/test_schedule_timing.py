@@ -34,6 +34,15 @@ def test_parts_are_joined_in_the_order_of_the_set(tmp_path: Path) -> None:
     assert [*rows_of(parts[:1])] == [astuple(each) for each in PROBLEMS[1::2]]
 
 
+def test_rows_without_a_field_have_its_default(tmp_path: Path) -> None:
+    path = record(tmp_path, "a", PROBLEMS, 2.0)
+    content = json.loads(path.read_text())
+    for row in content["rows"]:
+        del row["offset"]
+    path.write_text(json.dumps(content))
+    assert [*rows_of([path])] == [astuple(each) for each in PROBLEMS]
+
+
 def test_parts_of_several_devices_are_not_joined(tmp_path: Path) -> None:
     parts = [record(tmp_path, name, PROBLEMS, 2.0, gpu=name) for name in "ab"]
     with pytest.raises(ValueError, match="several environments"):

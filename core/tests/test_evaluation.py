@@ -28,6 +28,7 @@ from bitwise_core.descriptors.evaluation import evaluate, evaluate_gemm, gemm_tr
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.descriptors.k_axis import FILL, innermost_parts, instructions, parts_of
 from bitwise_core.plugins import installed, registry
+from bitwise_core.probing.reconstruction.equivalence import same_computation
 
 
 @st.composite
@@ -90,6 +91,8 @@ def products(draw: st.DrawFn) -> GEMMDesc:
             )  # fmt: skip
     fields["k_cuts"] = tuple(draw(st.lists(cuts(types[2]), max_size=2)))
     fields["k_dropped"] = draw(st.integers(0, k - 1)) if draw(st.booleans()) else 0
+    if fields["path"] != "matrix" and not fields["k_cuts"]:
+        fields["accumulator_start"] = draw(st.sampled_from(["zero", "negative-zero"]))
     if all(cut.count and not cut.span for cut in fields["k_cuts"]) and fields.get("short_iteration") != "first":
         shares = tuple(
             draw(st.builds(Share, part=st.integers(0, cut.count - 1)) | st.builds(Share, tile=st.integers(1, 4)))
@@ -103,6 +106,33 @@ def products(draw: st.DrawFn) -> GEMMDesc:
         fields["alpha"] = -0.75 if scaling == "alpha" else 1.0
         fields["operand_scales"] = scaling == "operands"
     return GEMMDesc(**fields)
+
+
+@pytest.mark.parametrize("path", ["fma", "mul_add"])
+def test_a_sum_from_minus_zero_keeps_the_sign_of_zero_products(path: Any) -> None:
+    a = np.array([[0.0], [-0.0], [3.0], [np.inf], [-1e-30]], dtype=np.float32)
+    b = np.array([[1.0, -1.0, -0.0, 1e-30]], dtype=np.float32)
+    kept, plain = (
+        GEMMDesc(k=1, left_dtype="fp32", right_dtype="fp32", output_dtype="fp32", path=path, accumulator_start=start)
+        for start in ("negative-zero", "zero")
+    )
+    found = evaluate(kept, a.view(np.uint32), b.view(np.uint32)).view(np.float32)
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(found, a * b, equal_nan=True)
+        assert np.array_equal(np.signbit(found) & ~np.isnan(found), np.signbit(a * b) & ~np.isnan(a * b))
+    from_zero = evaluate(plain, a.view(np.uint32), b.view(np.uint32)).view(np.float32)
+    assert np.signbit(found).sum() > np.signbit(from_zero).sum()
+    assert GEMMDesc.from_text(kept.to_text()) == kept
+    assert not same_computation(kept, plain, {})
+
+
+def test_a_sum_from_minus_zero_has_no_cuts_and_no_matrix_unit() -> None:
+    fields: dict[str, Any] = {"k": 8, "left_dtype": "fp32", "right_dtype": "fp32", "output_dtype": "fp32"}
+    unit = Instruction(architecture="toy_1", family="mma", k=8)
+    for more in ({"path": "fma", "k_cuts": (Cut(count=2),)},
+                 {"path": "matrix", "instruction": unit, "instruction_k": 8}):  # fmt: skip
+        with pytest.raises(DescriptorError, match="applies to a scalar path without cuts"):
+            GEMMDesc(**fields, **more, accumulator_start="negative-zero")
 
 
 def test_infinities_and_overflows_of_an_output_without_infinities() -> None:

@@ -548,6 +548,7 @@ _SWEEPS = (
     *(f"cublas-sweep-sm90-h100-13.1-seed{seed}.json" for seed in (4, 6, 7, 14)),
     "cublas-sweep-sm90-h200-13.1-seed5.json",
     "cublas-sweep-sm90-h100-12.8-seed12.json",
+    "cublas-sweep-sm90-h200-12.8-seed21.json",
 )
 
 COMBINED: Mapping[str, tuple[tuple[str, ...], Callable[[Sequence[Mapping[str, Any]]], str]]] = MappingProxyType(

@@ -431,13 +431,35 @@ def test_answers_of_the_distribution_are_the_default(file: str, monkeypatch: pyt
         "(--device: those of NVIDIA H100 80GB HBM3)",
     }
     assert run("65", "640", "--device", "B200") == (
-        2, "", "bitwise: --device: 'B200' is in 0 names of GPUs; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt 13.1.0), "
-        "NVIDIA H200 (cuBLASLt 13.1.0): give --device, a file with --answers, or --live on a GPU\n",
+        2, "", "bitwise: no answers for --device B200 are recorded; recorded are NVIDIA H100 80GB HBM3 (cuBLASLt "
+        "13.1.0), NVIDIA H200 (cuBLASLt 13.1.0): give another name, a file with --answers, or --live on a GPU\n",
     )  # fmt: skip
+    assert run("65", "640", "--device", "NVIDIA")[2].startswith(
+        "bitwise: --device NVIDIA is a part of several names of"
+    )
     assert "NVIDIA H200" in run("65", "640", "--device", "H200")[1]
+    older = replace(h200, provenance={**h200.provenance, "library": "12.8.4"})
+    monkeypatch.setattr(recorded, "shipped", lambda: [h100, older, h200])
+    chosen = {
+        options: run("65", "640", *options)[1].splitlines()[0].removeprefix("cuBLASLt ")
+        for options in (("--device", "H200"), ("--library-version", "12.8"), ("--library-version", "13"))
+    }
+    defaults = "PyTorch's defaults; answers recorded in this distribution"
+    assert chosen == {
+        ("--device", "H200"): f"13.1.0 on NVIDIA H200, {defaults} (--library-version: those of cuBLASLt 12.8.4)",
+        ("--library-version", "12.8"): f"12.8.4 on NVIDIA H200, {defaults}",
+        ("--library-version", "13"): f"13.1.0 on NVIDIA H200, {defaults} (--device: those of NVIDIA H100 80GB HBM3)",
+    }
+    assert (
+        "no answers for --device H100 --library-version 12.8 are recorded"
+        in (run("65", "640", "--device", "H100", "--library-version", "12.8")[2])
+    )
+    assert (
+        "--library-version chooses among recorded answers" in run("65", "640", "--live", "--library-version", "13")[2]
+    )
     monkeypatch.setattr(recorded, "shipped", list)
     assert run("65", "640")[2] == (
-        "bitwise: no answers are recorded: give --device, a file with --answers, or --live on a GPU\n"
+        "bitwise: no answers are recorded: give another name, a file with --answers, or --live on a GPU\n"
     )
 
 
@@ -451,4 +473,4 @@ def test_what_is_not_recorded_is_named(file: str) -> None:
     status, _, error = run("64", "640", "--answers", file, "--rows", "20000")
     assert (status, "is recorded only up to M = 16384" in error) == (2, True)
     status, _, error = run("64", "640", "--answers", file, "--device", "H200")
-    assert (status, "'H200' is in 0 names of GPUs; recorded are NVIDIA H100" in error) == (2, True)
+    assert (status, "no answers for --device H200 are recorded; recorded are NVIDIA H100" in error) == (2, True)

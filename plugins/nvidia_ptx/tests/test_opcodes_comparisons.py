@@ -49,6 +49,9 @@ SAME = {
         either("lt.f32 P, %f1, %f2", "eq.f32 P, %f2, %f1"),
     ),
     "unequal numbers": ("setp.ne.f32 %p1, %f1, %f2;", either("neu.f32 P, %f1, %f2", "num.f32 P, %f2, %f1", "and")),
+    "less, of integers": ("setp.lt.u32 %p1, %r1, %r2;", "setp.u32.lt %p1, %r1, %r2;", "setp.gt.u32 %p1, %r2, %r1;"),
+    "less, of signed integers": ("setp.lt.s32 %p1, %r1, %r2;", "setp.s32.lt %p1, %r1, %r2;"),
+    "less, of flushed numbers": ("setp.lt.ftz.f32 %p1, %f1, %f2;", "setp.f32.lt.ftz %p1, %f1, %f2;"),
     "unequal": ("setp.neu.f32 %p1, %f1, %f2;", opposite("setp.eq.f32 %p1, %f1, %f2;")),
     "at most or unordered": ("setp.leu.f32 %p1, %f1, %f2;", opposite("setp.gt.f32 %p1, %f1, %f2;")),
     "a bit of either word": (

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.execution.assumptions import MATRIX_ARITHMETIC
+from bitwise_core.execution.assumptions import MATRIX_ARITHMETIC, UNITS_APART
 from bitwise_core.execution.domains.domain import Unsupported
 from tcgen05_kernels import Text, executed, instruction_descriptor, reading, registers, smem_descriptor
 
@@ -636,6 +636,9 @@ def test_products_of_fp16_are_equal_in_both_units(form: str, one: bool, target: 
     assert None not in {each.signature for each in (*found, *assumed)}, [each.unknown for each in found]
     assert (found[0].signature == found[1].signature) is one
     assert assumed[0].signature == assumed[1].signature
-    assert any("mma.sync of fp16 are taken for one operation" in note for note in found[0].notes)
+    apart = [reading(each, target, assume=frozenset({UNITS_APART})) for each in texts]
+    assert None not in {each.signature for each in apart}
+    assert apart[0].signature != apart[1].signature
+    assert any("mma.sync of fp16 are one operation" in note for note in found[0].notes)
     written = [executed(each, content, 128 * 32, target) for each in texts]
     assert written[0].tolist() == written[1].tolist()

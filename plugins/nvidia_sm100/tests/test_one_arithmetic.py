@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from bitwise_core.checker.sources import Options
-from bitwise_core.execution.assumptions import CONDITIONS, MATRIX_ARITHMETIC
+from bitwise_core.execution.assumptions import (
+    ASSUMPTIONS,
+    CONDITIONS,
+    FINITE,
+    MATRIX_ARITHMETIC,
+    UNITS_APART,
+    conditions_of,
+)
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.mma_steps import HashedVectors, MmaStep, with_arithmetic
@@ -67,5 +74,12 @@ def test_units_of_other_arithmetic_stay_apart(left: MmaStep, right: MmaStep) -> 
     assert result(left, assumed) != result(right, assumed)
 
 
-def test_every_assumption_is_a_condition_of_a_verdict() -> None:
+def test_every_assumption_but_that_units_differ_is_a_condition_of_a_verdict() -> None:
     assert Options(assume=frozenset(CONDITIONS)).assume == set(CONDITIONS)
+    assert {*CONDITIONS, UNITS_APART} == set(ASSUMPTIONS)
+    assert conditions_of({UNITS_APART, FINITE}) == (FINITE,)
+
+
+def test_units_that_differ_exclude_the_published_arithmetic() -> None:
+    with pytest.raises(ValueError, match="assume one of them"):
+        Options(assume=frozenset({UNITS_APART, MATRIX_ARITHMETIC}))

@@ -56,6 +56,18 @@ def test_a_block_writes_the_memory_of_the_next(grid: tuple[int, ...]) -> None:
     assert np.array_equal(run(WRITE, grid), moved(grid, -1))
 
 
+STARTED_FOR_ONE_WARP = f"""
+{START} setp.lt.u32 %p1, %r0, 32; barrier.cluster.arrive.relaxed.aligned; @%p1 {WAIT} bar.sync 0;
+{NEXT} st.shared::cluster.b32 [%r14], %r20; @!%p1 {WAIT} {BOTH}
+ld.shared.b32 %r21, [%r11]; st.global.b32 [%d9], %r21;
+"""
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_warp_that_follows_one_which_has_waited_finds_all_blocks_started(grid: tuple[int, ...]) -> None:
+    assert np.array_equal(run(STARTED_FOR_ONE_WARP, grid), moved(grid, -1))
+
+
 def test_the_unit_of_exchange_is_the_cluster_of_a_grid_of_three_axes() -> None:
     """A cluster of 2 x 3 x 2 blocks: every block reads the word of the block of the rank after its own, modulo 12."""
     body = READ.replace(NEXT, NEXT.replace("and.b32 %r13, %r13, 3", "rem.u32 %r13, %r13, 12"))
@@ -105,6 +117,11 @@ RACES = {
     ),
     "no barrier before a write": (WRITE.replace(BOTH, "", 1), "may not have started"),
     "no barrier after a write": (WRITE.replace(BOTH + "\nld.shared", "ld.shared"), "no barrier between"),
+    "a barrier of the block before one warp has waited": (
+        STARTED_FOR_ONE_WARP.replace(f"@%p1 {WAIT} bar.sync 0;", f"bar.sync 0; @%p1 {WAIT}"),
+        "may not have started",
+    ),
+    "no warp has waited": (STARTED_FOR_ONE_WARP.replace(f"@%p1 {WAIT} ", ""), "may not have started"),
     "a relaxed barrier after a write": (
         WRITE.replace(BOTH + "\nld.shared", "barrier.cluster.arrive.relaxed.aligned;" + WAIT + "ld.shared"),
         "no barrier between",

@@ -337,6 +337,7 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
         (scalar(30), 6, 3, None),
         (single(37), 20, 24, None),
         (single(37, "k_cuts=[cut(count=1 start=zero)]"), 20, 24, Schedule(32, 16, 32)),
+        (single(37, "accumulator_start=negative-zero"), 20, 24, None),
         (single(75, "k_cuts=[cut(count=1 start=zero) cut(span=32)]"), 20, 24, None),
         (single(75, "k_cuts=[cut(count=1 start=zero) cut(layout=strided count=3 tile=8)]"), 5, 70, None),
         *(
@@ -388,6 +389,18 @@ def test_sums_of_fp32_products_that_underflow(cuts: str, start: str) -> None:
     found = simulated(desc, a.view(np.uint32), b.view(np.uint32), None)
     assert (found == evaluate(desc, a.view(np.uint32), b.view(np.uint32))).all()
     assert (found == (0 if start == "zero" else 0x80000000)).all()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_sum_from_minus_zero_keeps_the_sign_of_zero_products(k: int) -> None:
+    pytest.importorskip("triton")
+    desc = single(k, "accumulator_start=negative-zero")
+    a, b = np.full((5, k), -0.0, np.float32), np.full((k, 6), 1.0, np.float32)
+    a[1::2], b[:, 3:] = 0.0, -2.0
+    found = simulated(desc, a.view(np.uint32), b.view(np.uint32), None)
+    assert (found == evaluate(desc, a.view(np.uint32), b.view(np.uint32))).all()
+    assert set(found.ravel().tolist()) == {0, 0x80000000}
+    assert (found == (a[:, :1] * b[:1]).view(np.uint32)).all()
 
 
 def test_operands_of_tf32_are_rounded_to_nearest_even() -> None:

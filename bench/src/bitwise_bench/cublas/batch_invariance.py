@@ -4,9 +4,9 @@
     python -m bitwise_bench.cublas.batch_invariance table --answers answers.json.xz --out invariance.json
     python -m bitwise_bench.cublas.batch_invariance check --out check.json --products 100 --seed 1
 
-`record` asks the library for the products of public models for every M, `table` makes certificates from what was
-recorded, without a GPU, and `check` compares certificates of drawn products, of any widths or of those recorded, with
-the bytes of PyTorch's products.
+`record` asks PyTorch's library, or the one of `--library PATH`, for the products of public models for every M, `table`
+makes certificates from what was recorded, without a GPU, and `check` compares certificates of drawn products, of any
+widths or of those recorded, with the bytes of PyTorch's products.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from multiprocessing import TimeoutError as NoResult
 from multiprocessing import get_context
 from pathlib import Path
@@ -57,30 +57,32 @@ _WRITING_INTERVAL = 10
 
 
 @cache
-def _library() -> Library:
-    return Library()
+def _library(path: Path | None) -> Library:
+    return Library(path)
 
 
-def _ask(query: GemmQuery) -> tuple[Run, ...]:
-    return ask_library(_library(), query, ROWS)
+def _ask(query: GemmQuery, path: Path | None = None) -> tuple[Run, ...]:
+    return ask_library(_library(path), query, ROWS)
 
 
-def _provenance() -> dict[str, str]:
+def _provenance(path: Path | None = None) -> dict[str, str]:
+    """The library, the GPU, and the PyTorch that calls the library: none for a library that is given by its path."""
     import torch
 
     major, minor = torch.cuda.get_device_capability()
-    with Library() as library:
+    with Library(path) as library:
         version = library.version
-    return {
-        "library": version, "capability": f"{major}.{minor}", **gpu_provenance(), "torch": torch.__version__,
-    }  # fmt: skip
+    caller = {"torch": torch.__version__} if path is None else {}
+    return {"library": version, "capability": f"{major}.{minor}", **gpu_provenance(), **caller}
 
 
-def ask_all(queries: Sequence[GemmQuery], processes: int, deadline: float) -> Iterator[tuple[Key, tuple[Run, ...]]]:
+def ask_all(
+    queries: Sequence[GemmQuery], processes: int, deadline: float, path: Path | None = None
+) -> Iterator[tuple[Key, tuple[Run, ...]]]:
     """The runs of distinct queries, asked by several processes in order, until a time of the clock `time.time`."""
     distinct = {Key.of(each): each for each in queries}
     with get_context("spawn").Pool(processes) as pool:  # leaving the block ends the processes
-        asked = pool.imap(_ask, distinct.values())
+        asked = pool.imap(partial(_ask, path=path), distinct.values())
         for key in distinct:
             try:
                 yield key, asked.next(timeout=max(0.0, deadline - time.time()))
@@ -109,14 +111,14 @@ def _queries_under(product: Product, settings: Settings) -> list[GemmQuery]:
 def record(given: argparse.Namespace) -> int:
     """Write the answers for all products of the public models under all settings, with those that the file has."""
     started = time.time()
-    origin = _provenance()
+    origin = _provenance(given.library)
     known = _recorded(given.answers, origin)
     products = [
         each.product for model in CONFIGS for fused in FUSED for each in public_products(fused)[model]
     ]  # fmt: skip
     queries, series, written = _queries(products), dict(known), started
     unknown = [each for each in queries if Key.of(each) not in known]
-    for key, found in ask_all(unknown, given.processes, started + given.seconds):
+    for key, found in ask_all(unknown, given.processes, started + given.seconds, given.library):
         series[key] = found
         if time.time() - written > _WRITING_INTERVAL:
             write(Answers(origin, series), given.answers)
@@ -332,6 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             one.add_argument("--processes", type=int, default=14, help="processes that ask the library (default 14)")
         if name == "record":
             one.add_argument("--seconds", type=float, default=3600, help="time limit (default 3600)")
+            one.add_argument("--library", type=Path, metavar="PATH", help="a libcublasLt.so (default: PyTorch's)")
         if name == "check":
             one.add_argument("--products", type=int, default=100, help="number of drawn products (default 100)")
             one.add_argument("--samples", type=int, default=4, help="drawn numbers of rows of each (default 4)")

@@ -1,6 +1,6 @@
 """The page on batch invariance, from the records of `bitwise_bench.cublas.batch_invariance`.
 
-python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK [RECORD CHECK]] > docs/results/batch-invariance.md
+python -m bitwise_bench.cublas.batch_invariance_page RECORD [CHECK] [--other RECORD [CHECK]]...
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 _SHOWN = 6
 """The number of boundaries of a product that the page lists."""
@@ -19,10 +19,15 @@ _SHOWN = 6
 VERDICTS = ("invariant", "not invariant", "unknown", "unproved")
 
 
-def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None, *other: Mapping[str, Any]) -> str:
+Pair: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any] | None]
+"""A record of `table`, and one of `check` on the same GPU and library, if there is one."""
+
+
+def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None, others: Sequence[Pair] = ()) -> str:
     """Return the page: counts by setting, the products that are not invariant, and the comparison with bytes.
 
-    `other` are the records of another GPU, of which the counts and the products that differ are shown.
+    `others` are the records of other GPUs or library versions. The counts of each are shown, and the products that
+    differ from the first record of the same GPU, or from `record` if there is none.
     """
     origin, products = record["environment"], record["products"]
     settings = list(dict.fromkeys(each["setting"] for each in products))
@@ -46,14 +51,21 @@ def page(record: Mapping[str, Any], check: Mapping[str, Any] | None = None, *oth
         parts += [f"Unknown: {each}.\n" for each in _unknown(setting, products)]
     if check is not None:
         parts.append(_checked(check))
-    if other:
-        parts.append(_other_gpu(products, *other))
+    seen = [record]
+    for own, own_check in others:
+        same = [each for each in seen if each["environment"]["device"] == own["environment"]["device"]]
+        parts.append(_other(same[0] if same else record, own, own_check))
+        seen.append(own)
     return "\n".join(parts)
 
 
-def _other_gpu(products: Sequence[Mapping[str, Any]], record: Mapping[str, Any], check: Mapping[str, Any]) -> str:
+def _other(base: Mapping[str, Any], record: Mapping[str, Any], check: Mapping[str, Any] | None) -> str:
+    """Return the part of the page on another GPU or library version, beside the record that it is compared with."""
     origin, own = record["environment"], record["products"]
+    first_origin, products = base["environment"], base["products"]
+    named = [f"{each['device']}, cuBLASLt {each['library']}" for each in (first_origin, origin)]
     settings = list(dict.fromkeys(each["setting"] for each in own))
+    whole = all(_distinct(each, own).keys() == _distinct(each, products).keys() for each in settings)
     rows = []
     for setting in settings:
         first = _distinct(setting, products)
@@ -62,14 +74,16 @@ def _other_gpu(products: Sequence[Mapping[str, Any]], record: Mapping[str, Any],
             if before is None or _outcome(before) != _outcome(each):
                 rows.append([setting, _words(key), *("-" if one is None else _outcome(one) for one in (before, each))])
     return "\n".join([
-        f"\n## {origin['device']}\n",
-        f"The same products with cuBLASLt {origin['library']}, driver {origin['driver']} and PyTorch "
-        f"{origin.get('torch', '')}.\n",
+        f"\n## {named[1]}\n",
+        f"{'The same' if whole else 'The recorded ones of these'} products with driver {origin['driver']}"
+        + (f" and PyTorch {origin['torch']}.\n" if "torch" in origin else
+           ". The library was asked without PyTorch; that PyTorch runs its first answer was measured with cuBLASLt "
+           "13.1 only.\n"),
         _table(("setting", "products", *VERDICTS), [_counts(each, own) for each in settings]),
         f"\nOf {sum(len(_distinct(each, own)) for each in settings)} products, these have another verdict or change at "
-        "other numbers of rows than on the first GPU.\n" if rows else "\nNone differs from the first GPU.\n",
-        *([_table(("setting", "product", "first GPU", origin["device"]), rows)] if rows else []),
-        _checked(check, "### Against bytes"),
+        f"other numbers of rows than on an {named[0]}.\n" if rows else f"\nNone differs from those on an {named[0]}.\n",
+        *([_table(("setting", "product", *named), rows)] if rows else []),
+        *([_checked(check, "### Against bytes")] if check is not None else []),
     ])  # fmt: skip
 
 
@@ -157,13 +171,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.batch_invariance_page", description=(__doc__ or "").split("\n")[0]
     )
-    help_text = "a record of `table`, and one of `check`; then those of another GPU"
+    help_text = "a record of `table`, and one of `check`"
     parser.add_argument("records", type=Path, nargs="+", metavar="RECORD", help=help_text)
+    parser.add_argument(
+        "--other", type=Path, nargs="+", action="append", default=[], metavar="RECORD",
+        help="the same of another GPU or library version",
+    )  # fmt: skip
     given = parser.parse_args(arguments)
-    if len(given.records) not in (1, 2, 4):
-        parser.error("give a record of `table`, with one of `check`, or both of each of two GPUs")
-    print(page(*(json.loads(each.read_text(encoding="utf-8")) for each in given.records)), end="")
+    if any(len(each) > 2 for each in (given.records, *given.other)):
+        parser.error("give one record of `table` and at most one of `check` for each GPU and library version")
+    first, *others = (_pair(each) for each in (given.records, *given.other))
+    print(page(*first, others), end="")
     return 0
+
+
+def _pair(paths: Sequence[Path]) -> Pair:
+    record, *rest = (json.loads(each.read_text(encoding="utf-8")) for each in paths)
+    return record, rest[0] if rest else None
 
 
 if __name__ == "__main__":

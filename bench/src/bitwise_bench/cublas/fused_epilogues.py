@@ -2,11 +2,13 @@
 
     python -m bitwise_bench.cublas.fused_epilogues --out records/cublas-epilogues-sm90-h100.json
     python -m bitwise_bench.cublas.fused_epilogues --part held-out --out held-out.json
+    python -m bitwise_bench.cublas.fused_epilogues --only-compile; ... --processes 0 --out epilogues.json
 
 The baseline is torch.mm and PyTorch's operators.  `kernel` is a fused kernel, `separate` a product with the same bits
 and PyTorch's operators, and `ours` the one of both that matmul chooses.  `library` is the epilogue of cuBLASLt that
 PyTorch reaches (addmm, _addmm_activation), and `compiled` is torch.compile with dynamic shapes; both may return other
-bytes, since they round less often.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn.
+bytes, since they round less often.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn,
+after processes compiled the kernels of all cases: medians over three allocations of the operands.
 The shapes are those of `model_shapes`, 16 models by six epilogues; those of the other parts are drawn.
 """
 
@@ -50,7 +52,11 @@ and converted.
 """
 TOKENS = (1, 16, 64, 256, 1024, 4096)
 _ROUNDS = 3
+_PLACEMENTS = 3
+"""The allocations of the operands whose median time counts: where operands lie decides what stays in the L2 cache."""
 _POLL_SECONDS = 0.02
+_KEPT = 8
+"""Cases after which the record is written again."""
 _MOST_SEQUENCES = 256
 """The compiled versions of a sequence that torch.compile may keep."""
 
@@ -130,6 +136,12 @@ class Operands:
 
         return eager(self.epilogue, torch.mm(self.a, self.b), self.others)
 
+    def ours(self) -> Any:
+        """Return the result of matmul with the epilogue."""
+        from bitwise_torch import matmul
+
+        return matmul(self.a, self.b, like="cublas", epilogue=self.epilogue, operands=self.others)
+
     def separate(self) -> Any:
         """Return the result of a product with the same bits and PyTorch's operators."""
         from bitwise_torch import matmul
@@ -175,24 +187,34 @@ class Operands:
 
 
 def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case], ready: Any) -> None:
-    """Run a share of the cases once, in order, to fill the compilers' caches; `ready` holds their places."""
+    """Run a share of the cases once, to fill the compilers' caches; then `ready` holds the part."""
     import torch
-
-    from bitwise_torch import matmul
 
     with torch.no_grad():
         for case in list({_kind(case): case for case in compiled}.values())[part::parts]:
             given = Operands(case)
             _compiled_sequence(given.epilogue)(given.a, given.b, *given.others)
-        for place in range(part, len(cases), parts):
-            case = cases[place]
+        for case in cases[part::parts]:
             try:
                 given = Operands(case)
-                matmul(given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
+                given.ours()
                 given.fused()
             except Exception as error:
                 print(f"{case}: {error}", file=sys.stderr)
-            ready[place] = True
+    ready[part] = True
+
+
+def compile_all(cases: Sequence[Case], compiled: Sequence[Case], processes: int, deadline: float) -> None:
+    """Fill the compilers' caches for all cases, and those of torch.compile for `compiled`, unless time ends before.
+
+    The processes launch kernels, so that nothing can be timed meanwhile.
+    """
+    with (
+        multiprocessing.Manager() as manager,
+        Parts(_compile, (cases, compiled, ready := manager.dict()), processes) as parts,
+    ):
+        while time.time() < deadline and any(part not in ready and parts.alive(part) for part in range(processes)):
+            time.sleep(_POLL_SECONDS)
 
 
 def _kind(case: Case) -> tuple[str, str, bool]:
@@ -215,52 +237,47 @@ def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     return found
 
 
-def rows(
-    cases: Iterable[Case], deadline: float, is_ready: Callable[[Case], bool], *, compiled: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield the record of each case once it is ready; no case starts after the deadline."""
+def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[dict[str, Any]]:
+    """Yield the record of each case; no case starts after the deadline."""
     import torch
 
-    from bitwise_torch import matmul
     from bitwise_torch.epilogues import fuses
 
     sequences: dict[tuple[str, str, bool], Callable[..., Any]] = {}
     for case in cases:
-        while not is_ready(case) and time.time() < deadline:
-            time.sleep(_POLL_SECONDS)
         if time.time() > deadline:
             return
-        given = Operands(case)
-        fused = partial(matmul, given.a, given.b, like="cublas", epilogue=given.epilogue, operands=given.others)
-        record = asdict(case)
+        placed = [Operands(case) for _ in range(_PLACEMENTS)]
+        given, record = placed[0], asdict(case)
         try:
             with torch.no_grad():
-                fused()
-                found, wanted = fused(), given.sequence()
+                given.ours()
+                found, wanted = given.ours(), given.sequence()
         except Exception as error:
             yield {**record, "failed": f"{type(error).__name__}: {error}"}
             continue
         bits = {1: torch.uint8, 2: torch.int16}[found.element_size()]
         record["equal"] = bool(torch.equal(found.view(bits), wanted.view(bits)))
         record["fused"] = fuses(given.a, given.b, given.epilogue, given.others, like="cublas")
-        launches: dict[str, Callable[[], Any]] = {
-            "sequence": given.sequence, "ours": fused, "separate": given.separate,
-        }  # fmt: skip
-        kernel = given.fused()
-        if kernel is not None:
-            launches["kernel"] = kernel[0]
-            record["expected"] = kernel[1] and [round(1e6 * each, 2) for each in kernel[1]]
-        library = given.library(case.epilogue)
-        if library is not None:
-            launches["library"] = library
-        if compiled:
-            kind = _kind(case)
-            if kind not in sequences:
-                sequences[kind] = _compiled_sequence(given.epilogue)
-            launches["compiled"] = partial(sequences[kind], given.a, given.b, *given.others)
-        with torch.no_grad():
-            times = in_turn(launches, _ROUNDS)
-        yield {**record, **{name: round(each, 2) for name, each in times.items()}}
+        if compiled and _kind(case) not in sequences:
+            sequences[_kind(case)] = _compiled_sequence(given.epilogue)
+        times: dict[str, list[float]] = {}
+        for each in placed:
+            launches: dict[str, Callable[[], Any]] = {
+                "sequence": each.sequence, "ours": each.ours, "separate": each.separate,
+            }  # fmt: skip
+            kernel, library = each.fused(), each.library(case.epilogue)
+            if kernel is not None:
+                launches["kernel"] = kernel[0]
+                record["expected"] = kernel[1] and [round(1e6 * seconds, 2) for seconds in kernel[1]]
+            if library is not None:
+                launches["library"] = library
+            if compiled:
+                launches["compiled"] = partial(sequences[_kind(case)], each.a, each.b, *each.others)
+            with torch.no_grad():
+                for name, taken in in_turn(launches, _ROUNDS).items():
+                    times.setdefault(name, []).append(taken)
+        yield {**record, **{name: round(sorted(each)[_PLACEMENTS // 2], 2) for name, each in times.items()}}
 
 
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -304,6 +321,11 @@ def write(path: Path, result: dict[str, Any]) -> None:
     path.write_text(f'{{\n"environment": {head},\n"parts": {{\n' + ",\n".join(parts) + "\n}}\n", encoding="utf-8")
 
 
+def _part(found: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
+    """Return the record of the rows so far of a part of `count` cases."""
+    return {"summary": {**summary(found), "not reached": count - len(found)}, "rows": found}
+
+
 def _environment() -> dict[str, Any]:
     import torch
     import triton
@@ -321,40 +343,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.cublas.fused_epilogues", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="where to write the record; needed unless --only-compile is given")
     parser.add_argument(
         "--part", choices=[*PARTS], default=_RECORDED, nargs="+", help=f"the cases (default {' '.join(_RECORDED)})"
     )
     parser.add_argument("--every", type=int, default=1, help="take every so many cases (default 1)")
     parser.add_argument("--skip", type=int, default=0, help="leave out this many cases before (default 0)")
-    parser.add_argument("--processes", type=int, default=14, help="compile processes (default 14)")
+    parser.add_argument(
+        "--processes", type=int, default=14, help="compile processes; 0 where the caches are full (default 14)"
+    )
+    parser.add_argument("--only-compile", action="store_true", help="fill the compilers' caches; time nothing")
     parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args(arguments)
+    if not given.out and not given.only_compile:
+        parser.error("give --out, the file to write the record to, or --only-compile")
     deadline = time.time() + given.seconds
     cases = {name: make()[given.skip :: given.every] for name, make in PARTS.items() if name in given.part}
-    every = [case for each in cases.values() for case in each]
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
-    places = {case: place for place, case in enumerate(every)}
+    if given.processes:
+        compile_all([case for each in cases.values() for case in each], compiled, given.processes, deadline)
+    if given.only_compile:
+        return 0
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0
-    with (
-        multiprocessing.Manager() as manager,
-        Parts(_compile, (every, compiled, ready := manager.dict()), given.processes) as parts,
-    ):
-
-        def is_ready(case: Case) -> bool:
-            place = places[case]
-            return place in ready or not parts.alive(place % given.processes)
-
-        for name, each in cases.items():
-            found = list(rows(each, deadline, is_ready, compiled=bool(compiled) and name == COMPILED))
-            totals = summary(found)
-            totals["not reached"] = len(each) - len(found)
-            status |= bool(totals["failed"] or totals["other bytes"])
-            result["parts"][name] = {"summary": totals, "rows": found}
-            write(given.out, result)
-            print(name, json.dumps(totals, indent=1))
+    for name, each in cases.items():
+        found: list[dict[str, Any]] = []
+        for row in rows(each, deadline, compiled=bool(compiled) and name == COMPILED):
+            found.append(row)
+            if len(found) % _KEPT == 0:
+                result["parts"][name] = _part(found, len(each))
+                write(given.out, result)
+        result["parts"][name] = _part(found, len(each))
+        write(given.out, result)
+        totals = result["parts"][name]["summary"]
+        status |= bool(totals["failed"] or totals["other bytes"])
+        print(name, json.dumps(totals, indent=1))
     return int(status)
 
 

@@ -1,9 +1,9 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small`, `broad`, `slow`, `varied` and `unaligned-lines`.  No model, square or odd size of `held-out`,
-`second-held-out`, `third-held-out`, `fourth-held-out` and `fifth-held-out` is in another set, and no product of
-`drawn-held-out` and `broad-held-out`.
+`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines` and `few-lines`.  No model, square or odd size of
+`held-out`, `second-held-out`, `third-held-out`, `fourth-held-out`, `fifth-held-out` and `sixth-held-out` is in another
+set, and no product of `drawn-held-out`, `broad-held-out` and `few-lines-held-out`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Problem:
     """A product of m by n by k in PyTorch's dtype.
 
     `layout` has a letter for each operand: "n" for dense rows, "t" for dense columns, such as a transposed view.
-    `gap` is the number of elements between the lines of each operand.
+    `gap` is the number of elements between the lines of each operand, `offset` that before the first one.
     """
 
     group: str
@@ -32,6 +32,7 @@ class Problem:
     layout: str = "nn"
     dtype: str = "float16"
     gap: int = 0
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,31 @@ FIFTH_HELD_OUT = (
     Decoder("Grok-1", 6144, 6144, 8192, 32768),
     Decoder("Jamba-1.5", 4096, 4096, 6144, 14336),
 )
+SIXTH_HELD_OUT = (
+    Decoder("Phi-3-mini", 3072, 3072, 9216, 8192),
+    Decoder("Qwen2-0.5B", 896, 896, 1152, 4864),
+    Decoder("gemma-7b", 3072, 4096, 12288, 24576),
+    Decoder("BLOOM-7b1", 4096, 4096, 12288, 16384),
+    Decoder("Granite-20B-code", 6144, 6144, 6400, 24576),
+    Decoder("Zamba2-7B", 3584, 3584, 10752, 14336),
+    Decoder("MiniCPM-2B", 2304, 2304, 6912, 5760),
+    Decoder("TinyLlama", 2048, 2048, 2560, 5632),
+    Decoder("CodeLlama-34B", 8192, 8192, 10240, 22016),
+    Decoder("StableLM-2-12B", 5120, 5120, 7680, 13824),
+    Decoder("T5-xxl", 4096, 4096, 12288, 10240),
+    Decoder("Persimmon-8B", 4096, 4096, 12288, 16384),
+    Decoder("Falcon-7B", 4544, 4544, 4672, 18176),
+    Decoder("GPT-J-6B", 4096, 4096, 12288, 16384),
+    Decoder("DeBERTa-xxl", 1536, 1536, 4608, 6144),
+    Decoder("CLIP-bigG-text", 1280, 1280, 3840, 5120),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
+_SIXTH_VOCABULARIES = ((32003, 4096), (50295, 2560), (119547, 768), (65025, 1024), (21128, 768), (31090, 768))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
+_SIXTH_PRODUCTS = 150
 _MOST_MULTIPLICATIONS = 4e11
 """Those of the largest drawn product, which takes about a millisecond."""
 _BROAD_ROWS = (
@@ -191,6 +212,45 @@ def fifth_held_out() -> list[Problem]:
     found += unaligned_lines(_SEED + 42, 96, _HELD_OUT_VOCABULARIES)
     dice.shuffle(found)
     return [each for each in dict.fromkeys(found) if (each.n, each.k) not in known or "gradient" in each.group]
+
+
+def sixth_held_out() -> list[Problem]:
+    """Return 150 products: layers and gradients of models that are in no other set, squares, odd sizes, gaps, offsets.
+
+    No pair of n and k is in another set, except those of gradients, whose layers are not.
+    """
+    dice = random.Random(_SEED + 50)
+    others = tuple(make for name, make in SETS.items() if name not in ("layers", "published", "sixth-held-out"))
+    known = {(each.n, each.k) for make in others for each in make()}
+    found = _of_unseen_layers(dice, SIXTH_HELD_OUT, others, 6)
+    sizes = [_drawn(dice, 500, 8192, 4) for _ in range(24)]
+    for size in [each for each in sizes if (each, each) not in known][:8]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    drawn = [*unaligned_lines(_SEED + 51, 96, _SIXTH_VOCABULARIES), *few_lines(_SEED + 52, 96)]
+    found += [each for each in drawn[::2] if (each.n, each.k) not in known][: _SIXTH_PRODUCTS - len(found)]
+    dice.shuffle(found)
+    return found
+
+
+def few_lines(seed: int, count: int) -> list[Problem]:
+    """Return drawn products of 1 to 16 rows in which no tensor map has an operand.
+
+    There are gaps between the lines, or an offset before the first one; every fourth product has odd n and k instead.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        m, layout = (1, 2, 4, 8, 16)[number % 5], dice.choice(("nt", "nt", "nn", "tn", "tt"))
+        m = m if number % 2 else dice.randint(1, 16)
+        n, k = _drawn(dice, 200, 6000, 8), _drawn(dice, 400, 6000, 8)
+        gap, offset = ((1, 0), (3, 0), (0, 1), (0, 0))[number % 4]
+        if number % 4 == 3:
+            n, k = n + 1, k + 1
+        else:
+            gap, offset = (dice.randint(1, 7) if each else 0 for each in (gap, offset))
+        found.append(Problem("few lines", m, n, k, layout, dice.choice(("bfloat16", "float16")), gap, offset))
+    return found
 
 
 def unaligned_lines(seed: int, count: int, vocabularies: Sequence[tuple[int, int]]) -> list[Problem]:
@@ -545,6 +605,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "third-held-out": third_held_out,
     "fourth-held-out": fourth_held_out,
     "fifth-held-out": fifth_held_out,
+    "sixth-held-out": sixth_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -556,6 +617,8 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "slow": lambda: slow_products(_SEED + 21),
     "varied": lambda: varied_products(_SEED + 31),
     "unaligned-lines": lambda: unaligned_lines(_SEED + 41, 160, _VOCABULARIES),
+    "few-lines": lambda: few_lines(_SEED + 61, 80),
+    "few-lines-held-out": lambda: few_lines(_SEED + 62, 80),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -79,8 +79,10 @@ class Bench:
             shape[::-1] if axis == "t" else shape for axis, shape in zip(given.layout, ((m, k), (k, n)), strict=True)
         )
         a, b = (
-            torch.empty(lines, length + given.gap, device="cuda", dtype=dtype)[:, :length] for lines, length in shapes
-        )
+            torch.empty(lines * (length + given.gap) + given.offset, device="cuda", dtype=dtype)[given.offset :]
+            .view(lines, length + given.gap)[:, :length]
+            for lines, length in shapes
+        )  # fmt: skip
         out = torch.empty(m, n, device="cuda", dtype=dtype)
         if drawn:
             generator = torch.Generator(device="cuda").manual_seed(m + n + k)
@@ -291,11 +293,10 @@ def joined(paths: Sequence[Path], problems: Sequence[Problem]) -> tuple[dict[str
 
 def rows_of(paths: Sequence[Path]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the rows of records by the fields of their problems; of several rows of a problem the first one."""
-    names = [each.name for each in fields(Problem)]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in paths:
         for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-            found.setdefault(tuple(row[name] for name in names), row)
+            found.setdefault(tuple(row.get(each.name, each.default) for each in fields(Problem)), row)
     return found
 
 

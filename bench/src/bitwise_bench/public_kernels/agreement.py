@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +11,16 @@ from typing import Any
 Entry = Mapping[str, Any]
 """A launch as `read.read_launch` returns it."""
 
+PARTS = ("open", "held out")
+"""The parts of the launches: one may be looked at to mend the reading, the other is read to measure it."""
+
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 _NAME = re.compile(r"%[\w.$]+|\$L__BB\w+|`[^`]*`|'[^']*'|\"[^\"]*\"")
+
+
+def part_of(launch: str) -> str:
+    """Return the part of a launch, given as source/case/launch: half of all launches by a hash of the name."""
+    return PARTS[hashlib.sha256(launch.encode()).digest()[0] & 1]
 
 
 def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -20,18 +29,18 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     A kernel is determined if it ran and all repetitions returned the same bytes; without recorded bytes, if the reading
     does not say otherwise.  `unknown` counts determined kernels without a class, `undetermined` those of them whose
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
-    `ratio` is None where nothing ran.  `functions` are the byte classes, divided where a search found an input on which
-    two kernels differ (`read.with_searched`); None where nothing was searched.  `compile seconds` are None where none
-    were recorded.  `mixed` has a pair of kernels of each class with different bytes, recorded or searched.  Of the
-    kernels whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a
-    class.
+    `ratio` is None where nothing ran. `functions` are the byte classes, divided where a search found an input on
+    which two kernels differ (`read.with_searched`); None where nothing was searched. `compile seconds` are None
+    where none were recorded; `reading over compiling` are the ratios of the times of the kernels that have both.
+    `mixed` has a pair of kernels of each class with different bytes, recorded or searched. Of the kernels whose
+    bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a class.
     """
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
     functions = 0
     mixed: list[list[str]] = []
     missed: list[str] = []
-    seconds, compiling = [], []
+    seconds, compiling, ratios = [], [], []
     for entry in entries:
         classes: dict[int, list[tuple[str, tuple[str, int]]]] = {}
         for kernel in entry["kernels"]:
@@ -39,6 +48,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
             seconds.append(kernel["seconds"])
             if kernel.get("compile seconds"):
                 compiling.append(kernel["compile seconds"])
+                ratios.append(round(kernel["seconds"] / kernel["compile seconds"], 3))
             path = f"{entry['launch']}/{kernel['file']}"
             if kernel["error"]:
                 counts["not run"] += 1
@@ -80,17 +90,17 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
         "missed kernels": missed,
         "seconds": _spread(seconds),
         "compile seconds": _spread(compiling) if compiling else None,
+        "reading over compiling": _points(ratios) if ratios else None,
     }
 
 
 def _spread(seconds: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(seconds) or [0.0]
-    return {
-        "median": ordered[len(ordered) // 2],
-        "p90": ordered[9 * len(ordered) // 10],
-        "most": ordered[-1],
-        "sum": round(sum(ordered), 1),
-    }
+    return {**_points(seconds), "sum": round(sum(seconds), 1)}
+
+
+def _points(numbers: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(numbers) or [0.0]
+    return {"median": ordered[len(ordered) // 2], "p90": ordered[9 * len(ordered) // 10], "most": ordered[-1]}
 
 
 def reasons_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:

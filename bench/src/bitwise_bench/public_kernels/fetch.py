@@ -23,6 +23,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 
 _SUFFIXES = (".py", ".yaml")
+_DATA = ("VERSION",)
 _MAXIMUM_BYTES = 1 << 20
 # The metadata of a source archive is made without compiling its extensions.
 _NOT_BUILT = {
@@ -95,7 +96,9 @@ def _extracted(archive: Path, folder: Path, only: str | tuple[str, ...]) -> Iter
     for name, data in _members(archive):
         path = PurePosixPath(name)
         outside = path.is_absolute() or ".." in path.parts
-        wanted = name.startswith(only) and path.suffix in _SUFFIXES and len(data) <= _MAXIMUM_BYTES
+        wanted = (
+            name.startswith(only) and (path.suffix in _SUFFIXES or path.name in _DATA) and len(data) <= _MAXIMUM_BYTES
+        )
         if outside or not wanted:
             continue
         target = folder / path

@@ -4,6 +4,8 @@
 
 Every launch is partitioned by itself, with the contents of its tensors of integers and booleans.  No GPU is needed.
 With `--searched`, kernels with the same recorded bytes also count as different where `search` found that they are.
+The launches are in two parts by a hash of their names: what is `open` may be looked at to mend the reading, and what is
+`held out` is read to measure it.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
-from bitwise_bench.public_kernels.agreement import agreement, reasons_of
+from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
+from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
@@ -40,8 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the result here, as JSON")
     parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
+    parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
+    parser.add_argument("--assume", nargs="*", default=[], help="assumptions, as those of `bitwise partition`")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
+    parser.add_argument("--until", type=float, default=1e9, help="start no launch after this time, in seconds")
     parser.add_argument("--limit", type=int, help="read at most this many launches")
     parser.add_argument("--searched", type=Path, help="what `search --gpu` wrote")
     chosen = parser.parse_args(arguments)
@@ -50,16 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         searched = json.loads(chosen.searched.read_text(encoding="utf-8")) if chosen.searched else None
         wanted = chosen.sources or list(SOURCES)
         launches = [place for place in launch_folders(folder) if place.relative_to(folder).parts[0] in wanted]
-        launches = launches[: chosen.limit]
-        entries = _read_all(folder, launches, Options(time_limit=chosen.kernel_seconds), chosen.workers)
+        launches = [
+            place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
+        ][: chosen.limit]
+        options = Options(time_limit=chosen.kernel_seconds, assume=frozenset(chosen.assume))
+        entries = _read_all(folder, launches, options, chosen.workers, chosen.until)
         if searched is not None:
             try:
                 entries = [with_searched(entry, searched) for entry in entries]
             except InputError as error:
                 parser.error(f"{chosen.searched}: {error}")
         record = _record(folder, entries, searched)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    record["largest process, MiB"] = peak >> 10
+    record["largest process, MiB"] = max((entry["peak, MiB"] for entry in entries), default=0)
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     if chosen.unknown is not None:
@@ -69,27 +77,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if whole["mixed"] or whole["missed"] else 0
 
 
-def _read_all(folder: Path, launches: Sequence[Path], options: Options, workers: int) -> list[dict[str, Any]]:
-    """Read launches side by side: a launch has too few kernels for many processes.  Unreadable files are reported."""
-    start, entries = time.monotonic(), []
-    with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
+def _read_all(
+    folder: Path, launches: Sequence[Path], options: Options, workers: int, until: float
+) -> list[dict[str, Any]]:
+    """Read launches side by side, each in one process.  Those that cannot be read are reported, and left out."""
+    start, entries = time.monotonic(), {}
+    names = [place.relative_to(folder).as_posix() for place in launches]
 
-        def read(place: Path) -> dict[str, Any]:
-            name = str(place.relative_to(folder))
-            try:
-                return read_launch(place, name, options, executor)
-            except InputError as error:
-                return {"launch": name, "unreadable": str(error)}
+    def report(name: str, answer: dict[str, Any]) -> None:
+        if "error" in answer:
+            print(f"{name}: {answer['error']}", file=sys.stderr, flush=True)
+        else:
+            entries[name] = answer
+        if sys.stderr.isatty() or len(entries) % 20 == 0:
+            seconds = time.monotonic() - start
+            print(f"{len(entries)} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
 
-        for number, entry in enumerate(threads.map(read, launches), 1):
-            if "unreadable" in entry:
-                print(f"{entry['launch']}: {entry['unreadable']}", file=sys.stderr, flush=True)
-            else:
-                entries.append(entry)
-            if sys.stderr.isatty() or number % 20 == 0:
-                seconds = time.monotonic() - start
-                print(f"{number} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
-    return entries
+    settings = {"folder": str(folder), "options": options, "until": time.time() + until}
+    run_all(read_named, [[name] for name in names], settings, processes=workers, seconds=3600.0, report=report)
+    return [entries[name] for name in names if name in entries]
+
+
+def read_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a launch of a folder, and add the largest memory of its reading; a job for `worker_pool.run_all`."""
+    if time.time() > settings["until"]:
+        return {"error": "out of time"}
+    _forget_peak_memory()
+    entry = read_launch(Path(settings["folder"]) / name, name, settings["options"])
+    return {**entry, "part": part_of(name), "peak, MiB": _peak_memory()}
+
+
+def _forget_peak_memory() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_memory() -> int:
+    """Return the largest resident memory of this process since it was forgotten, in MiB."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def launch_folders(folder: Path) -> list[Path]:
@@ -97,11 +126,11 @@ def launch_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(place: Path, name: str, options: Options, executor: Executor | None) -> dict[str, Any]:
+def read_launch(place: Path, name: str, options: Options) -> dict[str, Any]:
     """Partition the kernels of a launch, and return the outcome of each with its bytes."""
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
     sources = read_folder(place, (".ptx",)).sources
-    found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
+    found = partition(sources, TARGET, options, workers=1, cache=open_cache())
     class_of = {file: number for number, members in enumerate(found.classes) for file in members}
     kernels = []
     for entry, result in zip(described["kernels"], found.results, strict=True):
@@ -165,8 +194,20 @@ def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mappin
             for name, mine in by_source.items()
         },
         "total": agreement(entries),
+        "parts": {part: _groups([each for each in entries if each["part"] == part]) for part in PARTS},
         "reasons": reasons_of(entries),
         "launches": [_short(entry) for entry in entries],
+    }
+
+
+def _groups(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the figures of launches of packages, of those of TorchInductor, and of all."""
+    compiled = {name for name, source in SOURCES.items() if source.archive == "installed"}
+    is_compiled = [entry["launch"].split("/")[0] in compiled for entry in entries]
+    return {
+        "packages": agreement([each for each, other in zip(entries, is_compiled, strict=True) if not other]),
+        "TorchInductor": agreement([each for each, other in zip(entries, is_compiled, strict=True) if other]),
+        "all": agreement(entries),
     }
 
 

@@ -10,14 +10,15 @@ folder as one file, and every source as a file of its own as soon as its last ca
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,11 @@ from bitwise_bench.public_kernels.sources import SOURCES, Source
 SUMMARY = "case.json"
 """The file of a case that is done, in its folder."""
 
+TURNS = 3
+"""Processes that run kernels at the same time."""
+
 CASES_OF_A_PROCESS = 4
-"""To import a package takes seconds; a fault of the device ends the process."""
+"""The most.  To import a package takes seconds; a fault of the device ends the process."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--case-seconds", type=float, default=60.0, help="time for one case (default 60)")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
     parser.add_argument("--configurations", type=int, default=8, help="configurations of a launch (default 8)")
+    parser.add_argument("--launches", type=int, default=60, help="launches of a case, at equal distances (default 60)")
     parser.add_argument("--without-gpu", action="store_true", help="compile for sm_90, and run nothing")
     parser.add_argument("--archive", type=Path, help="write the folder to this .tar.xz")
     parser.add_argument("--list", action="store_true", help="list the cases")
@@ -58,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "deadline": start + chosen.seconds,
         "case seconds": chosen.case_seconds,
         "configurations": chosen.configurations,
+        "launches": chosen.launches,
     }
     os.environ.update({"OMP_NUM_THREADS": "1", "TRITON_DISABLE_LINE_INFO": "1", "TOKENIZERS_PARALLELISM": "false"})
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -138,7 +144,10 @@ def _run(
         if archives is not None:
             archives.done(name)
 
-    run_all(record_case, batches(names), settings, processes=processes, seconds=2 * case_seconds + 60, report=report)
+    size = max(1, min(CASES_OF_A_PROCESS, len(names) // processes))
+    run_all(
+        record_case, batches(names, size), settings, processes=processes, seconds=2 * case_seconds + 60, report=report
+    )
 
 
 def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -194,6 +203,7 @@ def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 def _replayed(
     interception: Any, folder: Path, settings: dict[str, Any], started: float
 ) -> tuple[int, int, list[str], bool]:
+    from bitwise_bench.public_kernels.configurations import chosen_configurations
     from bitwise_bench.public_kernels.replay import (
         DeviceLost,
         check_device,
@@ -205,9 +215,11 @@ def _replayed(
     launches = kernels = 0
     lost = False
     problems: list[str] = []
-    for number, launch in enumerate(interception.launches):
+    numbered = chosen_configurations(list(enumerate(interception.launches)), settings["launches"])
+    for place_in_list, (number, launch) in enumerate(numbered):
         if time.monotonic() - started > settings["case seconds"]:
-            problems.append(f"{len(interception.launches) - number} launches were left: the time of the case was over")
+            left = len(numbered) - place_in_list
+            problems.append(f"{left} launches were left: the time of the case was over")
             break
         place = folder / f"{number:02d}_{launch.name.rsplit('.', 1)[-1][:60]}"
         try:
@@ -215,7 +227,8 @@ def _replayed(
             if not compiled:
                 problems.append(f"{launch.name}: no configuration compiles: {errors[:1]}")
                 continue
-            hashes = recorded_bytes(launch, compiled) if settings["gpu"] else None
+            with _turn(Path(settings["out"])):
+                hashes = recorded_bytes(launch, compiled) if settings["gpu"] else None
             write_launch(place, launch, compiled, errors, hashes)
         except DeviceLost as error:
             problems.append(f"{launch.name}: the device was lost: {str(error)[:200]}")
@@ -233,6 +246,14 @@ def _replayed(
         launches, kernels = launches + 1, kernels + len(compiled)
     folder.mkdir(parents=True, exist_ok=True)
     return launches, kernels, problems, lost
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Let few of the processes that write to a folder run kernels: time slices on the GPU would make every run wait."""
+    with (folder / f"turn{os.getpid() % TURNS}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def prepare_import(source: Source, packages: Path) -> None:

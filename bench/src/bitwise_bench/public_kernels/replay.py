@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,30 @@ import numpy as np
 
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.draws.inputs import digest_of
+from bitwise_bench.public_kernels.block_orders import has_atomic_operations
 from bitwise_bench.public_kernels.configurations import Configuration
-from bitwise_bench.public_kernels.interception import MAXIMUM_BLOCKS, Intercepted, Storage, replaced_tensors
+from bitwise_bench.public_kernels.interception import (
+    MAXIMUM_BLOCKS,
+    Intercepted,
+    Storage,
+    replaced_tensors,
+    without_cache,
+)
 from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
 from bitwise_triton.tensor_stand_ins import stand_ins
 
-DRAWS = ("captured", "perturbed.1", "perturbed.2", "shuffled", "wide")
+DRAWS = ("captured", "perturbed.1", "perturbed.2", "shuffled", "wide", "normal")
 """The contents of tensors of floats: those of the launch; their multiples by random factors around 1; these in another
-order; and these times powers of two.  Tensors of integers and booleans keep their contents, which the manifest has."""
+order; these times powers of two; and normal numbers times powers of two, positive where all of the launch are.  Tensors
+of integers and booleans keep their contents, which the manifest has."""
 
 REPEATS = 3
-"""Runs from each draw."""
+"""Runs from each draw with nothing else on the GPU."""
+
+DISTURBED = {False: 5, True: 60}
+"""Runs from each draw beside other work, without and with atomic operations in the kernel."""
 
 UNCHANGED = "-"
 """The hash of a memory to which nothing was written, or what it held already."""
@@ -93,7 +104,9 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
         target=target,
         name=configuration_name(numbers, shown),
     )
-    kernel = state_sizes(give_tensors(compile_job(job), recorded_tensors(values)), buffer_bytes(values))
+    with without_cache():
+        compiled = compile_job(job)
+    kernel = state_sizes(give_tensors(compiled, recorded_tensors(values)), buffer_bytes(values))
 
     def run(other: Mapping[int, Any]) -> None:
         passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}
@@ -119,6 +132,7 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
         kernel = launched_kernel(launch.kernel, result, arguments)
         recorded = launch_tensors(launch.kernel, result, arguments, True, 1 << 20)
         kernel = give_tensors(kernel, recorded)
+        kernel = replace(kernel, compile_seconds=getattr(result, "bitwise_seconds", 0.0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CaptureError(f"{launch.name}: {type(error).__name__}: {error}") from None
     positional = launch.arguments
@@ -149,6 +163,12 @@ def _drawn(storage: Storage, draw: str, seed: str) -> Any:
     if dtype.itemsize == 1:  # random factors would leave few of the values of 8 bits
         order = torch.randperm(count, generator=generator).to(whole.device)
         return whole[order] if draw in ("shuffled", "wide") else whole.clone()
+    if draw == "normal":
+        numbers = torch.randn(count, generator=generator)
+        numbers *= torch.exp2(torch.randint(-6, 7, (count,), generator=generator).float())
+        positive = bool((found.to(torch.float64) >= 0).all())
+        numbers = numbers.abs() if positive else numbers
+        return numbers.to(whole.device).to(dtype).contiguous().view(torch.uint8)
     factors = 0.875 + 0.25 * torch.rand(count, generator=generator)
     if draw in ("shuffled", "wide"):
         found = found[torch.randperm(count, generator=generator).to(whole.device)]
@@ -174,7 +194,8 @@ def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[di
             if entry["error"] is not None:
                 continue
             try:
-                rows = [_one_run(launch, one, inputs) for _ in range(REPEATS)]
+                rows = [_hashes(launch, inputs, _one_run(one, inputs)) for _ in range(REPEATS)]
+                rows += _disturbed_rows(launch, one, inputs)
             except Exception as error:
                 entry["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 check_device(error)
@@ -201,12 +222,41 @@ def check_device(error: BaseException) -> None:
         raise DeviceLost(f"{type(error).__name__}: {error}") from error
 
 
-def _one_run(launch: Intercepted, one: Compiled, inputs: Mapping[int, Any]) -> list[str]:
+def _disturbed_rows(launch: Intercepted, one: Compiled, inputs: Mapping[int, Any]) -> list[list[str]]:
+    """Return the hashes of runs beside other work that left other bytes than the first of them, and of that one."""
+    import torch
+
+    first: dict[int, Any] | None = None
+    rows = []
+    for _ in range(DISTURBED[has_atomic_operations(one.kernel.assembly)]):
+        memory = _one_run(one, inputs, _disturb)
+        if first is None or any(not torch.equal(memory[address], first[address]) for address in memory):
+            rows.append(_hashes(launch, inputs, memory))
+            first = memory if first is None else first
+    return rows
+
+
+def _disturb() -> None:
+    from bitwise_bench.public_kernels.disturbance import disturbance
+
+    disturbance().start()
+
+
+def _one_run(one: Compiled, inputs: Mapping[int, Any], before: Callable[[], object] = lambda: None) -> dict[int, Any]:
+    """Return the memory after a run from the inputs; `before` is called before the launch."""
     import torch
 
     memory = {address: bytes_.clone() for address, bytes_ in inputs.items()}
+    torch.cuda.synchronize()
+    before()
     one.launch(memory)
     torch.cuda.synchronize()
+    return memory
+
+
+def _hashes(launch: Intercepted, inputs: Mapping[int, Any], memory: Mapping[int, Any]) -> list[str]:
+    import torch
+
     row = []
     for address, after in memory.items():
         if torch.equal(after, inputs[address]):
@@ -247,6 +297,8 @@ def write_launch(
         "errors": list(errors),
         "draws": list(DRAWS) if bytes_ else [],
         "repeats": REPEATS,
+        "disturbed runs": DISTURBED[False],
+        "disturbed runs with atomic operations": DISTURBED[True],
         "kernels": entries,
     }
     (folder / "bytes.json").write_text(json.dumps(content) + "\n")

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import numpy as np
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.gpu.driver import DeviceError, LoadedKernel, assemble
+from bitwise_bench.public_kernels.block_orders import has_atomic_operations, reordered
 from bitwise_bench.public_kernels.read import TARGET, launch_folders, read_launch, unpacked
 from bitwise_bench.public_kernels.sources import SOURCES
 from bitwise_bench.worker_pool import PoisonedProcess, run_all
@@ -48,6 +51,9 @@ from bitwise_core.plugins import registry
 
 BEYOND = (0x00, 0x3C, 0xBF)
 """The byte behind every buffer in each repetition: a kernel that reads beyond its buffers may return other bytes."""
+
+ORDERS = 4
+"""Other orders of the blocks in which a kernel with atomic operations runs, as often as in its own."""
 
 PLAN = "pairs.json"
 """The file of a launch that was searched, in its folder among the inputs."""
@@ -124,6 +130,7 @@ def searched_record(
     return {
         "environment": dict(environment),
         "repeats": len(BEYOND),
+        "other orders of blocks": ORDERS,
         "launches": dict(sorted(launches.items())),
         "not run": {name: words for name, words in sorted(missing.items()) if name not in launches},
     }
@@ -137,7 +144,7 @@ def search_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     if time.time() > settings["until"]:
         return {"error": "out of time"}
     place, options = Path(settings["folder"]) / name, Options()
-    entry = read_launch(place, name, options, None)
+    entry = read_launch(place, name, options)
     equal: dict[str, dict[int, str]] = {}
     for kernel in usable(entry["kernels"]):
         equal.setdefault(json.dumps(kernel["hashes"]), {}).setdefault(kernel["class"], kernel["file"])
@@ -231,19 +238,19 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     digests = {kernel["file"]: kernel["digest"] for kernel in described["kernels"]}
     moved = {kernel["file"] for kernel in described["kernels"] if kernel["moved"] or kernel["error"]}
     sources = {each.name: each for each in read_folder(place, (".ptx",)).sources if each.name not in moved}
-    if len(sources) < 2:
+    if len(sources) < 2 and not any(has_atomic_operations(each.text) for each in sources.values()):
         return {"kernels": {}}
     found = {file: np.load(inputs / file) for file in sorted({pair["input"] for pair in plan["pairs"]} - {None})}
     contents = {file: {buffer: arrays[buffer] for buffer in arrays.files} for file, arrays in found.items()}
     sizes = buffer_sizes(list(sources.values()), list(contents.values()))
     draws = _drawn(name, list(sources.values()), sizes, settings["draws"])
-    kernels = {file: _loaded(source) for file, source in sources.items()}
+    kernels = {file: [_loaded(each) for each in in_orders(source)] for file, source in sources.items()}
     rows: dict[str, dict[str, str | None]] = {file: {} for file in kernels}
     for input_name, given in chain(contents.items(), draws):
         whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
         for file, kernel in kernels.items():
             rows[file][input_name] = _row(sources[file], kernel, whole)
-    for kernel in kernels.values():
+    for kernel in chain.from_iterable(kernels.values()):
         kernel.unload()
     tried = list(next(iter(rows.values())))
     counted = [each for each in tried if all(row[each] is not None for row in rows.values())]
@@ -273,12 +280,22 @@ def _loaded(source: Source) -> LoadedKernel:
     return LoadedKernel(assemble(source.text, fp_fusion=True), source.launch, len(parsed.parameters))
 
 
-def _row(source: Source, kernel: LoadedKernel, contents: Contents) -> str | None:
+def in_orders(source: Source) -> list[Source]:
+    """Return a kernel and, if it has atomic operations, kernels in which its blocks start in other orders."""
+    launch = source.launch
+    assert launch is not None
+    if launch.blocks == 1 or not has_atomic_operations(source.text):
+        return [source]
+    texts = [reordered(source.text, launch.grid, random.Random(number)) for number in range(ORDERS)]
+    return [source, *(replace(source, text=text) for text in dict.fromkeys(texts) if text is not None)]
+
+
+def _row(source: Source, kernels: Sequence[LoadedKernel], contents: Contents) -> str | None:
     """Return one digest of all buffers after a run, None where repetitions differ.  Raises PoisonedProcess."""
     assert source.launch is not None
     forms = element_types([source.launch])
     rows = []
-    for beyond in BEYOND:
+    for kernel, beyond in product(kernels, BEYOND):
         try:
             after = kernel.run(contents, beyond)
         except DeviceError as error:

@@ -117,14 +117,15 @@ def _equal_but_for_approximations(sources: tuple[Source, Source], arches: tuple[
     one is not compared.
     """
     left, right = sources
-    target = _TARGET.search(right.text)
-    if target is None or any("mma" in each.text for each in sources):
+    header = _HEADER.search(right.text)
+    if header is None or any("mma" in each.text for each in sources):
         return False
-    moved = replace(left, text=_TARGET.sub(target[0], left.text, count=1))
+    moved = replace(left, text=_HEADER.sub(header[0], left.text, count=1))
     return compare(moved, right, arches[1], Options()).verdict.outcome is Outcome.EQUAL
 
 
-_TARGET = re.compile(r"^\.target\s+\S+", re.MULTILINE)
+_HEADER = re.compile(r"^\.version\s+\S+\s+\.target\s+\S+", re.MULTILINE)
+"""The version and the target of a text; a target needs a version that has it."""
 
 
 def _executed(

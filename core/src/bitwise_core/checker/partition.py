@@ -19,6 +19,7 @@ from bitwise_core.checker.readings import Readers, ReadingCache
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import COMMON_NOTES, Outcome, Verdict, counted, given_tensors, verdict
+from bitwise_core.execution.assumptions import conditions_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -121,7 +122,7 @@ def verdicts(
 def _verdict_on_itself(result: AnalysisResult, options: Options) -> Verdict:
     if result.unknown is not None:
         return verdict(result, result, options)
-    conditions, tensors = tuple(sorted(options.assume)), given_tensors([result])
+    conditions, tensors = conditions_of(options.assume), given_tensors([result])
     return Verdict(Outcome.EQUAL, "it is the reference", options.scope, result.notes, conditions, tensors=tensors)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from bitwise_core.execution.assumptions import ASSUMPTIONS
+from bitwise_core.execution.assumptions import ASSUMPTIONS, contradiction_in
 
 if TYPE_CHECKING:
     from bitwise_core.execution.architecture import Arch
@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of an analysis.  Raises ValueError for an unknown assumption.
+    """The options of an analysis.  Raises ValueError for an unknown assumption, and for two that exclude each other.
 
     `every_launch`: the launch-parametric analysis instead of the concrete one.  `assume`: names of assumptions about
     values.  `audit_contraction`: audit which operations the assembler fuses; without the audit, the text is assumed to
@@ -53,6 +53,9 @@ class Options:
         unknown = sorted(self.assume - set(ASSUMPTIONS))
         if unknown:
             raise ValueError(f"unknown assumption {unknown[0]!r}; the known ones are: {', '.join(ASSUMPTIONS)}")
+        contradiction = contradiction_in(self.assume)
+        if contradiction is not None:
+            raise ValueError(contradiction)
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"the time limit must be above 0 s, not {self.time_limit}; None sets no limit")
 

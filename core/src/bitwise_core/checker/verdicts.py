@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bitwise_core.checker.results import AnalysisResult, conflicting_tensors
 from bitwise_core.checker.sources import Options
-from bitwise_core.execution.assumptions import CONDITIONS
+from bitwise_core.execution.assumptions import CONDITIONS, conditions_of
 from bitwise_core.execution.element_types import Array
 from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_core.numerics.decimals import apart, decimal, ulps
@@ -226,7 +226,7 @@ def given_tensors(results: Iterable[AnalysisResult]) -> dict[str, tuple[str, ...
 
 def _verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Verdict:
     notes = tuple(dict.fromkeys((*left.notes, *right.notes, *COMMON_NOTES)))
-    conditions = tuple(sorted(options.assume))
+    conditions = conditions_of(options.assume)
     for each in (left, right):
         if each.unknown is not None:
             return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.unknown}", options.scope, notes, conditions)

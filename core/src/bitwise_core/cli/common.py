@@ -74,13 +74,17 @@ def kept_readings(wanted: bool) -> Iterator[ReadingCache | None]:
 
 
 def assumptions(names: Iterable[str]) -> frozenset[str]:
-    """Return the conditions of `--assume`, which may be separated by commas.  Raises typer.Exit for an unknown one."""
-    from bitwise_core.execution.assumptions import ASSUMPTIONS
+    """Return the conditions of `--assume`, which may be separated by commas.  Raises typer.Exit for an unknown one, and
+    for two that exclude each other."""
+    from bitwise_core.execution.assumptions import ASSUMPTIONS, contradiction_in
 
     found = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
     unknown = sorted(found - set(ASSUMPTIONS))
     if unknown:
         _fail([f"--assume: the condition {unknown[0]!r} is unknown; known conditions: {', '.join(ASSUMPTIONS)}"])
+    contradiction = contradiction_in(found)
+    if contradiction is not None:
+        _fail([f"--assume: {contradiction}"])
     return found
 
 

@@ -24,6 +24,7 @@ from bitwise_core.cli.common import UNKNOWN, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.cli.partition_command import ReaderSettings, answered
 from bitwise_core.errors import InputError
+from bitwise_core.execution.assumptions import conditions_of
 from bitwise_core.plugins import registry
 
 NONDETERMINISTIC = 1
@@ -47,7 +48,7 @@ def run(paths: Sequence[Path], target: str | None, options: Options, readers: Re
     arch, resolved = resolve_targets(sources, plugins, target)
     found = answered(determinism_of, resolved, arch.name, options, readers)
     if as_json:
-        content = {**found.as_json(), "conditions": sorted(options.assume)}
+        content = {**found.as_json(), "conditions": conditions_of(options.assume)}
         arches = [target_of(each, arch, plugins) for each in resolved]
         print_answer("determinism", {**content, "target": ", ".join(targets_of(resolved, arch))}, arches)
     else:
@@ -64,4 +65,4 @@ def show(found: DeterminismReport, options: Options) -> None:
         for line in each.lines():
             typer.echo(f"  {printable(line)}")
     typer.echo(f"{found.sentence()}, in {found.seconds:.1f} s")
-    print_assumptions(sorted(options.assume), (*found.notes, *COMMON_NOTES))
+    print_assumptions(conditions_of(options.assume), (*found.notes, *COMMON_NOTES))

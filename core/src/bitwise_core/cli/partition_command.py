@@ -32,6 +32,7 @@ from bitwise_core.checker.verdicts import COMMON_NOTES, counted
 from bitwise_core.cli.common import print_answer, print_assumptions, print_list
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
+from bitwise_core.execution.assumptions import conditions_of
 from bitwise_core.output_files import write_text
 from bitwise_core.plugins import registry
 from bitwise_core.report.expected_classes import ExpectedClasses
@@ -136,7 +137,7 @@ def run(path: Path, target: str | None, options: Options, readers: ReaderSetting
         shown = section(found, sources, plugins.arch(arch.name), options, title, folder.configurations, texts=texts)
         write_report("--html", outputs.html, render(f"bitwise: {title}", [shown]))
     if outputs.as_json:
-        content = {**found.as_json(), "conditions": sorted(options.assume)}
+        content = {**found.as_json(), "conditions": conditions_of(options.assume)}
         content["shared"] = class_names(found.classes, folder.configurations)
         content["target"] = ", ".join(targets_of(sources, arch))
         if expected is not None:
@@ -237,4 +238,4 @@ def show(found: Partition, options: Options, configurations: Mapping[str, str] =
         f"{counted(kernels, 'kernel')}, {counted(len(proved), 'class')}, {len(found.unknown)} unknown, for {scope}, in "
         f"{found.seconds:.1f} s. Kernels of one class are proved to return the same bits."
     )
-    print_assumptions(sorted(options.assume), (*found.notes, *COMMON_NOTES))
+    print_assumptions(conditions_of(options.assume), (*found.notes, *COMMON_NOTES))

@@ -87,9 +87,10 @@ class GEMMDesc(Descriptor, word="gemm"):
     """C[m, n] = A[m, k] B[k, n] as one kernel, or one library, computes it.  Equal descriptors determine equal bits.
 
     `k_cuts` split the first k - k_dropped values of k, the outermost cut first.  A loop over k accumulates an innermost
-    part from +0: an iteration takes `k_loop_step` k, and the short iteration runs where `short_iteration` says.  An
-    iteration consists of instructions of `instruction_k` k; a short instruction is filled with zeros.  `k_loop_step` is
-    None where the iterations do not affect the bits.
+    part from +0, or from -0 where `accumulator_start` says so, on a scalar path without cuts: the first product then
+    keeps the sign of a zero.  An iteration takes `k_loop_step` k, and the short iteration runs where `short_iteration`
+    says.  An iteration consists of instructions of `instruction_k` k; a short instruction is filled with zeros.
+    `k_loop_step` is None where the iterations do not affect the bits.
 
     path `matrix`: `instruction` names the matrix unit's row.  Its types are the descriptor's; both operands have the
     type `multiplied_as` where they are first converted to it: widened exactly, or fp32 rounded to tf32, to nearest
@@ -114,6 +115,7 @@ class GEMMDesc(Descriptor, word="gemm"):
     left_dtype: FloatName
     right_dtype: FloatName
     accumulator_dtype: FloatName = "fp32"
+    accumulator_start: Literal["zero", "negative-zero"] = "zero"
     output_dtype: FloatName
     multiplied_as: FloatName | None = None
     path: Literal["matrix", "fma", "mul_add"]
@@ -152,6 +154,10 @@ class GEMMDesc(Descriptor, word="gemm"):
         return self
 
     def _check_path(self) -> None:
+        if self.accumulator_start == "negative-zero" and (self.path == "matrix" or self.k_cuts):
+            raise DescriptorError(
+                "accumulator_start = negative-zero applies to a scalar path without cuts: leave it or k_cuts out"
+            )
         if self.path == "matrix":
             if self.instruction is None:
                 raise DescriptorError("the matrix path needs its instruction: architecture, family and native k")

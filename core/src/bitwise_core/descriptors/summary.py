@@ -59,7 +59,8 @@ def _converted(desc: GEMMDesc) -> str:
 def _path(desc: GEMMDesc, unit: MmaSpec | None) -> list[str]:
     if desc.instruction is None:
         verb = "one fused multiply-add" if desc.path == "fma" else "a product and a sum, each rounded,"
-        return [f"Scalar arithmetic: {verb} for each k in {desc.accumulator_dtype}, to nearest even."]
+        start = ", from -0" if desc.accumulator_start == "negative-zero" else ""
+        return [f"Scalar arithmetic: {verb} for each k in {desc.accumulator_dtype}, to nearest even{start}."]
     called = desc.instruction
     filled = "" if desc.instruction_k == called.k else f", of which {desc.instruction_k} are filled and the rest zeros"
     lines = [f"Matrix instruction {called.family} of {called.architecture}, k {called.k}{filled}."]

@@ -165,7 +165,8 @@ def _k_loop(page: _Page, desc: GEMMDesc, part: Part) -> None:
         "one fused multiply-add a step" if desc.path == "fma" else "a product and a sum a step, each rounded"
     )  # fmt: skip
     where = "the first innermost part" if desc.k_cuts else "all of k"
-    page.sentence(f"loop over {where}: {len(taken)} steps from +0, {name}")
+    start = "-0" if desc.accumulator_start == "negative-zero" else "+0"
+    page.sentence(f"loop over {where}: {len(taken)} steps from {start}, {name}")
     if desc.k_loop_step is not None:
         page.sentence(f"iterations of {desc.k_loop_step} k, the short one {desc.short_iteration}")
     if desc.tail is not None:

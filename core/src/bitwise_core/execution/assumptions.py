@@ -16,12 +16,19 @@ In the domain of terms, rules may then treat inputs and intermediate values as f
 `MATRIX_ARITHMETIC`: each matrix unit computes exactly what its row states, also where the row is published and was not
 measured.  Steps of units whose rows state one arithmetic are then one operation.
 
+`UNITS_APART`: nothing follows from a published comparison of matrix units that was not measured.  Steps of two units
+are one operation only where both were measured.  It takes a default away, and is no condition of a verdict.
+
 `WORK_STEALING`: where blocks take over tiles of others, which blocks do so is a choice of the hardware, and no result
 depends on it.  One distribution of the tiles is then executed for all.
 
 `LOWEST_LANE`: of the values that one store instruction, executed by lanes of one warp together, sends to one address,
-that of the lowest active lane remains.  Nothing is assumed of stores of more than 32 bits in a lane, of atomic
-operations, of different instructions, of different warps, nor of lanes that a branch may have parted.
+that of the lowest active lane of its last group of lanes remains (`races.colliding_lanes`).  Nothing is assumed of
+stores of more than 128 bits in a lane, of atomic operations, of different instructions, of different warps, nor of
+lanes that a branch may have parted.  On an architecture where this was measured (`Arch.lowest_lane`) it holds without
+being requested, and a verdict that uses it has a note.
+
+`ANY_LANE`: any lane's value may remain, also where `LOWEST_LANE` was measured: what documents promise.
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
@@ -30,7 +37,7 @@ An execution on bit patterns cannot distinguish constant numbers from others.  I
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -38,13 +45,15 @@ import numpy as np
 from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
-LOWEST_LANE = "lowest-lane"
+LOWEST_LANE, ANY_LANE, UNITS_APART = "lowest-lane", "any-lane", "units-apart"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
+        ANY_LANE: "of a warp's store to one address, any lane's value may remain, also where one was measured",
         FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
         LOWEST_LANE: "of a warp's store to one address, the value of the lowest lane of its last group remains",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
+        UNITS_APART: "nothing of matrix units that is only published: two of them may differ unless both were measured",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
 )
@@ -58,7 +67,24 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )
-"""The assumptions as conditions of a verdict, each as a clause."""
+"""The assumptions as conditions of a verdict, each as a clause.  `ANY_LANE` and `UNITS_APART` are none: they take a default away."""
+
+
+def contradiction_in(assume: Collection[str]) -> str | None:
+    """Return why assumptions exclude each other, as a sentence without a full stop; None if they do not."""
+    if {MATRIX_ARITHMETIC, UNITS_APART} <= set(assume):
+        return (
+            f"{MATRIX_ARITHMETIC} takes for true what is published of matrix units, and {UNITS_APART} does not; assume "
+            "one of them"
+        )
+    if {ANY_LANE, LOWEST_LANE} <= set(assume):
+        return f"{ANY_LANE} and {LOWEST_LANE} exclude each other; assume one of them"
+    return None
+
+
+def conditions_of(assume: Collection[str]) -> tuple[str, ...]:
+    """Return the assumptions that are conditions of a verdict, in order."""
+    return tuple(sorted(set(assume) & CONDITIONS.keys()))
 
 
 def not_finite(patterns: Bits, form: FloatFormat) -> Bits:

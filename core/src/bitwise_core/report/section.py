@@ -21,7 +21,7 @@ from bitwise_core.checker.sum_orders import numbered_orders
 from bitwise_core.checker.sums_of_values import is_addition, summation
 from bitwise_core.checker.verdicts import COMMON_NOTES, Divergence
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.assumptions import CONDITIONS
+from bitwise_core.execution.assumptions import CONDITIONS, conditions_of
 from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.ir.nodes import descendants
@@ -133,7 +133,7 @@ def section(
         classes=tuple(classes),
         unknown=found.unknown,
         unknown_members=tuple(members[name] for name in found.unknown),
-        conditions=tuple(CONDITIONS[each] for each in sorted(options.assume)),
+        conditions=tuple(CONDITIONS[each] for each in conditions_of(options.assume)),
         notes=(*found.notes, *COMMON_NOTES),
         drawings=drawn.record(texts or {}),
     )

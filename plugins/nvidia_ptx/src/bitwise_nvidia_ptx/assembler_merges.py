@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, Protocol, cast
 
@@ -102,6 +103,8 @@ class _Sources:
             for index, each in enumerate(self.flow.infos)
             if each.effects.overlaps(Effect.BRANCH | Effect.CALL)
         )
+        self.present = frozenset(each.opcode for each in kernel.instructions)
+        """The opcodes of the kernel."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
         self._before: dict[int, set[int]] = defaultdict(set)
@@ -202,11 +205,25 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     sources = _Sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
     for sources.use, instruction in enumerate(kernel.instructions):
-        if len(instruction.operands) > 1:
+        if len(instruction.operands) > 1 and _may_be_merged(instruction.opcode):
             merge = _merge_of(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
     return found
+
+
+_BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
+_OPCODES = (
+    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _PAIR_OF_FLOATS, _TO_EIGHT_BITS,
+    _TO_INTEGER, _LOW, _HIGH,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _may_be_merged(opcode: str) -> bool:
+    """Return whether `_merge_of` has a rule on an opcode."""
+    base = opcode.split(".", 1)[0]
+    return base in _BASES or opcode == "mov.b32" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
 
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
@@ -300,6 +317,8 @@ def _is_merged_approximation(opcode: str) -> bool:
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
     """Return whether the opcode of an instruction that may have written an operand fulfils a condition."""
+    if not any(map(holds, sources.present)):
+        return False
     return any(holds(each.opcode) for operand in operands for each in sources.of(operand))
 
 
@@ -400,10 +419,13 @@ def _bounds(
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
     opcode, operands = instruction.opcode, instruction.operands[1:]
-    if not opcode.endswith(str(bits)) or not any(sources.may_be(each, bound) for each in operands):
+    chooses = opcode.startswith("selp.")
+    if not opcode.endswith(str(bits)) or not (chooses or verb.fullmatch(opcode) is not None):
         return False
-    if not opcode.startswith("selp."):
-        return verb.fullmatch(opcode) is not None
+    if not any(sources.may_be(each, bound) for each in operands):
+        return False
+    if not chooses:
+        return True
     comparisons = (each for each in sources.of(operands[-1], user=instruction) if each.opcode.startswith("setp."))
     return any(
         each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound) for one in each.operands[1:])

@@ -65,6 +65,9 @@ _ARRAY = re.compile(
     _FLAGS,
 )
 
+_TYPE_OF_COMPARISON = re.compile(r"setp(\.[usbf](?:16|32|64)|\.f16x2|\.bf16(?:x2)?)((?:\.[a-z]+)+)")
+"""setp with the type before the operator, which ptxas takes too, for example setp.u32.eq."""
+
 
 class _FunctionDraft(NamedTuple):
     """A function after the first pass: its signature, its scope, and its body as items."""
@@ -342,6 +345,8 @@ class _FunctionParser:
                 self._label(found[0], opcode)
             elif base == "brx":
                 found = self._indexed(found)
+            elif base == "setp":
+                opcode = _TYPE_OF_COMPARISON.sub(r"setp\2\1", opcode)
         return Instruction(opcode, found, guard, line, source, span)
 
     def _check_call(self, found: tuple[Operand, ...]) -> None:

@@ -66,13 +66,13 @@ _SCALE_OF_ONE = 127
 def matrix_step(shape: Shape, exponent: int, k: int, context: Context) -> MmaStep:
     """Return the step of a multiplication, of which D is multiplied by 2**-`exponent` before it is added."""
     scales = shape.scales
-    options, family = " satfinite" if shape.saturates else "", TCGEN05
+    options, family, own = " satfinite" if shape.saturates else "", TCGEN05, ""
     if scales is not None:
         options, family = f" {scales.form} block{scales.block}", f"{TCGEN05}.{scales.kind}"
     elif shape.packed:
         options, family = f" ue8m0 block{k}", f"{TCGEN05}.f8f6f4"  # a scale of 1
     elif not exponent and shape.left == shape.right and f"{shape.result} {shape.left} k{k}" in SAME_STEPS:
-        family = SHARED
+        family, own = SHARED, TCGEN05
     if exponent:
         options += f" input/{2**exponent}"
     types = shape.result, shape.left, shape.right, shape.result
@@ -85,6 +85,7 @@ def matrix_step(shape: Shape, exponent: int, k: int, context: Context) -> MmaSte
         cuts=cuts_accumulator(name, context),
         opaque=shape.packed or exponent != 0,
         units=units_of(context),
+        own_name=own and step_name(own, k, *types, context.arch.name, options),
     )
 
 

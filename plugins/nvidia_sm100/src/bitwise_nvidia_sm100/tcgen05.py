@@ -358,7 +358,7 @@ def _move(instruction: Instruction, context: Context, loads: bool, modifiers: Se
             if not loads:
                 stored(memory, values, lanes, columns, threads, packed, rows)
                 continue
-            found = loaded(memory, lanes, columns, threads, packed)
+            found = loaded(memory, lanes, columns, threads, packed, rows)
             machine.mask = None if rows.all() and threads.all() else rows[:, None] & threads[None]
             try:
                 for register, value in zip(registers, found, strict=True):

@@ -6,6 +6,7 @@ An address holds the lane in its upper and the column in its lower 16 bits.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,13 +33,55 @@ QUARTER = 32
 """The number of lanes that one warp of four accesses."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Accumulator:
-    """Results of multiplications that the columns do not hold yet.
+class Written(ABC):
+    """What was written to `count` columns from `first` on and to `lanes` of the blocks in `blocks` (boolean).
 
-    `results` has words of the shape (2, blocks, columns, lanes), from column `first` on, for these lanes of the blocks
-    in `blocks` (boolean).  The next multiplication into the same places starts from them.
+    The columns do not hold it yet.
     """
+
+    first: int
+    count: int
+    lanes: Array
+    blocks: Array
+    bits: int
+    """Each value has this number of lower bits; the others are undefined."""
+
+    @property
+    def end(self) -> int:
+        """The column after the last one."""
+        return self.first + self.count
+
+    @property
+    @abstractmethod
+    def results(self) -> SymbolicVector:
+        """The values, with words of the shape (2, blocks, columns, lanes)."""
+
+    @abstractmethod
+    def settle(self, memory: TensorMemory) -> None:
+        """Write the columns."""
+
+    @abstractmethod
+    def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
+        """Return what a load finds (see `loaded`), of places that all are among these; None: the columns tell it."""
+
+    @abstractmethod
+    def besides(self, first: int, end: int) -> Sequence[Written] | None:
+        """Return what is written to other columns than those from `first` to `end`, or None if that is not known."""
+
+    def has_lanes(self, lanes: Array, blocks: Array) -> bool:
+        """Return whether it has exactly these lanes and blocks."""
+        return np.array_equal(self.lanes, lanes) and np.array_equal(self.blocks, blocks)
+
+    def covers(self, first: int, end: int, lanes: Array, blocks: Array) -> bool:
+        """Return whether all these places are among its own."""
+        if not self.first <= first <= end <= self.end or (blocks & ~self.blocks).any():
+            return False
+        return self.lanes.size == LANES or bool(np.isin(lanes, self.lanes).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accumulator(Written):
+    """Results of multiplications.  The next multiplication into the same places starts from them."""
 
     first: int
     lanes: Array
@@ -46,22 +89,104 @@ class Accumulator:
     results: SymbolicVector
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """The number of columns."""
         return shape_of(self.results)[2]
 
-    def is_at(self, first: int, count: int, lanes: Array, blocks: Array) -> bool:
-        """Return whether it has these places, and no others."""
-        same = (self.first, self.count) == (first, count)
-        return same and np.array_equal(self.lanes, lanes) and np.array_equal(self.blocks, blocks)
+    @property
+    def bits(self) -> int:  # type: ignore[override]
+        """The width of a value."""
+        return self.results.bits
+
+    def settle(self, memory: TensorMemory) -> None:
+        """See `Written`."""
+        bits = self.bits
+        before = [extract(memory.column(number), 0, bits) for number in range(self.first, self.end)]
+        whole = replaced(stacked(before), self.results, self.lanes, self.blocks)
+        for index, value in unstacked(whole).items():
+            memory.columns[self.first + index] = value if bits == 32 else concat([value, poison(32 - bits)])
+
+    def besides(self, first: int, end: int) -> Sequence[Written]:
+        """See `Written`."""
+        sides = [(self.first, first), (end, self.end)]
+        return [
+            Accumulator(low, self.lanes, self.blocks, _columns_of(self, low, high)) for low, high in sides if low < high
+        ]
+
+    def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
+        """See `Written`."""
+        if self.bits != 32:
+            return None
+        place = lanes
+        if self.lanes.size < LANES:
+            numbers = np.zeros(LANES, dtype=np.int64)
+            numbers[self.lanes] = np.arange(self.lanes.size)
+            place = numbers[np.where(active[:, None], lanes, 0)]
+        index = np.where(active[:, None], (columns - self.first) * self.lanes.size + place, 0).T
+        return list(unstacked(_elements(self.results, index)).values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRegisters(Written):
+    """The registers of active threads, stored by one instruction: `values` to these lanes and columns (see `stored`).
+
+    `source` has for each column and lane the place of its value among the threads of all registers.
+    """
+
+    first: int
+    count: int
+    lanes: Array
+    blocks: Array
+    values: Sequence[Value]
+    lanes_of_threads: Array
+    columns_of_threads: Array
+    active: Array
+    source: Array
+
+    bits = 32
+
+    @property
+    def results(self) -> SymbolicVector:
+        """See `Written`."""
+        return _elements(stacked(self.values, len(self.active)), self.source)
+
+    def settle(self, memory: TensorMemory) -> None:
+        """See `Written`."""
+        places = self.lanes_of_threads, self.columns_of_threads, self.active
+        store_columns(memory, self.values, *places, packed=False, rows=self.blocks)
+
+    def besides(self, first: int, end: int) -> Sequence[Written] | None:
+        """See `Written`."""
+        return [] if first <= self.first and self.end <= end else None
+
+    def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
+        """See `Written`: the values themselves, for the threads that stored them."""
+        same = np.array_equal(lanes, self.lanes_of_threads) and np.array_equal(columns, self.columns_of_threads)
+        return self.values if same and np.array_equal(active, self.active) else None
+
+
+def _elements(value: SymbolicVector, index: Array) -> SymbolicVector:
+    """Return elements of a value with words (2, blocks, m, n), by their places among all m * n."""
+    flat = index.reshape(-1)
+    first = int(flat[0])
+    chosen: Array | slice = flat
+    if int(flat[-1]) == first + flat.size - 1 and np.array_equal(flat, np.arange(first, first + flat.size)):
+        chosen = slice(first, first + flat.size)
+    blocks, extents = value.words.shape[1], value.words.shape[2:]
+    words = value.words.reshape(2, blocks, -1)[:, :, chosen].reshape(2, blocks, *index.shape)
+    flags = value.flags
+    if not isinstance(flags, int):
+        rows = len(flags)
+        flags = np.broadcast_to(flags, (rows, *extents)).reshape(rows, -1)[:, chosen].reshape(rows, *index.shape)
+    return SymbolicVector(value.bits, words, flags)
 
 
 @dataclass(slots=True)
 class TensorMemory:
     """The tensor memory of a batch of blocks.
 
-    `accumulators` have been written after `columns`, which holds the content of each column, a value of 32 bits in the
-    shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two accumulators share a column.
+    What is in `written` was written after `columns`, which holds the content of each column, a value of 32 bits in the
+    shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two of `written` share a column.
     `allocations` holds, for each block and unit, 1 + the first column of the allocation that it belongs to, 0 if it is
     free.  `permitted`: which blocks may still allocate.
     """
@@ -69,7 +194,7 @@ class TensorMemory:
     allocations: Array
     permitted: Array
     columns: dict[int, Value] = field(default_factory=dict)
-    accumulators: list[Accumulator] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
 
     def column(self, number: int) -> Value:
         """Return the content of a column."""
@@ -83,33 +208,48 @@ class TensorMemory:
         Blocks other than those in `blocks` may hold anything in it.  Its words have the shape (2, blocks, columns,
         lanes).
         """
-        for each in self.accumulators:
-            if each.results.bits == bits and each.is_at(first, count, lanes, blocks):
-                return each.results
-        contents = [extract(self.column(number), 0, bits) for number in range(first, first + count)]
+        end = first + count
+        near = sorted(self._near(first, end), key=lambda each: each.first)
+        if near and all(each.bits == bits and each.has_lanes(lanes, blocks) for each in near):
+            one = near[0]
+            if len(near) == 1 and (one.first, one.end) == (first, end):
+                return one.results
+            ends = [first, *(min(each.end, end) for each in near)]
+            if ends[-1] == end and all(each.first <= start for each, start in zip(near, ends[:-1], strict=True)):
+                return _side_by_side([_columns_of(each, start, end) for each, start in zip(near, ends, strict=False)])
+        contents = [extract(self.column(number), 0, bits) for number in range(first, end)]
         return of_lanes(stacked(contents), lanes)
 
-    def hold(self, accumulator: Accumulator) -> None:
-        """Write the results of a multiplication."""
-        first, count = accumulator.first, accumulator.count
-        self.accumulators = [
-            each for each in self.accumulators if not each.is_at(first, count, accumulator.lanes, accumulator.blocks)
-        ]
-        self._settle(first, first + count)
-        self.accumulators.append(accumulator)
+    def registers_at(self, lanes: Array, columns: Array, active: Array, rows: Array) -> Sequence[Value] | None:
+        """Return what a load of these blocks finds (see `loaded`), or None if the columns have to tell it."""
+        own = columns[active]
+        first, end = int(own.min()), int(own.max()) + 1
+        near = self._near(first, end)
+        if len(near) != 1 or not near[0].covers(first, end, lanes[active], rows):
+            return None
+        return near[0].registers(lanes, columns, active)
+
+    def hold(self, written: Written) -> None:
+        """Write the results of a multiplication, or registers."""
+        kept: list[Written] = []
+        for each in self.written:
+            first, end = max(each.first, written.first), min(each.end, written.end)
+            rest = each.besides(first, end) if written.covers(first, end, each.lanes, each.blocks) else None
+            kept += [each] if rest is None else rest
+        self.written = kept
+        self._settle(written.first, written.end)
+        self.written.append(written)
+
+    def _near(self, first: int, end: int) -> list[Written]:
+        return [each for each in self.written if each.first < end and first < each.end]
 
     def _settle(self, first: int, end: int) -> None:
-        """Write the accumulators that have places in columns from `first` to `end` to the columns."""
-        settled = [each for each in self.accumulators if each.first < end and first < each.first + each.count]
-        if not settled:
-            return
-        self.accumulators = [each for each in self.accumulators if each not in settled]
-        for each in settled:
-            bits = each.results.bits
-            before = [extract(self.column(each.first + index), 0, bits) for index in range(each.count)]
-            whole = replaced(stacked(before), each.results, each.lanes, each.blocks)
-            for index, value in unstacked(whole).items():
-                self.columns[each.first + index] = value if bits == 32 else concat([value, poison(32 - bits)])
+        """Write what is not written yet, and has places in columns from `first` to `end`, to the columns."""
+        near = self._near(first, end)
+        if near:
+            self.written = [each for each in self.written if each not in near]
+            for each in near:
+                each.settle(self)
 
     def allocate(self, count: int, rows: Array) -> Array:
         """Allocate columns in each of these blocks (a boolean array).  Return their first columns, shape (blocks, 1).
@@ -216,11 +356,16 @@ def fragment(shape: str, count: int, packed: bool) -> tuple[Array, Array] | None
     return lanes, columns * 2 if packed else columns
 
 
-def loaded(memory: TensorMemory, lanes: Array, columns: Array, active: Array, packed: bool) -> list[Value]:
-    """Return the registers, of all threads, that a load fills from these lanes and columns of each active thread.
+def loaded(
+    memory: TensorMemory, lanes: Array, columns: Array, active: Array, packed: bool, rows: Array
+) -> Sequence[Value]:
+    """Return the registers, of all threads, that a load of these blocks fills from each active thread's places.
 
     `lanes` and `columns` have the shape (threads, registers), `active` the shape (threads,).
     """
+    whole = None if packed else memory.registers_at(lanes, columns, active, rows)
+    if whole is not None:
+        return whole
     found = []
     index = np.where(active[:, None], lanes, 0)
     numbers, in_place = _numbers(columns, active), _in_place(index)
@@ -269,6 +414,32 @@ def stored(
     rows: Array,
 ) -> None:
     """Store the registers of each active thread at these lanes and columns in these blocks; see `loaded`."""
+    if not packed:
+        own = columns[active]
+        first, count = int(own.min()), int(own.max()) + 1 - int(own.min())
+        source = np.full((count, LANES), -1)
+        # A later register, and a later thread of one register, is written last.
+        number = np.arange(columns.size).reshape(columns.shape[::-1]).T
+        source[own.T - first, lanes[active].T] = number[active].T
+        chosen = np.flatnonzero((source >= 0).any(axis=0))
+        if (source[:, chosen] >= 0).all():
+            places = lanes, columns, active
+            memory.hold(StoredRegisters(first, count, chosen, rows, values, *places, source[:, chosen]))
+            return
+    store_columns(memory, values, lanes, columns, active, packed=packed, rows=rows)
+
+
+def store_columns(
+    memory: TensorMemory,
+    values: Sequence[Value],
+    lanes: Array,
+    columns: Array,
+    active: Array,
+    *,
+    packed: bool,
+    rows: Array,
+) -> None:
+    """See `stored`: to one column after the other."""
     threads = lanes.shape[0]
     contents: dict[int, Value] = {}
     covered: dict[int, Array] = {}
@@ -327,20 +498,20 @@ def _identity(size: int) -> Array:
     return np.arange(size)
 
 
-def stacked(values: Sequence[Value]) -> SymbolicVector:
-    """Return columns as one value with words of the shape (2, blocks, columns, lanes)."""
-    whole = _whole_of(values)
+def stacked(values: Sequence[Value], lanes: int = LANES) -> SymbolicVector:
+    """Return columns, or registers of threads, as one value with words of the shape (2, blocks, columns, lanes)."""
+    whole = _whole_of(values, lanes)
     if whole is not None:
         return whole
     vectors = [as_symbolic_vector(value) for value in values]
     blocks = max(_blocks(each) for each in vectors)
-    words = np.empty((2, blocks, len(vectors), LANES), dtype=np.uint64)
+    words = np.empty((2, blocks, len(vectors), lanes), dtype=np.uint64)
     for index, each in enumerate(vectors):
         words[:, :, index] = each.words
     first = vectors[0].flags
     if all(isinstance(each.flags, int) and each.flags == first for each in vectors):
         return SymbolicVector(vectors[0].bits, words, first)
-    flags = np.empty((blocks, len(vectors), LANES), dtype=np.uint32)
+    flags = np.empty((blocks, len(vectors), lanes), dtype=np.uint32)
     for index, each in enumerate(vectors):
         flags[:, index] = each.flags
     return SymbolicVector(vectors[0].bits, words, flags)
@@ -351,15 +522,38 @@ def _blocks(value: SymbolicVector) -> int:
     return own if isinstance(value.flags, int) else max(own, value.flags.shape[0])
 
 
-def _whole_of(values: Sequence[Value]) -> SymbolicVector | None:
+def _whole_of(values: Sequence[Value], lanes: int) -> SymbolicVector | None:
     """Return the value of which these are all elements in order, None if there is none."""
     bundles = [value.bundle if isinstance(value, SymbolicVector) else None for value in values]
     first = bundles[0]
-    if first is None or first[0].words.shape[2] != len(values) or first[0].words.shape[3] != LANES:
+    if first is None or first[0].words.shape[2] != len(values) or first[0].words.shape[3] != lanes:
         return None
     whole = first[0]
     alike = all(each is not None and each[0] is whole and each[1] == index for index, each in enumerate(bundles))
     return whole if alike else None
+
+
+def _columns_of(written: Written, first: int, end: int) -> SymbolicVector:
+    """Return the results of the columns from `first` to `end` that it has."""
+    low, high = first - written.first, min(end, written.end) - written.first
+    whole = written.results
+    flags = whole.flags if isinstance(whole.flags, int) else whole.flags[:, low:high]
+    return SymbolicVector(whole.bits, whole.words[:, :, low:high], flags)
+
+
+def _side_by_side(parts: Sequence[SymbolicVector]) -> SymbolicVector:
+    """Return columns of the same lanes one after the other, with words (2, blocks, columns, lanes)."""
+    if len(parts) == 1:
+        return parts[0]
+    blocks, lanes = max(_blocks(each) for each in parts), parts[0].words.shape[3]
+    words = np.concatenate(
+        [np.broadcast_to(each.words, (2, blocks, each.words.shape[2], lanes)) for each in parts], axis=2
+    )
+    first = parts[0].flags
+    if all(isinstance(each.flags, int) and each.flags == first for each in parts):
+        return SymbolicVector(parts[0].bits, words, first)
+    spread = [np.broadcast_to(np.uint32(each.flags), (blocks, *each.words.shape[2:])) for each in parts]
+    return SymbolicVector(parts[0].bits, words, np.concatenate(spread, axis=1))
 
 
 def unstacked(value: SymbolicVector) -> Mapping[int, SymbolicVector]:

@@ -61,13 +61,17 @@ def _model(t: Tensors, family: str, settings: dict[str, Any], dtype: str) -> Any
     return _transformers(f"{family}Model")(config).to(t.device).to(t.dtype(dtype)).train(False)
 
 
-def _step(t: Tensors, model: Any, *inputs: Any, **named: Any) -> None:
-    """Compile a model, and run it forward and backward."""
+def _settings() -> Any:
     from torch._inductor import config
 
+    return config.patch({name: value for name, value in _SETTINGS.items() if hasattr(config, name)})
+
+
+def _step(t: Tensors, model: Any, *inputs: Any, **named: Any) -> None:
+    """Compile a model, and run it forward and backward."""
     torch = t.torch
     torch._dynamo.reset()
-    with config.patch({name: value for name, value in _SETTINGS.items() if hasattr(config, name)}):
+    with _settings():
         found = torch.compile(model, dynamic=False)(*inputs, **named)
         output = found if torch.is_tensor(found) else found[0]
         output.float().square().mean().backward()
@@ -133,7 +137,7 @@ def _optimiser(t: Tensors, name: str, **settings: Any) -> None:
         parameter.grad = t.normal(*parameter.shape)
     optimiser = getattr(torch.optim, name)(parameters, **settings)
     torch._dynamo.reset()
-    with torch.no_grad():
+    with torch.no_grad(), _settings():
         torch.compile(optimiser.step, fullgraph=False)()
     torch._dynamo.reset()
 

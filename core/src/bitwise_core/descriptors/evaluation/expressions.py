@@ -85,12 +85,20 @@ def _merged(
     return cut.merge_dtype, converted(node, dtype, cut.merge_dtype)
 
 
+def _start(desc: GEMMDesc) -> Node:
+    """Return the initial value of an accumulator."""
+    if desc.accumulator_start == "zero":
+        return _zero(desc.accumulator_dtype)
+    kind = FLOAT_FORMATS[desc.accumulator_dtype]
+    return Constant(kind.bits, int(kind.negative_zero))
+
+
 def _accumulated(
     desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], tile: int, start: Node | None
 ) -> Node:
     """Return the accumulator of an innermost part after its loop over k."""
     dtype = desc.accumulator_dtype
-    total = _zero(dtype) if start is None else start
+    total = _start(desc) if start is None else start
     types = desc.factor_dtypes
     fills = _zero(types[0]), _zero(types[1])
     for places in instructions(desc, part, tile).tolist():

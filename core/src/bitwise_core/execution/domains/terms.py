@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC
+from bitwise_core.execution.assumptions import FINITE, MATRIX_ARITHMETIC, UNITS_APART
 from bitwise_core.execution.domains.domain import StepsInOrder
 from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import (
@@ -724,12 +724,16 @@ class TermDomain(StepsInOrder):
         return mma_steps.mma_terms_in_order(step, accumulator, of_a, of_b, row, column, self.context)
 
     def _by_arithmetic(self, step: mma_steps.MmaStep) -> mma_steps.MmaStep:
-        """Return the step under the name of its arithmetic where that is assumed to decide its bits."""
-        if not self.assumes(MATRIX_ARITHMETIC):
+        """Return the step under the name that the assumptions give it: its own, of its arithmetic, or of its unit."""
+        if self.assumes(MATRIX_ARITHMETIC):
+            renamed = mma_steps.with_arithmetic
+        elif self.assumes(UNITS_APART):
+            renamed = mma_steps.of_its_unit
+        else:
             return step
         found = self._steps_by_arithmetic.get(step)
         if found is None:
-            found = self._steps_by_arithmetic[step] = mma_steps.with_arithmetic(step)
+            found = self._steps_by_arithmetic[step] = renamed(step)
         return found
 
     # -- memory -----------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from bitwise_core.execution.races.undetermined import (
 )
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.chosen_elements import element_at, sequence
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.numerics import Operation
 
@@ -161,11 +161,11 @@ def _racing_reads(machine: Machine, cells: Array, bits: int, ends_late: bool) ->
 
 def read_several_shared(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value]:
     """Return what `read_shared` returns for each of several addresses, which a thread reads in one instruction."""
-    found = _read_together(machine, addresses, bits)
+    found = read_together(machine, addresses, bits)
     return [read_shared(machine, each, bits) for each in addresses] if found is None else found
 
 
-def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value] | None:
+def read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> list[Value] | None:
     """Return what is at several addresses, if they agree in all blocks and all values are of one kind; else None."""
     threads, kept = machine.threads, undetermined_values(machine)
     if any(each.shape != (1, threads) for each in addresses) or (kept is not None and kept.generations):
@@ -173,12 +173,13 @@ def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> l
     if machine.mask is not None and machine.active_whole_blocks() is None:
         return None
     cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
-    loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks()) if len(cells) == 1 else None
-    if type(loaded) is not SymbolicVector or loaded.words.shape[2] < cells.shape[1]:
+    if len(cells) > 1 or machine.shared.recorder is not None:
         return None
-    if not isinstance(loaded.flags, int) or loaded.origins or loaded.recorder is not None:
-        return None
+    loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks())
     parts = [slice(first, first + threads) for first in range(0, cells.shape[1], threads)]
+    values = _parts_of_lanes(loaded, parts, cells.shape[1])
+    if values is None:
+        return None
     accesses = [each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)]
     for races in {id(races): races for races, _, _ in accesses}.values():
         own = [(row, who) for each, row, who in accesses if each is races]
@@ -188,8 +189,28 @@ def _read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> l
             races.reads(row, who)
         elif L.some(races.unordered_reads(row, who)):
             return None
-    values: list[Value] = [SymbolicVector(bits, loaded.words[:, :, part], loaded.flags) for part in parts]
     return [machine.domain.recalled(each, machine.mask) for each in values]
+
+
+def _parts_of_lanes(value: Value, parts: Sequence[slice], lanes: int) -> list[Value] | None:
+    """Return a value of that many lanes, which consists of numbers, loads or terms, as values of some lanes each.
+
+    None for a value of another kind.
+    """
+    if type(value) is PackedVector and value.whole is None and value.joined is None:
+        split = [_parts_of_lanes(each, parts, lanes) for each in value.parts]
+        rows = [each for each in split if each is not None]
+        return [concat(each) for each in zip(*rows, strict=True)] if len(rows) == len(split) else None
+    if isinstance(value, np.ndarray):
+        return [value[:, part] for part in parts] if value.shape[1] == lanes else None
+    if type(value) is not SymbolicVector or value.words.shape[2] < lanes or value.origins or value.recorder is not None:
+        return None
+    if isinstance(value.flags, int):
+        return [SymbolicVector(value.bits, value.words[:, :, part], value.flags) for part in parts]
+    if value.flags.shape[1] < lanes:
+        return None
+    found = [(value.words[:, :, part], L.uniform_flags(value.flags[:, part])) for part in parts]
+    return [L.as_array_if_constant(SymbolicVector(value.bits, words, flags)) for words, flags in found]
 
 
 def read_asynchronously(machine: Machine, work: str, cells: Array, thread: int, line: int) -> None:

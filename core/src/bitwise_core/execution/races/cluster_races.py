@@ -34,8 +34,9 @@ class ClusterDetector(RaceDetector):
     def __init__(self, cells: int, threads: int, warp: int, size: int) -> None:
         self.size, self.block_warps = size, -(-threads // warp)
         super().__init__(cells * size, size * self.block_warps * warp, warp)
-        self.started = np.zeros(self.warps, dtype=bool)
-        """Which warps have waited for a barrier of the cluster, so that all its blocks have started."""
+        self.waited: Array = np.zeros(self.warps, dtype=np.int32)
+        """The time of each warp when it had first waited for a barrier of the cluster, after which all blocks have
+        started; 0 before."""
         self.reached: Array = np.zeros((size, self.warps), dtype=np.int32)
         """The time of each warp's last access to the shared memory of another block, by the rank of that block."""
         self.reached_at: Array = np.zeros((size, self.warps), dtype=np.int64)
@@ -59,6 +60,14 @@ class ClusterDetector(RaceDetector):
         found.initialised, found.first_arrival = dict(self.initialised), dict(self.first_arrival)
         found.causes_at = dict(self.causes_at)
         return found
+
+    def absorb(self, other: RaceDetector) -> None:
+        """See `RaceDetector.absorb`; a warp has waited if it has in both, at the later time since what all saw."""
+        super().absorb(other)
+        assert isinstance(other, ClusterDetector)
+        here, there = (each.clock[: self.warps, : self.warps].min(axis=0) for each in (self, other))
+        both = (self.waited > 0) & (other.waited > 0)
+        self.waited = np.where(both, np.maximum(self.waited, other.waited - there + here), 0)
 
     def warps_of(self, rank: int) -> slice:
         """Return the warps of a block."""
@@ -90,11 +99,13 @@ class ClusterDetector(RaceDetector):
 
     def check_started(self, warp: int, rank: int) -> None:
         """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
-        if not self.started[warp] and not (self.clock[warp, self.warps_of(rank)] > 0).any():
-            raise Unsupported(
-                "a thread accesses the shared memory of another block, which may not have started: no barrier of the "
-                "cluster comes before it"
-            )
+        seen = self.clock[warp, : self.warps]
+        if ((self.waited > 0) & (seen >= self.waited)).any() or (seen[self.warps_of(rank)] > 0).any():
+            return
+        raise Unsupported(
+            "a thread accesses the shared memory of another block, which may not have started: no barrier of the "
+            "cluster comes before it"
+        )
 
     def arrive_at_cluster(self, phase: int, warps: Array, *, publishes: bool) -> None:
         """These warps arrive at a barrier of the cluster, and publish their accesses unless it is relaxed."""
@@ -139,7 +150,9 @@ class ClusterDetector(RaceDetector):
 
     def wait_for_cluster(self, phase: int, warps: Array) -> None:
         """These warps have waited for a phase of the cluster's barrier at which all its threads have arrived."""
-        self.started[warps] = True
+        # Others have seen earlier times only, so that whoever sees this one comes after the wait.
+        self.clock[warps, warps] += 1
+        self.waited[warps] = np.where(self.waited[warps] > 0, self.waited[warps], self.clock[warps, warps])
         published = self.arrived_at.get(-1 - phase)
         if published is not None:
             self.clock[warps] = np.maximum(self.clock[warps], published)

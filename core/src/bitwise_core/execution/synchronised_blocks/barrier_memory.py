@@ -26,17 +26,15 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.races.epochs import Epoch, epoch_of_all
-from bitwise_core.execution.synchronised_blocks.block_knowledge import BlockKnowledge
-from bitwise_core.execution.synchronised_blocks.machine_state import MachineState, digest_of, forget_changes
-from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisedMemory
+from bitwise_core.execution.synchronised_blocks.cell_memory import CellMemory, WithoutComputedAddresses
+from bitwise_core.execution.synchronised_blocks.machine_state import MachineState, digest_of
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import SynchronisingCode
+from bitwise_core.execution.synchronised_blocks.waits import Wait
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.numerics import Operation
-
-MAXIMUM_ROUNDS = 8
-"""How often one content of a counter is read again at most until a round changes nothing else."""
 
 MAXIMUM_READS = 8
 """The largest number of reads of one wait before it comes to a loop."""
@@ -82,19 +80,16 @@ class _Lanes:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Blocks that wait: their threads and counters, and, in a loop, its instruction, the state there, what is left."""
+    """Blocks that wait: their threads and counters, and, in a loop, its instruction and what is left."""
 
     threads: list[int]
     places: list[int]
     reads: int = 0
     instruction: int | None = None
-    remaining: list[int] = field(default_factory=list)
-    rounds: int = 0
-    state: MachineState | None = None
-    changed: set[object] = field(default_factory=set)
+    loop: Wait | None = None
 
 
-class BarrierMemory(SynchronisedMemory):
+class BarrierMemory(WithoutComputedAddresses, CellMemory[_Counter]):
     """Global memory in which accesses of the given lines synchronise, if one thread of each block executes them.
 
     `live_at` returns for an instruction which registers may be read from it on.
@@ -106,64 +101,34 @@ class BarrierMemory(SynchronisedMemory):
         self,
         domain: Domain,
         given: GivenContents,
-        *,
-        blocks: int,
-        lines: Mapping[int, Synchronisation],
-        unordered: frozenset[int],
+        code: SynchronisingCode,
         cells: Mapping[int, int] | None,
         live_at: Callable[[int], Callable[[str], bool]],
         variant: int | None,
     ) -> None:
-        super().__init__(domain, given, unordered, cells)
-        self.lines, self.live_at, self.variant = lines, live_at, variant
+        super().__init__(domain, given, code, cells)
+        self.live_at, self.variant = live_at, variant
         self.most_open = 0
         """The largest number of arrivals that a read may or may not come after."""
         self.states: list[bytes] = []
-        self._counters: dict[int, _Counter] = {}
-        self._knowledge = BlockKnowledge(blocks)
         self._waiting: _Waiting | None = None
         self._passed: tuple[MachineState, int] | None = None
         """The state and the epoch in which the blocks last stopped to wait, until their next access."""
         self._last_read: tuple[int, list[int], list[int], list[int]] | None = None
-        self.block_order = self._knowledge.ordered
-
-    def cells(self) -> dict[int, int]:
-        """Return the addresses of the counters, with their widths in bits."""
-        return {place: counter.bits for place, counter in self._counters.items()}
 
     def store_counters(self) -> None:
         """Record the contents that the counters hold after all arrivals.  Raises Unsupported if blocks still wait."""
         if self._waiting is not None:
             raise Unsupported("a block goes on with too few arrivals")
-        for place, counter in self._counters.items():
+        for place, counter in self._cells.items():
             if counter.arrivals:
                 last = counter.arrivals[-1]
                 content = counter.content(len(counter.arrivals))
                 self._store_number(place, content, counter.bits, last.thread, last.epoch, last.line)
 
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
-        """See `GlobalMemory.load`."""
-        if self._synchronises(address, mask, thread, line):
-            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch_of_all(epoch), line)
+    def _note_other_access(self, epoch: Epoch, line: int, *, stores: bool) -> None:
+        """See `CellMemory`."""
         self._leave_wait(line)
-        return super().load(address, bits, mask, thread, epoch, line)
-
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
-        """See `GlobalMemory.store`."""
-        self._leave_wait(line)
-        super().store(address, value, mask, thread, epoch, line)
-
-    def gather(self, *arguments: object, **keywords: object) -> Value:
-        """See `GlobalMemory.gather`: not modelled in such a run."""
-        raise Unsupported("a load from a computed address in a launch with counters")
-
-    def scatter(self, *arguments: object, **keywords: object) -> None:
-        """See `GlobalMemory.scatter`: not modelled in such a run."""
-        raise Unsupported("a store at a computed address in a launch with counters")
-
-    def copied(self, *arguments: object, **keywords: object) -> Value:
-        """See `GlobalMemory.copied`: not modelled in such a run."""
-        raise Unsupported("a copy from a computed address in a launch with counters")
 
     def atomic(
         self,
@@ -233,7 +198,7 @@ class BarrierMemory(SynchronisedMemory):
         lanes = _Lanes(rows, places, threads, [int(each) for each in block_of(np.array(threads))])
         for block, who in zip(lanes.blocks, threads, strict=True):
             self._knowledge.enter(block, who, epoch, line)
-        counters = [self._counter(place, bits, line) for place in places]
+        counters = [self._cell(place, bits, line) for place in places]
 
         def contents(arrivals: list[int]) -> Array:
             """Return the contents after these numbers of arrivals in all lanes, 0 in the others."""
@@ -303,8 +268,8 @@ class BarrierMemory(SynchronisedMemory):
         else:
             if (waiting.threads, waiting.places) != (lanes.threads, lanes.places):
                 raise Unsupported("a block goes on with too few arrivals", line)
-            if self._is_in_loop(machine, waiting, present[0] - known[0], line):
-                return [each + waiting.remaining[0] for each in known]
+            if fewer := self._fewer_arrivals(machine, waiting, present[0] - known[0], line):
+                return [each + fewer[0] for each in known]
             self._waiting = None
         for block, who, counter in zip(lanes.blocks, lanes.threads, counters, strict=True):
             self._pass(counter, block, who, epoch, line)
@@ -312,22 +277,19 @@ class BarrierMemory(SynchronisedMemory):
         self._last_read = (machine.pc, lanes.places, lanes.threads, present)
         return present
 
-    def _is_in_loop(self, machine: Machine, waiting: _Waiting, left: int, line: int) -> bool:
-        """A waiting block reads again.  Return whether it is to find fewer arrivals than all."""
-        if waiting.instruction != machine.pc or waiting.state is None:
+    @staticmethod
+    def _fewer_arrivals(machine: Machine, waiting: _Waiting, left: int, line: int) -> list[int]:
+        """A waiting block reads again.  Return the numbers of arrivals, fewer than all, that it is still to find."""
+        if waiting.instruction != machine.pc or waiting.loop is None:
             waiting.reads += 1
             if waiting.reads > MAXIMUM_READS:
                 raise Unsupported("a block waits by more reads than are followed", line)
-            waiting.instruction, waiting.remaining, waiting.rounds = machine.pc, list(range(left)), 0
-        elif forget_changes(machine, waiting.state, waiting.changed, line):
-            waiting.rounds += 1
-            if waiting.rounds > MAXIMUM_ROUNDS:
-                raise Unsupported("waiting for arrivals changes the state of a block again and again", line)
+            changed: set[object] = set() if waiting.loop is None else waiting.loop.changed
+            waiting.instruction = machine.pc
+            waiting.loop = Wait(list(range(left)), MachineState.of(machine), changed=changed)
         else:
-            waiting.remaining.pop(0)
-            waiting.rounds = 0
-        waiting.state = MachineState.of(machine)
-        return bool(waiting.remaining)
+            waiting.loop.read_again(machine, "arrivals", line)
+        return waiting.loop.contents
 
     def _pass(self, counter: _Counter, block: int, who: int, epoch: int, line: int) -> None:
         """A thread has read all arrivals of a counter."""
@@ -366,10 +328,6 @@ class BarrierMemory(SynchronisedMemory):
         self.states.append(digest_of(machine, self.live_at(machine.pc)))
         self._passed = None
 
-    def _counter(self, place: int, bits: int, line: int) -> _Counter:
-        counter = self._counters.get(place)
-        if counter is None:
-            counter = self._counters[place] = _Counter(bits, self._initial_number(place, bits, line))
-        if counter.bits != bits:
-            raise Unsupported("a counter is accessed in several widths", line)
-        return counter
+    def _new_cell(self, place: int, bits: int, line: int) -> _Counter:
+        """See `CellMemory`."""
+        return _Counter(bits, self._initial_number(place, bits, line))

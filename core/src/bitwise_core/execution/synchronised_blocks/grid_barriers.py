@@ -27,7 +27,7 @@ from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     synchronising_lines,
     unordered_lines,
 )
-from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisingCode
 
 MAXIMUM_BLOCKS = 32
 """The largest number of blocks whose barriers are followed; there are about as many runs."""
@@ -52,20 +52,12 @@ def outputs_by_barriers(
     lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
     if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
         return None
-    launch, unordered = SynchronisedLaunch(prepared, assume, buffers), unordered_lines(pairs)
+    launch = SynchronisedLaunch(prepared, assume, buffers)
+    code = SynchronisingCode(blocks, lines, unordered_lines(pairs))
 
     def run(variant: int | None, cells: Mapping[int, int] | None) -> tuple[BarrierMemory, frozenset[int]]:
         def memory(domain: TermDomain, given: GivenContents) -> BarrierMemory:
-            return BarrierMemory(
-                domain,
-                given,
-                blocks=blocks,
-                lines=lines,
-                unordered=unordered,
-                cells=cells,
-                live_at=partial(live_at, prepared.program),
-                variant=variant,
-            )
+            return BarrierMemory(domain, given, code, cells, partial(live_at, prepared.program), variant)
 
         return launch.run(memory, [np.arange(blocks)])
 

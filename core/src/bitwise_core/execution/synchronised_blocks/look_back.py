@@ -25,7 +25,7 @@ from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     lines_with_infos,
     unordered_lines,
 )
-from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisingCode
 from bitwise_core.execution.synchronised_blocks.way_memory import WayMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -47,19 +47,12 @@ def outputs_by_look_back(
     lines = _lines_of_flags(pairs)
     if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
         return None
-    launch, unordered = SynchronisedLaunch(prepared, assume, buffers), unordered_lines(pairs)
+    launch = SynchronisedLaunch(prepared, assume, buffers)
+    code = SynchronisingCode(blocks, lines, unordered_lines(pairs))
 
     def run(cells: Mapping[int, int] | None) -> tuple[WayMemory, frozenset[int]]:
         def memory(domain: TermDomain, given: GivenContents) -> WayMemory:
-            return WayMemory(
-                domain,
-                given,
-                blocks=blocks,
-                lines=lines,
-                unordered=unordered,
-                cells=cells,
-                live_at=partial(live_at, prepared.program),
-            )
+            return WayMemory(domain, given, code, cells, partial(live_at, prepared.program))
 
         order: Array = np.arange(blocks)
         return launch.run(memory, np.split(order, blocks), WayMemory.run_block)

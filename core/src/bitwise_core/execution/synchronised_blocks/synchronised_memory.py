@@ -31,6 +31,15 @@ class Synchronisation:
     releases: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SynchronisingCode:
+    """The number of blocks of a launch, the lines whose accesses synchronise them, and those that none orders."""
+
+    blocks: int
+    lines: Mapping[int, Synchronisation]
+    unordered: frozenset[int]
+
+
 class SynchronisedMemory(GlobalMemory, ABC):
     """Global memory in which some accesses synchronise blocks: each reads or changes a cell, whose content is a number.
 
@@ -73,10 +82,6 @@ class SynchronisedMemory(GlobalMemory, ABC):
         self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
     ) -> Value:
         """Change the cells of the active lanes.  Return their contents before.  Raises Unsupported."""
-
-    def _is_of_one_thread(self, address: Array, mask: Array | None, thread: Array) -> bool:
-        """Return whether one lane of all blocks makes an access that is no part of an atomic operation."""
-        return not self._inside_atomic and int(active_lanes(mask, address, thread).sum()) == 1
 
     def _may_touch(self, thread: Array, first: Array, end: Array) -> bool:
         """Return whether threads may access cells without synchronisation: each those from `first` to `end`."""

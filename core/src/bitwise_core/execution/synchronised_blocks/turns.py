@@ -22,7 +22,7 @@ from bitwise_core.execution.synchronised_blocks.synchronised_launch import (
     synchronising_lines,
     unordered_lines,
 )
-from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisingCode
 from bitwise_core.execution.synchronised_blocks.turn_memory import TurnMemory
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -43,12 +43,12 @@ def outputs_by_turns(
     lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
     if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
         return None
-    launch, unordered = SynchronisedLaunch(prepared, assume, buffers), unordered_lines(pairs)
-    blocks = prepared.launch.blocks
+    launch, blocks = SynchronisedLaunch(prepared, assume, buffers), prepared.launch.blocks
+    code = SynchronisingCode(blocks, lines, unordered_lines(pairs))
 
     def run(order: Array, cells: Mapping[int, int] | None) -> tuple[TurnMemory, frozenset[int]]:
         def memory(domain: TermDomain, given: GivenContents) -> TurnMemory:
-            return TurnMemory(domain, given, blocks=blocks, lines=lines, unordered=unordered, cells=cells)
+            return TurnMemory(domain, given, code, cells)
 
         return launch.run(memory, np.split(order, blocks), TurnMemory.run_block)
 

@@ -23,24 +23,24 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import Change, GlobalMemory
 from bitwise_core.execution.memory.outputs import outputs
 from bitwise_core.execution.memory.store_forwarding import Access
 from bitwise_core.execution.races.epochs import Epoch, epoch_of_all
 from bitwise_core.execution.races.late_races import contest_late_races
-from bitwise_core.execution.synchronised_blocks.block_knowledge import AccessesOfBlock, BlockKnowledge
-from bitwise_core.execution.synchronised_blocks.machine_state import MachineState, digest_of, forget_changes
-from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synchronisation, SynchronisedMemory
+from bitwise_core.execution.synchronised_blocks.block_knowledge import AccessesOfBlock
+from bitwise_core.execution.synchronised_blocks.cell_memory import WithoutComputedAddresses
+from bitwise_core.execution.synchronised_blocks.flag_memory import Flag, FlagAccess, FlagMemory, FlagWrite
+from bitwise_core.execution.synchronised_blocks.machine_state import MachineState, digest_of
+from bitwise_core.execution.synchronised_blocks.synchronised_memory import SynchronisingCode
+from bitwise_core.execution.synchronised_blocks.waits import Wait
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
-from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import exact_hash
-from bitwise_core.numerics import Operation
 
 MAXIMUM_WAYS = 1024
 """How many ways of all blocks together are executed at most."""
@@ -48,49 +48,28 @@ MAXIMUM_WAYS = 1024
 MAXIMUM_READS = 512
 """How often one way reads cells and goes on at most."""
 
-MAXIMUM_ROUNDS = 8
-"""How often one content of a cell is read again at most until a round changes nothing else."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Write:
-    """A content of a cell: the block that wrote it (-1: the content before the launch), and its number there.
-
-    `released` is what a thread knows that acquires it, None: nothing.
-    """
-
-    content: Value
-    block: int
-    number: int
-    thread: int = 0
-    epoch: int = 0
-    line: int = 0
-    released: Array | None = None
+_Write = FlagWrite[Value]
 
 
 @dataclass(slots=True, eq=False)
-class _Cell:
-    bits: int
-    writes: list[_Write]
+class _Flag(Flag[Value]):
     readers: set[int] = field(default_factory=set)
     """The blocks that read a content in some way."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """A read of a cell that the block may return to: the place among the reads of its way, and its state.
+    """A read of a cell that the block may return to: its number among the reads of its way.
 
-    `contents` are the numbers of the contents that are still to be found, that of the last one found first.
+    `wait` has the places of the contents that are still to be found, that of the last one found first.
     """
 
     number: int
     line: int
     place: int
     thread: int
-    contents: list[int]
-    state: MachineState
-    rounds: int = 0
-    changed: set[object] = field(default_factory=set)
+    wait: Wait
 
 
 class _KnownState(Exception):
@@ -142,31 +121,23 @@ class _Way:
     knowledge: AccessesOfBlock | None
 
 
-class WayMemory(SynchronisedMemory):
+class WayMemory(WithoutComputedAddresses, FlagMemory[_Flag]):
     """Global memory in which accesses of the given lines synchronise, if one thread executes them.
 
     `live_at` returns for an instruction which registers may be read from it on.
     """
 
-    cell_name = "flag"
-
     def __init__(
         self,
         domain: Domain,
         given: GivenContents,
-        *,
-        blocks: int,
-        lines: Mapping[int, Synchronisation],
-        unordered: frozenset[int],
+        code: SynchronisingCode,
         cells: Mapping[int, int] | None,
         live_at: Callable[[int], Callable[[str], bool]],
     ) -> None:
-        super().__init__(domain, given, unordered, cells)
-        self.lines, self.live_at = lines, live_at
+        super().__init__(domain, given, code, cells)
+        self.live_at = live_at
         self.ways = 0
-        self._cells: dict[int, _Cell] = {}
-        self._knowledge = BlockKnowledge(blocks)
-        self.block_order = self._knowledge.ordered
         self._read_bytes: Array = np.zeros(0, dtype=np.uint64)
         self._stored_bytes: Array = np.zeros(0, dtype=np.uint64)
         self._skipped: list[tuple[int, ...]] = []
@@ -184,10 +155,6 @@ class WayMemory(SynchronisedMemory):
         """The epoch of the last access of the block to global memory."""
         self._loads_without_order = False
         """Whether the block has loaded in this way what no barrier orders."""
-
-    def cells(self) -> dict[int, int]:
-        """Return the addresses of the cells, with their widths in bits."""
-        return {place: cell.bits for place, cell in self._cells.items()}
 
     def store_cells(self) -> None:
         """Record the contents that the cells hold after the last block."""
@@ -298,159 +265,92 @@ class WayMemory(SynchronisedMemory):
                         raise Unsupported("an element is stored before and after the change of a flag", each.line)
         digest.update(repr(sorted(places.items())).encode())
 
-    # -- accesses to elements ---------------------------------------------------------------------------------------
-
-    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
-        """See `GlobalMemory.load`."""
-        if self._synchronises(address, mask, thread, line):
-            return self._synchronise(lambda old: old, address, bits, mask, thread, epoch_of_all(epoch), line)
+    def _note_other_access(self, epoch: Epoch, line: int, *, stores: bool) -> None:
+        """See `CellMemory`."""
         self._leave_read()
         self._last_access = epoch_of_all(epoch)
-        self._loads_without_order |= line in self.unordered
-        return super().load(address, bits, mask, thread, epoch, line)
+        self._loads_without_order |= not stores and line in self.unordered
 
-    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> None:
-        """See `GlobalMemory.store`."""
-        if self._synchronises(address, mask, thread, line):
-            self._synchronise(lambda old: value, address, width(value), mask, thread, epoch_of_all(epoch), line)
-            return
-        self._leave_read()
-        self._last_access = epoch_of_all(epoch)
-        super().store(address, value, mask, thread, epoch, line)
-
-    def gather(self, *arguments: object, **keywords: object) -> Value:
-        """See `GlobalMemory.gather`: not modelled in such a run."""
-        raise Unsupported("a load from a computed address in a launch with flags")
-
-    def scatter(self, *arguments: object, **keywords: object) -> None:
-        """See `GlobalMemory.scatter`: not modelled in such a run."""
-        raise Unsupported("a store at a computed address in a launch with flags")
-
-    def copied(self, *arguments: object, **keywords: object) -> Value:
-        """See `GlobalMemory.copied`: not modelled in such a run."""
-        raise Unsupported("a copy from a computed address in a launch with flags")
-
-    # -- accesses to cells --------------------------------------------------------------------------------------------
-
-    def _synchronises(
-        self, address: Array, mask: Array | None, thread: Array, line: int, operation: Operation | None = None
-    ) -> bool:
-        """See `SynchronisedMemory`: accesses of integers that one thread executes, on certain lines."""
-        if line not in self.lines or (operation is not None and operation.is_float):
-            return False
-        return self._is_of_one_thread(address, mask, thread)
-
-    def _synchronise(
-        self, change: Change, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int
-    ) -> Value:
-        """See `SynchronisedMemory`: one lane accesses a cell."""
-        machine = self._unconditional_machine(line)
-        if machine.blocks != 1:
-            raise Unsupported("several blocks may synchronise at once", line)
-        lane = active_lanes(mask, address, thread)
-        place, who = int(active_values(address, lane)[0]), int(active_values(thread, lane)[0])
-        block = self._block = block_of(who)
-        self._knowledge.enter(block, who, epoch, line)
-        cell = self._cell(place, bits, line)
-        column = np.flatnonzero(lane.any(axis=0))[:1][None]
+    def _access(self, flag: _Flag, change: Change, access: FlagAccess) -> Value:
+        """See `FlagMemory`."""
+        self._block = access.block
+        column = np.flatnonzero(access.lane.any(axis=0))[:1][None]
 
         def changed(content: Value) -> Value:
             return take_threads(change(content), column)
 
-        latest = cell.writes[-1].content
+        latest = flag.writes[-1].content
         if not _is_same(changed(latest), latest):
             self._leave_read()
-            return self._write(cell, place, changed, block, who, epoch, line)
-        return self._find(machine, cell, place, changed, block, who, epoch, line)
+            return self._write(flag, changed, access)
+        return self._find(flag, changed, access)
 
-    def _write(
-        self, cell: _Cell, place: int, changed: Callable[[Value], Value], block: int, who: int, epoch: int, line: int
-    ) -> Value:
-        """A block changes a cell of which it knows all contents.  Return the content before."""
+    def _write(self, flag: _Flag, changed: Callable[[Value], Value], access: FlagAccess) -> Value:
+        """A block changes a flag of which it knows all contents.  Return the content before."""
+        block, who, epoch, line = access.block, access.thread, access.epoch, access.line
         knows, kind = self._knowledge.at(block, epoch, who), self.lines[line]
-        others = [each for each in cell.writes if each.block not in (-1, block)]
-        if any(knows[each.block] < each.number for each in others) or cell.readers - {block}:
+        if not flag.knows_all(block, knows) or flag.readers - {block}:
             raise Unsupported("the order of the changes of a flag is open", line)
-        last = cell.writes[-1]
+        last = flag.writes[-1]
         if kind.acquires and last.released is not None and last.block != block:
             knows = np.maximum(knows, last.released)
             self._knowledge.acquire(block, who, epoch, knows)
         number = self._knowledge.count(block)
         released = self._knowledge.release(block, number, epoch, knows) if kind.releases else None
-        write = _Write(changed(last.content), block, number, who, epoch, line, released)
-        cell.writes.append(write)
-        self._writes.append((place, write))
-        self._seen[place], self._last_access = len(cell.writes) - 1, epoch
+        write = FlagWrite(changed(last.content), block, number, who, epoch, line, released)
+        flag.writes.append(write)
+        self._writes.append((access.place, write))
+        self._seen[access.place], self._last_access = len(flag.writes) - 1, epoch
         return last.content
 
-    def _find(
-        self,
-        machine: Machine,
-        cell: _Cell,
-        place: int,
-        changed: Callable[[Value], Value],
-        block: int,
-        who: int,
-        epoch: int,
-        line: int,
-    ) -> Value:
-        """A block reads a cell.  Return the content that it finds in this way."""
+    def _find(self, flag: _Flag, changed: Callable[[Value], Value], access: FlagAccess) -> Value:
+        """A block reads a flag.  Return the content that it finds in this way."""
+        machine, block, line, place = access.machine, access.block, access.line, access.place
         waiting = self._waiting
-        if waiting is not None and (waiting.line, waiting.place, waiting.thread) == (line, place, who):
+        if waiting is not None and (waiting.line, waiting.place, waiting.thread) == (line, place, access.thread):
             self._knowledge.forget_last_acquired(block)
-            if forget_changes(machine, waiting.state, waiting.changed, line):
-                waiting.rounds += 1
-                if waiting.rounds > MAXIMUM_ROUNDS:
-                    raise Unsupported("waiting for a flag changes the state of a block again and again", line)
-            else:
-                waiting.contents.pop(0)
-                waiting.rounds = 0
-                if not waiting.contents:
-                    raise Unsupported("a block waits for a flag that no block before it sets", line)
-            waiting.state = MachineState.of(machine)
+            waiting.wait.read_again(machine, "a flag", line)
+            if not waiting.wait.contents:
+                raise Unsupported("a block waits for a flag that no block before it sets", line)
         else:
             self._leave_read()
             number = len(self._reads)
             if number >= MAXIMUM_READS:
                 raise Unsupported("a block reads more flags than are followed", line)
             if number >= len(self._skipped):
-                self._note_state(machine, line, place, who, epoch)
+                self._note_state(access)
             skipped = self._skipped[number] if number < len(self._skipped) else ()
-            knows = self._knowledge.at(block, epoch, who)
-            first = max(
-                index
-                for index, each in enumerate(cell.writes)
-                if each.block in (-1, block) or knows[each.block] >= each.number
-            )
-            first = max(first, self._seen.get(place, 0))
-            contents = [index for index in range(first, len(cell.writes)) if index not in skipped]
-            waiting = self._waiting = _Read(number, line, place, who, contents, MachineState.of(machine))
+            known = flag.last_known(block, self._knowledge.at(block, access.epoch, access.thread))
+            first = max(known, self._seen.get(place, 0))
+            contents = [index for index in range(first, len(flag.writes)) if index not in skipped]
+            waiting = _Read(number, line, place, access.thread, Wait(contents, MachineState.of(machine)))
+            self._waiting = waiting
             self._reads.append(skipped)
-            cell.readers.add(block)
-        index = waiting.contents[0]
-        found = cell.writes[index]
+            flag.readers.add(block)
+        index = waiting.wait.contents[0]
+        found = flag.writes[index]
         if not _is_same(changed(found.content), found.content):
             raise Unsupported("the order of the changes of a flag is open", line)
-        knows = self._knowledge.at(block, epoch, who)
+        knows = self._knowledge.at(block, access.epoch, access.thread)
         if self.lines[line].acquires and found.released is not None and found.block != block:
             knows = np.maximum(knows, found.released)
-        self._knowledge.acquire(block, who, epoch, knows)
-        self._seen[place], self._last_access = index, epoch
+        self._knowledge.acquire(block, access.thread, access.epoch, knows)
+        self._seen[place], self._last_access = index, access.epoch
         return found.content
 
     def _leave_read(self) -> None:
         """The block goes on with the content that it has found.  Note the ways in which it finds a later one."""
         read, self._waiting = self._waiting, None
-        if read is not None and len(read.contents) > 1 and read.number >= len(self._skipped) - 1:
+        if read is not None and len(read.wait.contents) > 1 and read.number >= len(self._skipped) - 1:
             before = self._reads[: read.number]
-            self._other_ways.append([*before, (*self._reads[read.number], read.contents[0])])
+            self._other_ways.append([*before, (*self._reads[read.number], read.wait.contents[0])])
 
-    def _note_state(self, machine: Machine, line: int, place: int, who: int, epoch: int) -> None:
+    def _note_state(self, access: FlagAccess) -> None:
         """Note the state before a read.  Raises _KnownState if another way has gone on from it.
 
         A barrier must come after all accesses to memory before it: then what follows is ordered after them in all ways.
         """
-        block = block_of(who)
+        machine, block, epoch = access.machine, access.block, access.epoch
         if self._last_access >= epoch:
             return
         if machine.group is not None or machine.condition is not None or machine.path is not None:
@@ -463,7 +363,8 @@ class WayMemory(SynchronisedMemory):
         histories = [each.state() for each in machine.races.all()]
         known = self._knowledge.at(block, epoch).tobytes()
         extra = sorted((name, repr(each)) for name, each in machine.extra.items())
-        found.update(repr((machine.pc, line, place, who, histories, known, extra, sorted(self._seen.items()))).encode())
+        read = (machine.pc, access.line, access.place, access.thread)
+        found.update(repr((*read, histories, known, extra, sorted(self._seen.items()))).encode())
         found.update(self._digest_of_writes())
         state = found.digest()
         if state in self._known_states:
@@ -489,14 +390,10 @@ class WayMemory(SynchronisedMemory):
             found.update(repr((place, write.line, write.number, released)).encode() + _hash_of(write.content))
         return found.digest()
 
-    def _cell(self, place: int, bits: int, line: int) -> _Cell:
-        cell = self._cells.get(place)
-        if cell is None:
-            content = np.full((1, 1), self._initial_number(place, bits, line), dtype=L.UNSIGNED[bits])
-            cell = self._cells[place] = _Cell(bits, [_Write(content, -1, 0)])
-        if cell.bits != bits:
-            raise Unsupported("a flag is accessed in several widths", line)
-        return cell
+    def _new_cell(self, place: int, bits: int, line: int) -> _Flag:
+        """See `CellMemory`."""
+        content = np.full((1, 1), self._initial_number(place, bits, line), dtype=L.UNSIGNED[bits])
+        return _Flag(bits, [FlagWrite(content, -1, 0)])
 
 
 def _known_to_both(one: tuple[int, _Write], other: tuple[int, _Write]) -> tuple[int, _Write]:

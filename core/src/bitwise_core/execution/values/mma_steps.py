@@ -54,6 +54,8 @@ class MmaStep:
     bits than their format has, so a step of zeros cuts the accumulator; that of another step of such a unit of the
     architecture is cut already.  `opaque`: nothing is known of the unit's sums, so a step of zeros is a step like any
     other; its operand vectors are gathered as bits, without a format.
+    `own_name` is the name of the step of its unit alone where `name` is that of several units whose results are only
+    published to be the same, and empty otherwise.
     `units` are the rows of the architecture, of which one may state the arithmetic of the step.  Steps of one
     `arithmetic` are one operation, whatever their names.
     """
@@ -67,6 +69,7 @@ class MmaStep:
     opaque: bool = False
     units: tuple[MmaSpec, ...] = field(default=(), compare=False, repr=False)
     arithmetic: str = ""
+    own_name: str = ""
 
 
 def row_of(name: str, units: Sequence[MmaSpec]) -> MmaSpec | None:
@@ -90,6 +93,11 @@ def with_arithmetic(step: MmaStep) -> MmaStep:
     """Return the step with the arithmetic that its row states; without a row, the step itself."""
     row = row_of(step.name, step.units)
     return step if row is None else replace(step, arithmetic=row.arithmetic_name)
+
+
+def of_its_unit(step: MmaStep) -> MmaStep:
+    """Return the step under the name of its own unit, apart from those that are only published to be the same."""
+    return replace(step, name=step.own_name) if step.own_name else step
 
 
 class OperandVectors(Protocol):

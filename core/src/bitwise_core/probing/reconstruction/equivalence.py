@@ -126,6 +126,8 @@ class _ValueNumbering:
 def _k_loop(numbering: _ValueNumbering, part: Part) -> int:
     desc, table, spec = numbering.desc, numbering.table, numbering.spec
     total, dtype = ZERO, desc.accumulator_dtype
+    if desc.accumulator_start == "negative-zero":
+        total = table.number(("-0", dtype), signed=True)
     for row in instructions(desc, part).tolist():
         if spec is None:
             (position,) = row

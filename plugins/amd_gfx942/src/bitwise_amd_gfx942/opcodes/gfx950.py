@@ -16,7 +16,8 @@ from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_i
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.matrix import check_all_lanes_active
 from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
-from bitwise_amd_gfx942.opcodes.shared_memory import order_wave_accesses, read_offset, shared_address
+from bitwise_amd_gfx942.opcodes.shared_memory import order_wave_accesses, shared_address
+from bitwise_amd_gfx942.opcodes.shared_reads import read_offset
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, Operands

@@ -6,16 +6,15 @@ in program order: only accesses of different waves need a barrier.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.flat import tuple_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immediate_offset
+from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.memory_access import is_64_bit_value
 from bitwise_amd_gfx942.opcodes.operand_access import half_writer, reader, writer
 from bitwise_amd_gfx942.opcodes.sdwa import widened
+from bitwise_amd_gfx942.opcodes.shared_reads import element_bits_and_stride, read_offset, reads_of_runs
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
@@ -28,7 +27,6 @@ from bitwise_core.execution.values.symbolic_vector import Array, Value
 TABLE = Table()
 
 _NARROW = {"u8": (8, False), "i8": (8, True), "u16": (16, False), "i16": (16, True)}
-_TWO = re.compile(r"ds_(?:read|write)2(st64)?_b(32|64)")
 
 
 def order_wave_accesses(machine: Machine) -> None:
@@ -66,12 +64,6 @@ def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
     write_shared(machine, address, *parts)
 
 
-def read_offset(instruction: Instruction, name: str = "offset") -> int:
-    """The constant offset of an access.  Raises UnknownInstruction for any other modifier."""
-    found = check_modifiers(instruction, "offset", "offset0", "offset1")
-    return immediate_offset(instruction, found, 16 if name == "offset" else 8, name)
-
-
 _READS = {f"ds_read_b{bits}": bits for bits in (32, 64, 96, 128)}
 
 
@@ -99,11 +91,15 @@ def read(instruction: Instruction, context: Context) -> Step:
         if half
         else writer(target, out, instruction)
     )
-    line = instruction.line
+    line, together = instruction.line, reads_of_runs(context.kernel, context.arch.opcodes).get(id(instruction))
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
-        value = _read(machine, shared_address(machine, read_address(machine), offset, line), bits)
+        parts = None if together is None else together.parts(machine)
+        if parts is None:
+            value = _read(machine, shared_address(machine, read_address(machine), offset, line), bits)
+        else:
+            value = concat(parts)
         write(machine, value if bits >= out else widened(machine, value, bits, out, is_signed))
 
     return step
@@ -117,28 +113,25 @@ def read(instruction: Instruction, context: Context) -> Step:
 )
 def read_element_bits_and_stride(instruction: Instruction, context: Context) -> Step:
     """Two reads at one base; the offsets are in elements, or in units of 64 elements (st64)."""
-    bits, factor = _element_bits_and_stride(instruction)
+    found = element_bits_and_stride(form(instruction.opcode).name)
+    assert found is not None
+    bits, factor = found
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
     target, source = instruction.operands
     offsets = [factor * read_offset(instruction, name) for name in ("offset0", "offset1")]
     read_base, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
-    line = instruction.line
+    line, together = instruction.line, reads_of_runs(context.kernel, context.arch.opcodes).get(id(instruction))
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
-        base = read_base(machine)
-        parts = [_read(machine, shared_address(machine, base, each, line), bits) for each in offsets]
+        parts = None if together is None else together.parts(machine)
+        if parts is None:
+            base = read_base(machine)
+            parts = [_read(machine, shared_address(machine, base, each, line), bits) for each in offsets]
         write(machine, concat(parts))
 
     return step
-
-
-def _element_bits_and_stride(instruction: Instruction) -> tuple[int, int]:
-    found = _TWO.fullmatch(form(instruction.opcode).name)
-    assert found is not None
-    bits = int(found[2])
-    return bits, bits // 8 * (64 if found[1] else 1)
 
 
 _WRITES = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "b96": 96, "b128": 128, "b8_d16_hi": 8, "b16_d16_hi": 16}
@@ -173,7 +166,9 @@ def write_one(instruction: Instruction, context: Context) -> Step:
 )
 def write_element_bits_and_stride(instruction: Instruction, context: Context) -> Step:
     """Two writes at one base; the offsets are in elements, or in units of 64 elements (st64)."""
-    bits, factor = _element_bits_and_stride(instruction)
+    found = element_bits_and_stride(form(instruction.opcode).name)
+    assert found is not None
+    bits, factor = found
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction, "takes three operands")
     address_operand, *sources = instruction.operands

@@ -70,10 +70,11 @@ def plan_product(desc: GEMMDesc) -> Plan:
     for name in ("operand_scales", "output_satfinite"):
         if getattr(desc, name):
             raise UnsupportedDescriptor(f"products on gfx942 do not support {name}: leave it out")
-    if desc.scaled or not desc.use_fast_accum or desc.multiplied_as is not None:
+    kept = desc.accumulator_start != "zero"
+    if desc.scaled or not desc.use_fast_accum or desc.multiplied_as is not None or kept:
         raise UnsupportedDescriptor(
             "products on gfx942 have accumulators from +0, no scale and no widened operands: leave alpha, "
-            "use_fast_accum and multiplied_as out"
+            "use_fast_accum, multiplied_as and accumulator_start out"
         )
     if desc.path == "matrix" and (desc.k_cuts or desc.k_loop_step is not None or desc.left_dtype in _ORDERED_ONLY):
         return _ordered(desc)

@@ -34,6 +34,7 @@ class Source:
     live: bool = False
     library: Path | None = None
     device: str | None = None
+    version: str | None = None
     record: Path | None = None
 
 
@@ -79,6 +80,14 @@ def invariance(
             help="A part of the GPU's name, where several are recorded; default: this machine's, or the first.",
         ),
     ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--library-version",
+            metavar="12.8",
+            help="The version of cuBLASLt, where several are recorded; default: the latest.",
+        ),
+    ] = None,
     live: Annotated[bool, typer.Option("--live", help="Ask the library on this GPU.")] = False,
     library: Annotated[
         Path | None, typer.Option("--library", metavar="PATH", help="With --live: a libcublasLt.so.")
@@ -118,7 +127,9 @@ def invariance(
     settings = Settings(
         workspace, lt_workspace, "none" if no_split else "fp32" if full_precision else "all", prefer
     )  # fmt: skip
-    source = Source(answers, live, library, device, record)
+    if live and version is not None:
+        raise CublasError("--library-version chooses among recorded answers: with --live give --library")
+    source = Source(answers, live, library, device, version, record)
     report = certified([each.product for each in given], settings, source, rows)
     confirmed = confirm(report.certificates, settings, report.provenance) if run else None
     verdict = overall(each.verdict for each in report.certificates)
@@ -157,7 +168,7 @@ def certified(products: list[Product], settings: Settings, source: Source, rows:
         runs = [found.runs(query, rows) for query in queries]
         where = f"recorded in {source.file or 'this distribution'}"
         if others:
-            where += f" (--device: those of {', '.join(others)})"
+            where += f" ({', '.join(others)})"
     certifier = Certifier(profile(found.provenance["library"], found.provenance["capability"]))
     made = [
         certifier.certificate(product, query, each)
@@ -200,27 +211,56 @@ def _capability() -> str:
 
 
 def _stored(source: Source) -> tuple[Answers, list[str]]:
-    """Return recorded answers, and the names of other GPUs whose answers are recorded where none was chosen.
+    """Return recorded answers, and what else is recorded for which no choice was given.
 
-    Without a chosen GPU they are those of the GPU of this machine, else the first. Raises CublasError.
+    Without a chosen GPU they are those of the GPU of this machine, else of the first; without a chosen version, those
+    of the latest. Raises CublasError.
     """
     from bitwise_cublas_profiles.driver import gpu_provenance
     from bitwise_cublas_profiles.invariance import answers as recorded
     from bitwise_cublas_profiles.query import CublasError
 
     found = list(recorded.shipped()) if source.file is None else [recorded.read(source.file)]
-    if len(found) > 1 and source.device is None:
-        here = gpu_provenance()["device"]
-        chosen = next((each for each in found if each.provenance["device"] == here), found[0])
-        return chosen, [each.provenance["device"] for each in found if each is not chosen]
-    matching = [each for each in found if source.device is None or source.device in each.provenance["device"]]
-    if len(matching) != 1:
-        names = [f"{each.provenance['device']} (cuBLASLt {each.provenance['library']})" for each in found]
-        wrong = f"--device: {source.device!r} is in {len(matching)} names of GPUs; recorded are {', '.join(names)}"
-        raise CublasError(
-            f"{wrong if names else 'no answers are recorded'}: give --device, a file with --answers, or --live on a GPU"
+    matching = [each for each in found if _matches(each, source)]
+    devices = list(dict.fromkeys(each.provenance["device"] for each in matching))
+    several = source.device is not None and len(devices) > 1
+    if not matching or several:
+        names = ", ".join(f"{each.provenance['device']} (cuBLASLt {each.provenance['library']})" for each in found)
+        asked = " ".join(
+            f"{option} {value}"
+            for option, value in (("--device", source.device), ("--library-version", source.version))
+            if value is not None
         )
-    return matching[0], []
+        if several:
+            wrong = f"--device {source.device} is a part of several names of GPUs; recorded are {names}"
+        elif names:
+            wrong = f"no answers for {asked} are recorded; recorded are {names}"
+        else:
+            wrong = "no answers are recorded"
+        raise CublasError(f"{wrong}: give another name, a file with --answers, or --live on a GPU")
+    here = gpu_provenance()["device"] if len(devices) > 1 else devices[0]
+    device = here if here in devices else devices[0]
+    of_device = [each for each in matching if each.provenance["device"] == device]
+    chosen = max(of_device, key=lambda each: _numbers(each.provenance["library"]))
+    others = [f"--device: those of {each}" for each in devices if each != device]
+    others += [
+        f"--library-version: those of cuBLASLt {each.provenance['library']}" for each in of_device if each is not chosen
+    ]
+    return chosen, others
+
+
+def _matches(answers: Answers, source: Source) -> bool:
+    """Return whether recorded answers are of the GPU and the version that were chosen."""
+    device, version = (answers.provenance[name] for name in ("device", "library"))
+    wanted = None if source.version is None else source.version.split(".")
+    return (source.device is None or source.device in device) and (
+        wanted is None or version.split(".")[: len(wanted)] == wanted
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return a version such as 13.1.0 as numbers, to be compared."""
+    return tuple(int(each) for each in version.split(".") if each.isdecimal())
 
 
 def _show(

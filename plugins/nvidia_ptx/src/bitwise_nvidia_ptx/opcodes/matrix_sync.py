@@ -37,6 +37,7 @@ from bitwise_nvidia_ptx.opcodes.issuing_thread import require_known_condition
 from bitwise_nvidia_ptx.opcodes.warp import has_whole_warps
 from bitwise_nvidia_ptx.shared_addresses import own_offset
 
+_FAMILY = "mma.sync"
 _K = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
@@ -61,10 +62,13 @@ def integer_products(k: int, result: str, left: str, right: str, *, clamps: bool
     return IntegerProducts(f"{left} {right}", k * _LARGEST_MAGNITUDE[left] * _LARGEST_MAGNITUDE[right], clamps)
 
 
-def table(same_steps: Mapping[str, str]) -> OpcodeTable:
-    """Return the table of warp-level matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
+def table(same_steps: Mapping[str, str], *, measured: bool = True) -> OpcodeTable:
+    """Return the table of warp-level matrix instructions.
+
+    `same_steps` and `measured` are those of `architecture.nvidia_arch`.
+    """
     found = OpcodeTable()
-    found.opcode("mma", operands=multiply_info)(partial(_multiply, same_steps))
+    found.opcode("mma", operands=multiply_info)(partial(_multiply, same_steps, measured))
     found.opcode("ldmatrix", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.CROSS_LANE)(load_matrices)
     found.opcode("stmatrix", operands=NO_DESTINATION, effects=Effect.STORE | Effect.CROSS_LANE)(store_matrices)
     return found
@@ -103,7 +107,7 @@ def multiply_info(instruction: Instruction) -> InstructionInfo:
     return replace(info, accumulation=Accumulation(result, accumulator, instruction_k(instruction.opcode)))
 
 
-def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: Context) -> Step:
+def _multiply(same_steps: Mapping[str, str], measured: bool, instruction: Instruction, context: Context) -> Step:
     """mma.sync.aligned.shape.row.col{.kind::f8f6f4,.satfinite}.d.a.b.c of dense operands without block scales.
 
     With operands of 8 bits, ptxas emits the same machine instruction with and without the kind.
@@ -133,9 +137,10 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     forms = [FORMATS.get(each, each) for each in (left, right)]
     if bits != ELEMENT_BITS[right] or (m == 8 and left != "f64"):
         raise UnknownInstruction(instruction)
-    family = same_steps.get(f"{result} {left} k{k}", "mma.sync")
-    name = step_name(
-        family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
+    family = same_steps.get(f"{result} {left} k{k}", _FAMILY)
+    name, own_name = (
+        step_name(each, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options))
+        for each in (family, _FAMILY)
     )
     require_row(instruction, name, context)
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
@@ -148,6 +153,7 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         signed_zeros=result == "f64",
         cuts=cuts_accumulator(name, context),
         units=units_of(context),
+        own_name="" if measured or family == _FAMILY else own_name,
     )
     destination, a, b, c = instruction.operands
     if left in _UNPACKED:

@@ -241,6 +241,7 @@ def _single_precision(plan: SinglePrecisionPlan, chosen: Schedule, common: Mappi
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "SHORT_FIRST": plan.short_first, "DEALT": plan.dealt, "TF32": plan.tf32,
             "FROM_ZERO": plan.slices.from_zero and plan.slices.number == 1,
+            "FROM_NEGATIVE_ZERO": plan.from_negative_zero,
         },
         _options(chosen),
     )  # fmt: skip

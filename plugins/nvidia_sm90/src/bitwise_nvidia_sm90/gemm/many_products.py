@@ -61,7 +61,9 @@ def _uses_fma(desc: GEMMDesc) -> bool:
     """Return whether a descriptor's kernel runs fused multiply-adds.  Raises UnsupportedGEMM."""
     found = plan(desc)
     if isinstance(found, SinglePrecisionPlan) and not found.tf32 and found.slices.number == 1 and not found.dealt:
-        return True
+        if not found.from_negative_zero:
+            return True
+        raise UnsupportedGEMM("kernels of many products start their sums from +0")
     sequential = isinstance(found, MatrixPlan) and desc.left_dtype in _SIXTEEN_BITS and not desc.k_cuts
     if not sequential or desc.instruction_k != 16 or desc.k_loop_step is not None or desc.k_dropped:
         raise UnsupportedGEMM("kernels of many products take one sum over k of 16-bit or fp32 operands")

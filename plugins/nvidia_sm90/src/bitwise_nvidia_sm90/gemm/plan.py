@@ -140,7 +140,7 @@ class SinglePrecisionPlan:
     With `tf32`, operands are rounded to tf32 and multiplied by matrix instructions, otherwise by fused multiply-adds.
     `dealt` is the length of tiles of k that are distributed round-robin to the slices (0: a slice is a range of k); the
     slices' `span` is then the largest number of values of a slice.  With `paired`, the slices are added in that merge
-    order.  `short_first` is that of MatrixPlan.
+    order.  `short_first` is that of MatrixPlan.  With `from_negative_zero`, the accumulator starts from -0.
     """
 
     k: int
@@ -149,6 +149,7 @@ class SinglePrecisionPlan:
     short_first: int
     tf32: bool
     paired: bool = False
+    from_negative_zero: bool = False
 
 
 Plan = MatrixPlan | ScalarPlan | BlocksPlan | SinglePrecisionPlan
@@ -189,6 +190,8 @@ def _check(desc: GEMMDesc) -> None:
         )
     if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise UnsupportedGEMM("rotated or permuted iterations: these kernels loop over k in ascending order")
+    if desc.accumulator_start != "zero" and desc.left_dtype != "fp32":
+        raise UnsupportedGEMM(f"sums of {desc.left_dtype} from -0: these kernels start those of fp32 from it")
     if desc.tail is not None:
         raise UnsupportedGEMM("a tail outside of the cuts and iterations: these kernels cut all of k")
     if desc.output_satfinite:
@@ -268,7 +271,9 @@ def _single_precision_plan(desc: GEMMDesc) -> SinglePrecisionPlan | None:
             raise UnsupportedGEMM(f"{len(cuts)} cuts of k on a matrix unit: these kernels take slices of tf32")
         return None
     if not cuts:
-        return SinglePrecisionPlan(k, Slices(1, k, from_zero=from_zero), 0, short_first, tf32)
+        kept = desc.accumulator_start == "negative-zero"
+        slices = Slices(1, k, from_zero=from_zero)
+        return SinglePrecisionPlan(k, slices, 0, short_first, tf32, from_negative_zero=kept)
     (cut,) = cuts
     if cut.layout == "contiguous":
         slices = _slices(cut, desc, k)

@@ -1,8 +1,9 @@
 """PTX of products of one row or few rows by fused multiply-adds, whose lanes have every `lanes`-th value of k.
 
 A thread has one lane of a few columns in all rows.  The values of the rows of a tile of k are converted to fp32 once
-and kept in shared memory; those of the columns are loaded by the thread that multiplies them.  "Rows" are those of the
-operand that has few, and "columns" those of the other one, whichever is A.
+and kept in shared memory; those of the columns are loaded by the thread that multiplies them.  A tile is multiplied
+while the next one is loaded.  "Rows" are those of the operand that has few, and "columns" those of the other one,
+whichever is A.
 
 The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 bits, `%d_` 64 bits.
 """
@@ -10,7 +11,7 @@ The prefix of a register is its type: `%p_` predicate, `%h_` 16 bits, `%r_` 32 b
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -55,9 +56,29 @@ class FewRows:
     output: str
 
     @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return 32 * self.warps
+
+    @property
+    def size(self) -> int:
+        """The values of k of a tile."""
+        return self.steps * self.lanes
+
+    @property
+    def loads(self) -> Sequence[tuple[int, int]]:
+        """The row and the part of k of each load of the rows of a tile.
+
+        A load of all threads has `threads` values of k of one row, or all values of k of several rows, of which the
+        first one is named.
+        """
+        parts, together = max(1, self.size // self.threads), max(1, self.threads // self.size)
+        return [(row, part) for row in range(0, self.rows, together) for part in range(parts)]
+
+    @property
     def groups(self) -> int:
         """The groups of threads with one thread for each lane."""
-        return 32 * self.warps // self.lanes
+        return self.threads // self.lanes
 
     @property
     def columns_of_block(self) -> int:
@@ -73,7 +94,7 @@ class FewRows:
     @property
     def tile_bytes(self) -> int:
         """The bytes of the values of the rows of a tile."""
-        return 4 * self.line * self.steps * self.lanes
+        return 4 * self.line * self.size
 
     @property
     def shared_bytes(self) -> int:
@@ -83,10 +104,10 @@ class FewRows:
     @property
     def exists(self) -> bool:
         """Whether there is a kernel."""
-        power = self.lanes & (self.lanes - 1) == 0 and 2 <= self.lanes <= MOST_LANES
+        powers = all(each & (each - 1) == 0 for each in (self.lanes, self.steps, self.warps))
         fits = 1 <= self.rows <= MOST_ROWS and 2 * self.rows * self.columns <= _MOST_VALUES and self.columns >= 1
-        fits = fits and self.steps * self.columns <= _MOST_LOADS
-        return power and fits and self.dtype in ("fp16", "bf16") and 1 <= self.steps <= STEPS
+        fits = fits and self.steps * self.columns <= _MOST_LOADS and 2 <= self.lanes <= MOST_LANES
+        return powers and fits and self.dtype in ("fp16", "bf16") and 1 <= self.steps <= STEPS
 
 
 @lru_cache(maxsize=64)
@@ -103,12 +124,11 @@ def few_rows(given: FewRows) -> TextKernel:
         f"{'contiguous_' if given.contiguous else ''}"
         f"{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}{'_from_zero' if given.from_zero else ''}"
     )
-    threads = 32 * given.warps
     text = (
         ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 shared_memory[];\n"
-        f".visible .entry {name}(\n{listed}\n)\n.reqntid {threads}, 1, 1\n{{\n{declared}\n{body}\n}}\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {given.threads}, 1, 1\n{{\n{declared}\n{body}\n}}\n"
     )
-    return TextKernel(name, text, threads, given.shared_bytes, PARAMETERS)
+    return TextKernel(name, text, given.threads, given.shared_bytes, PARAMETERS)
 
 
 def _start(given: FewRows) -> Lines:
@@ -131,8 +151,19 @@ def _start(given: FewRows) -> Lines:
         yield f"mad.lo.u64 %d_at_{column}, %d_column, %d_stride_w, %d_lane;"
         yield f"shl.b64 %d_at_{column}, %d_at_{column}, 1;\nadd.u64 %d_at_{column}, %d_at_{column}, %d_W;"
     yield f"mul.lo.u64 %d_step, %d_stride_wk, {2 * given.lanes};"
-    yield "mov.b16 %h_zero, 0;\nmov.u32 %r_left, %r_K;\nmov.u32 %r_buffer, 0;\nmov.u32 %r_begin, 0;"
+    yield "mov.b16 %h_zero, 0;\nmov.u32 %r_left, %r_K;\nmov.u32 %r_buffer, 0;"
     yield f"mad.lo.u32 %r_values, %r_lane, {4 * given.line}, %r_shared;"
+    yield f"and.b32 %r_k, %r_thread, {given.size - 1};\nmad.lo.u32 %r_to, %r_k, {4 * given.line}, %r_shared;"
+    yield "cvt.u64.u32 %d_k, %r_k;\nmul.lo.u64 %d_k, %d_k, %d_stride_vk;"
+    yield f"mul.lo.u64 %d_part, %d_stride_vk, {2 * given.threads};"
+    yield f"mul.lo.u64 %d_tile, %d_stride_vk, {2 * given.size};"
+    together = max(1, given.threads // given.size)
+    yield f"mul.lo.u64 %d_rows, %d_stride_v, {2 * together};"
+    if together > 1:
+        yield f"shr.u32 %r_row, %r_thread, {given.size.bit_length() - 1};\nmad.lo.u32 %r_to, %r_row, 4, %r_to;"
+        yield "cvt.u64.u32 %d_row, %r_row;\nmad.lo.u64 %d_k, %d_row, %d_stride_v, %d_k;"
+        yield f"setp.lt.u32 %p_row, %r_row, {given.rows - (given.rows - 1) // together * together};"
+    yield "shl.b64 %d_k, %d_k, 1;\nadd.u64 %d_few, %d_V, %d_k;"
     yield from (f"mov.b32 %r_total_{place}, 0f00000000;" for place in _places(given))
     yield from (f"mov.b32 %r_sum_{place}, 0f00000000;" for place in _places(given))
     yield "mov.pred %p_first, -1;"
@@ -145,58 +176,85 @@ def _places(given: FewRows) -> Sequence[str]:
 
 def _tiles(given: FewRows) -> Lines:
     """Add the products of each tile: first whole ones, then the last one, of which some k do not exist."""
-    size = given.steps * given.lanes
-    yield f"TILE: setp.lt.u32 %p_partial, %r_left, {size};\n@%p_partial bra PARTIAL;"
-    yield from _tile(given, whole=True)
-    yield f"sub.u32 %r_left, %r_left, {size};\nadd.u32 %r_begin, %r_begin, {size};\nbra TILE;"
-    yield "PARTIAL: setp.eq.u32 %p_done, %r_left, 0;\n@%p_done bra TILES_END;"
-    yield from _tile(given, whole=False)
+    yield f"setp.lt.u32 %p_partial, %r_left, {given.size};\n@%p_partial bra FIRST_PARTIAL;"
+    yield from _load(given, whole=True)
+    yield "bra TILE;\nFIRST_PARTIAL:"
+    yield from _load(given, whole=False)
+    yield f"TILE: setp.lt.u32 %p_partial, %r_left, {given.size};\n@%p_partial bra PARTIAL;"
+    yield from _share(given, whole=True)
+    yield f"sub.u32 %r_left, %r_left, {given.size};\nsetp.eq.u32 %p_last, %r_left, 0;\n@%p_last bra MULTIPLY;"
+    yield f"setp.lt.u32 %p_partial, %r_left, {given.size};\n@%p_partial bra NEXT_PARTIAL;"
+    yield from _load(given, whole=True)
+    yield "bra MULTIPLY;\nNEXT_PARTIAL:"
+    yield from _load(given, whole=False)
+    yield "MULTIPLY:"
+    yield from _multiply(given, whole=True)
+    yield "@%p_last bra TILES_END;\nbra TILE;\nPARTIAL:"
+    yield from _share(given, whole=False)
+    yield from _multiply(given, whole=False)
     yield "TILES_END:"
 
 
-def _tile(given: FewRows, *, whole: bool) -> Lines:
-    """Load the values of a tile, and add their products; unless it is `whole`, those that exist."""
-    kind = "whole" if whole else "partial"
-    size, threads = given.steps * given.lanes, 32 * given.warps
+def _load(given: FewRows, *, whole: bool) -> Lines:
+    """Load the values of a tile, whose addresses go to the next one; unless it is `whole`, those that exist."""
     for step in range(given.steps):
+        guard = ""
         if not whole:
-            yield f"setp.gt.u32 %p_exists_{step}, %r_left, {step * given.lanes};"
-            yield f"sub.u32 %r_at, %r_left, {step * given.lanes};"
-            yield f"setp.lt.and.u32 %p_exists_{step}, %r_lane, %r_at, %p_exists_{step};"
-        guard = "" if whole else f"@%p_exists_{step} "
+            yield f"add.u32 %r_at, %r_lane, {step * given.lanes};\nsetp.lt.u32 %p_exists, %r_at, %r_left;"
+            guard = "@%p_exists "
         for column in range(given.columns):
             if not whole:
-                yield f"mov.b16 %h_{kind}_{step}_{column}, 0;"
+                yield f"mov.b16 %h_column_{step}_{column}, 0;"
             place = f"%d_at_{column}+{2 * given.lanes * step}" if given.contiguous else f"%d_at_{column}"
-            yield f"{guard}ld.global.b16 %h_{kind}_{step}_{column}, [{place}];"
+            yield f"{guard}ld.global.b16 %h_column_{step}_{column}, [{place}];"
             if not given.contiguous:
                 yield f"add.u64 %d_at_{column}, %d_at_{column}, %d_step;"
     if given.contiguous:
-        yield from (f"add.u64 %d_at_{column}, %d_at_{column}, {2 * size};" for column in range(given.columns))
-    loads = -(-given.rows * size // threads)
-    for load in range(loads):
-        # Value `place` of the tile is that of row place / size and of k place % size.
-        yield f"add.u32 %r_place, %r_thread, {load * threads};"
-        yield f"div.u32 %r_row, %r_place, {size};\nmul.lo.u32 %r_at, %r_row, {size};\nsub.u32 %r_k, %r_place, %r_at;"
-        yield f"setp.lt.u32 %p_loads_{load}, %r_row, {given.rows};"
-        if not whole:
-            yield f"setp.lt.and.u32 %p_loads_{load}, %r_k, %r_left, %p_loads_{load};"
-        yield f"mad.lo.u32 %r_to_{load}, %r_k, {4 * given.line}, %r_shared;"
-        yield f"mad.lo.u32 %r_to_{load}, %r_row, 4, %r_to_{load};"
-        yield "add.u32 %r_k, %r_k, %r_begin;\ncvt.u64.u32 %d_row, %r_row;\ncvt.u64.u32 %d_k, %r_k;"
-        yield "mul.lo.u64 %d_place, %d_row, %d_stride_v;\nmad.lo.u64 %d_place, %d_k, %d_stride_vk, %d_place;"
-        yield "shl.b64 %d_place, %d_place, 1;\nadd.u64 %d_place, %d_place, %d_V;"
-        yield f"mov.b16 %h_row_{load}, 0;\n@%p_loads_{load} ld.global.b16 %h_row_{load}, [%d_place];"
-    for load in range(loads):
+        yield from (f"add.u64 %d_at_{column}, %d_at_{column}, {2 * given.size};" for column in range(given.columns))
+    for load, (row, part) in enumerate(given.loads):
+        if not part:
+            yield "mov.u64 %d_line, %d_few;" if not row else "add.u64 %d_line, %d_line, %d_rows;"
+            yield "mov.u64 %d_place, %d_line;"
+        guard = yield from _row_guard(given, row, part, whole=whole)
+        if guard:
+            yield f"mov.b16 %h_row_{load}, 0;"
+        yield f"{guard}ld.global.b16 %h_row_{load}, [%d_place];\nadd.u64 %d_place, %d_place, %d_part;"
+    yield "add.u64 %d_few, %d_few, %d_tile;"
+
+
+def _row_guard(given: FewRows, row: int, part: int, *, whole: bool) -> Generator[str, None, str]:
+    """Yield the computation of the predicate of a thread's load of the rows.  Return its guard, "" without one."""
+    some = row + max(1, given.threads // given.size) > given.rows
+    if whole:
+        return "@%p_row " if some else ""
+    yield f"add.u32 %r_at, %r_k, {part * given.threads};\nsetp.lt.u32 %p_exists, %r_at, %r_left;"
+    if some:
+        yield "and.pred %p_exists, %p_exists, %p_row;"
+    return "@%p_exists "
+
+
+def _share(given: FewRows, *, whole: bool) -> Lines:
+    """Convert the loaded values to fp32, and write those of the rows to shared memory."""
+    for step in range(given.steps):
+        for column in range(given.columns):
+            yield from _widened(given, f"%r_column_{step}_{column}", f"%h_column_{step}_{column}")
+    yield "add.u32 %r_target, %r_to, %r_buffer;"
+    for load, (row, part) in enumerate(given.loads):
         yield from _widened(given, f"%r_row_{load}", f"%h_row_{load}")
-        yield f"add.u32 %r_to_{load}, %r_to_{load}, %r_buffer;"
-        yield f"@%p_loads_{load} st.shared.b32 [%r_to_{load}], %r_row_{load};"
+        guard = yield from _row_guard(given, row, part, whole=whole)
+        place = 4 * (part * given.threads * given.line + row)
+        yield f"{guard}st.shared.b32 [%r_target+{place}], %r_row_{load};"
     yield "bar.sync 0;"
+
+
+def _multiply(given: FewRows, *, whole: bool) -> Lines:
+    """Add the products of a tile; unless it is `whole`, those that exist."""
     yield "add.u32 %r_from, %r_values, %r_buffer;"
     for step in range(given.steps):
-        guard = "" if whole else f"@%p_exists_{step} "
-        for column in range(given.columns):
-            yield from _widened(given, f"%r_w_{column}", f"%h_{kind}_{step}_{column}")
+        guard = ""
+        if not whole:
+            yield f"add.u32 %r_at, %r_lane, {step * given.lanes};\nsetp.lt.u32 %p_exists, %r_at, %r_left;"
+            guard = "@%p_exists "
         for first in range(0, given.rows, 4):
             values = [f"%r_v_{row}" for row in range(first, first + 4)]
             offset = 4 * (step * given.lanes * given.line + first)
@@ -204,7 +262,7 @@ def _tile(given: FewRows, *, whole: bool) -> Lines:
         for row in range(given.rows):
             for column in range(given.columns):
                 total = f"%r_sum_{row}_{column}"
-                yield f"{guard}fma.rn.f32 {total}, %r_v_{row}, %r_w_{column}, {total};"
+                yield f"{guard}fma.rn.f32 {total}, %r_v_{row}, %r_column_{step}_{column}, {total};"
     # The next tile is written to the other buffer while slower threads read this one.
     yield f"sub.u32 %r_buffer, {given.tile_bytes}, %r_buffer;"
     if given.restarts:
@@ -223,7 +281,7 @@ def _widened(given: FewRows, target: str, value: str) -> Lines:
 def _sums(given: FewRows) -> Lines:
     """Add the lanes of each element, and store it."""
     name = "total" if given.restarts else "sum"
-    elements, threads = given.rows * given.columns_of_block, 32 * given.warps
+    elements, threads = given.rows * given.columns_of_block, given.threads
     yield "bar.sync 0;"
     # Element `place` of the block is that of row place / columns and of column place % columns.
     yield "mad.lo.u32 %r_at, %r_lane, 4, %r_shared;"

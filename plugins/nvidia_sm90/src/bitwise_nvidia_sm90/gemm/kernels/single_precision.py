@@ -40,6 +40,7 @@ def product_of_fp32(
     A, B, C, M, N, K, slice_k, apart, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     SHORT_FIRST: tl.constexpr, DEALT: tl.constexpr, TF32: tl.constexpr, FROM_ZERO: tl.constexpr,
+    FROM_NEGATIVE_ZERO: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in ascending k and in one fp32 accumulator.
 
@@ -47,7 +48,7 @@ def product_of_fp32(
     of k are distributed round-robin to the slices, tiles of a slice are `apart` values apart, and slice_k is at least
     the number of its values.  With TF32, operands are rounded to tf32 and multiplied by matrix instructions, otherwise
     by fused multiply-adds.  SHORT_FIRST: the remainder of the slice modulo SHORT_FIRST runs first (0: it runs last).
-    With FROM_ZERO, the sum is added to +0.
+    With FROM_ZERO, the sum is added to +0.  With FROM_NEGATIVE_ZERO, the accumulator starts from -0.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -59,6 +60,8 @@ def product_of_fp32(
     start = slice_index * (DEALT if DEALT else slice_k)
     length = slice_k if DEALT else min(slice_k, K - start)
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    if FROM_NEGATIVE_ZERO:
+        accumulator = tl.full((BLOCK_M, BLOCK_N), 0x80000000, tl.uint32).to(tl.float32, bitcast=True)
     first = 0
     if SHORT_FIRST:
         first = length % SHORT_FIRST
