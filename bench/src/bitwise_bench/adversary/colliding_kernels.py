@@ -12,9 +12,10 @@ from bitwise_bench.adversary.block_programs import Family, Frame, Shape, Slot, p
 from bitwise_bench.adversary.languages import LANGUAGES
 
 _HEAD = HEAD + (
-    "mov.u32 %r70, room; mad.lo.u32 %r71, %r0, 16, %r70; mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13;\n"
+    "mov.u32 %r70, room; mad.lo.u32 %r71, %r0, 16, %r70; and.b32 %r68, %r0, 31; xor.b32 %r69, %r0, %r68; mad.lo.u32 %r69, %r69, 16, %r70;"
+    "mov.b32 %r20, %r10; mov.b32 %r21, %r11; mov.b32 %r22, %r12; mov.b32 %r23, %r13;\n"
 )
-"""%r71: the own 16 bytes of shared memory."""
+"""%r71: the own 16 bytes of shared memory; %r68: the lane; %r69: the bytes of the warp."""
 _NAMES = ("%r20", "%r21", "%r22", "%r23")
 _WHOLE = ("{%r20, %r21, %r22, %r23}", "{%r21, %r20, %r23, %r22}")
 
@@ -24,10 +25,10 @@ def _places(dice: random.Random) -> Slot:
     kept, moved = dice.choice((0, 1, 3, 7)), dice.choice((1, 2, 4))
     size = dice.choice((16, 16, 32, 8))
     chosen = (
-        f"and.b32 %r60, %r0, {kept};", f"shr.u32 %r60, %r0, {moved};", f"and.b32 %r60, %r0, {kept ^ 4};",
-        f"and.b32 %r60, %r0, {kept}; xor.b32 %r60, %r60, {kept};",
+        f"and.b32 %r60, %r68, {kept};", f"shr.u32 %r60, %r68, {moved};", f"and.b32 %r60, %r68, {kept ^ 4};",
+        f"and.b32 %r60, %r68, {kept}; xor.b32 %r60, %r60, {kept};",
     )  # fmt: skip
-    return tuple(f"{each} mad.lo.u32 %r62, %r60, {size}, %r70;" for each in chosen)
+    return tuple(f"{each} mad.lo.u32 %r62, %r60, {size}, %r69;" for each in chosen)
 
 
 def _store(dice: random.Random) -> Slot:
@@ -43,14 +44,13 @@ def _store(dice: random.Random) -> Slot:
         f"{guard}st.shared.b32 [%r62], %r20; {guard.partition('; ')[2] and '@%p1 '}st.shared.b32 [%r62+4], %r21;",
         f"{guard}st.shared.b32 [%r62], %r20; bar.warp.sync -1; st.shared.b32 [%r62+4], %r21;",
     ]  # fmt: skip
-    return tuple(dice.sample(plain, 5))
+    return plain[0], *dice.sample(plain[1:], 4)
 
 
 def _before(dice: random.Random) -> Slot:
     """Return a slot of what may part the lanes of a warp."""
     turns = dice.choice((3, 7))
-    return pick(
-        dice,
+    return (
         "mov.b32 %r81, 0;",
         "div.rn.f32 %r20, %r20, %r21; bar.sync 0;",
         "sqrt.rn.f32 %r22, %r22;",
@@ -79,7 +79,7 @@ def _collisions(dice: random.Random) -> Shape:
             ("bar.sync 0;",),
         ]  # fmt: skip
     slots.append(dice.choice((mixing(dice, _NAMES), exchange(dice, "%r20", "%r22"))))
-    return Shape(slots, dice.choice((32, 64)), fixed=(1, 0))
+    return Shape(slots, dice.choice((32, 64)), fixed=(1, 0), first=True)
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
