@@ -4,7 +4,7 @@
     python -m bitwise_bench.llvm_programs --seconds 600 --mutants 20
 
 Triton's LLVM compiles the programs.  With --mutants, so many mutants of each program are judged by the checker, and
-those that are Equal are executed.  The exit status is 1 if an element differs.
+those that are Equal are executed.  The exit status is 1 if an element differs, which may be a fault of LLVM.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The operations of random programs: the text of each in LLVM's language, and what it computes.
 
 Left out is what LLVM compiles to other bits: a product that is rounded to fp16 loses the sign of a zero, and a bit
-field at a variable place that is shifted loses the shift.  Signs of NaNs are not read.
+field at a variable place that is shifted loses the shift.  Signs of NaNs are not read.  A few other faults of LLVM are
+left in: bit fields of literals, and -0 in pairs of fp16.
 """
 
 from __future__ import annotations
