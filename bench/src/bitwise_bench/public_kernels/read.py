@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.sources import Options
 from bitwise_core.errors import InputError
+from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.limits import READING_SECONDS
 
 TARGET = "sm_90"
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
-    parser.add_argument("--assume", nargs="*", default=[], help="assumptions, as those of `bitwise partition`")
+    parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
     parser.add_argument("--until", type=float, default=1e9, help="start no launch after this time, in seconds")
@@ -59,14 +61,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launches = [
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
-        options = Options(time_limit=chosen.kernel_seconds, assume=frozenset(chosen.assume))
+        options = Options(time_limit=chosen.kernel_seconds)
         entries = _read_all(folder, launches, options, chosen.workers, chosen.until)
+        assuming: list[dict[str, Any]] = []
+        if chosen.also is not None:
+            names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
+            again = [place for place in launches if place.relative_to(folder).as_posix() in names]
+            assumed = replace(options, assume=frozenset([chosen.also]))
+            assuming = _read_all(folder, again, assumed, chosen.workers, chosen.until)
         if searched is not None:
             try:
-                entries = [with_searched(entry, searched) for entry in entries]
+                entries, assuming = ([with_searched(each, searched) for each in found] for found in (entries, assuming))
             except InputError as error:
                 parser.error(f"{chosen.searched}: {error}")
         record = _record(folder, entries, searched)
+        if chosen.also is not None:
+            others = {entry["launch"]: entry for entry in assuming}
+            merged = [others.get(entry["launch"], entry) for entry in entries]
+            record["assuming"] = {chosen.also: _by_part(merged)}
     record["largest process, MiB"] = max((entry["peak, MiB"] for entry in entries), default=0)
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
@@ -83,6 +95,7 @@ def _read_all(
     """Read launches side by side, each in one process.  Those that cannot be read are reported, and left out."""
     start, entries = time.monotonic(), {}
     names = [place.relative_to(folder).as_posix() for place in launches]
+    sizes = {name: sum(file.stat().st_size for file in (folder / name).glob("*.ptx")) for name in names}
 
     def report(name: str, answer: dict[str, Any]) -> None:
         if "error" in answer:
@@ -94,7 +107,8 @@ def _read_all(
             print(f"{len(entries)} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
 
     settings = {"folder": str(folder), "options": options, "until": time.time() + until}
-    run_all(read_named, [[name] for name in names], settings, processes=workers, seconds=3600.0, report=report)
+    largest_first = [[name] for name in sorted(names, key=lambda name: -sizes[name])]
+    run_all(read_named, largest_first, settings, processes=workers, seconds=3600.0, report=report)
     return [entries[name] for name in names if name in entries]
 
 
@@ -194,10 +208,14 @@ def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mappin
             for name, mine in by_source.items()
         },
         "total": agreement(entries),
-        "parts": {part: _groups([each for each in entries if each["part"] == part]) for part in PARTS},
+        "parts": _by_part(entries),
         "reasons": reasons_of(entries),
         "launches": [_short(entry) for entry in entries],
     }
+
+
+def _by_part(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {part: _groups([each for each in entries if each["part"] == part]) for part in PARTS}
 
 
 def _groups(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -248,8 +248,8 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     rows: dict[str, dict[str, str | None]] = {file: {} for file in kernels}
     for input_name, given in chain(contents.items(), draws):
         whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
-        for file, kernel in kernels.items():
-            rows[file][input_name] = _row(sources[file], kernel, whole)
+        for file, orders in kernels.items():
+            rows[file][input_name] = _row(sources[file], orders, whole)
     for kernel in chain.from_iterable(kernels.values()):
         kernel.unload()
     tried = list(next(iter(rows.values())))
