@@ -358,9 +358,9 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
     )
     environment = record["environment"]["bytes"]
     assuming = [
-        f"Under `--assume {name}`, {each['unknown']} of {each['determined']} are Unknown in the {part} part."
-        for name, parts in record.get("assuming", {}).items()
-        for part, each in ((part, groups["all"]) for part, groups in parts.items())
+        f"Under `--assume {name}`, {count} of {groups['all']['determined']} are Unknown in the {part} part."
+        for part, groups in record["parts"].items()
+        for name, count in groups["all"]["unknown, assuming"].items()
     ]
     return _markdown(head, rows) + (
         f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. "

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
+from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
     parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
+    parser.add_argument("--kept", type=Path, nargs="*", default=[], help="records whose launches are not read again")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
     parser.add_argument("--until", type=float, default=1e9, help="start no launch after this time, in seconds")
@@ -62,23 +64,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
         options = Options(time_limit=chosen.kernel_seconds)
+        kept = [entry for path in chosen.kept for entry in kept_entries(json.loads(read_text(path)))]
+        names = {entry["launch"] for entry in kept}
+        launches = [place for place in launches if place.relative_to(folder).as_posix() not in names]
         entries = _read_all(folder, launches, options, chosen.workers, chosen.until)
-        assuming: list[dict[str, Any]] = []
         if chosen.also is not None:
             names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
             again = [place for place in launches if place.relative_to(folder).as_posix() in names]
             assumed = replace(options, assume=frozenset([chosen.also]))
-            assuming = _read_all(folder, again, assumed, chosen.workers, chosen.until)
+            others = _read_all(folder, again, assumed, chosen.workers, chosen.until)
+            entries = with_assumption(entries, others, chosen.also)
+        entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
         if searched is not None:
             try:
-                entries, assuming = ([with_searched(each, searched) for each in found] for found in (entries, assuming))
+                entries = [with_searched(entry, searched) for entry in entries]
             except InputError as error:
                 parser.error(f"{chosen.searched}: {error}")
         record = _record(folder, entries, searched)
-        if chosen.also is not None:
-            others = {entry["launch"]: entry for entry in assuming}
-            merged = [others.get(entry["launch"], entry) for entry in entries]
-            record["assuming"] = {chosen.also: _by_part(merged)}
     record["largest process, MiB"] = max((entry["peak, MiB"] for entry in entries), default=0)
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
@@ -168,6 +170,44 @@ def read_launch(place: Path, name: str, options: Options) -> dict[str, Any]:
     return {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
 
 
+def with_assumption(
+    entries: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], name: str
+) -> list[dict[str, Any]]:
+    """Return launches whose Unknown kernels have what they are under an assumption, of which `others` are readings.
+
+    `assuming` has by the name of the assumption the reason for Unknown, or None for a kernel that has a class.
+    """
+    reasons = {(entry["launch"], kernel["file"]): kernel["unknown"] for entry in others for kernel in entry["kernels"]}
+    return [
+        {
+            **entry,
+            "kernels": [
+                {**kernel, "assuming": {name: reasons[entry["launch"], kernel["file"]]}}
+                if kernel["unknown"] and (entry["launch"], kernel["file"]) in reasons
+                else kernel
+                for kernel in entry["kernels"]
+            ],
+        }
+        for entry in entries
+    ]
+
+
+def kept_entries(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the launches of a record as `read_launch` does, with the number of a byte class in place of its hashes."""
+    base = {"unknown": None, "undetermined": False, "places": [], "seconds": 0.0, "compile seconds": None}
+    base |= {"moved": [], "error": None}
+    return [
+        {
+            **entry,
+            "kernels": [
+                {**base, **kernel, "hashes": [kernel["bytes"]] if "bytes" in kernel else None}
+                for kernel in entry["kernels"]
+            ],
+        }
+        for entry in record["launches"]
+    ]
+
+
 def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict[str, Any]:
     """Return a launch with the number of the byte pattern of each kernel over the inputs of a search (`searched`).
 
@@ -184,7 +224,7 @@ def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict
             raise InputError(f"{entry['launch']}/{kernel['file']} is not the kernel that was searched; search again")
         moved = [] if mine is None else mine.get("moved", [])
         label = 0 if mine is None else mine["label"]
-        kernels.append({**kernel, "moved": [*kernel["moved"], *moved], "searched": label})
+        kernels.append({**kernel, "moved": list(dict.fromkeys([*kernel["moved"], *moved])), "searched": label})
     about = {name: launch[name] for name in ("inputs", "pairs") if launch.get(name)}
     return {**entry, "kernels": kernels, **about}
 
@@ -234,7 +274,7 @@ def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
     labels: dict[str, int] = {}
     kernels = []
     for kernel in entry["kernels"]:
-        short = {name: value for name, value in kernel.items() if name != "hashes" and value}
+        short = {name: value for name, value in kernel.items() if name not in ("hashes", "bytes") and value}
         if kernel["hashes"] and not kernel["moved"] and not kernel["error"]:
             short["bytes"] = labels.setdefault(json.dumps(kernel["hashes"]), len(labels))
         kernels.append({**short, "class": kernel["class"]})
