@@ -215,13 +215,14 @@ def test_drawn_products_follow_from_the_seed() -> None:
 
 def test_the_page_is_that_of_the_records_and_no_number_of_rows_contradicts_its_certificate() -> None:
     root = Path(__file__).parents[2]
-    parts = [(gpu, part) for gpu in ("h100", "h200") for part in ("", "-bytes")]
-    paths = [root / "records" / f"cublas-batch-invariance{part}-sm90-{gpu}-13.1.json" for gpu, part in parts]
-    found = [json.loads(path.read_text()) for path in paths if path.exists()]
-    if len(found) < 2:
+    names = [f"{part}-sm90-{gpu}-13.1" for gpu in ("h100", "h200") for part in ("", "-bytes")] + ["-sm90-h200-12.8"]
+    paths = [root / "records" / f"cublas-batch-invariance{name}.json" for name in names]
+    if not paths[0].exists():
         pytest.skip("the records are in the source, not here")
-    assert (root / "docs" / "results" / "batch-invariance.md").read_text() == page(*found[:2], [(found[2], found[3])])
-    for check in found[1::2]:
+    found = [json.loads(path.read_text()) for path in paths]
+    shown = page(*found[:2], [(found[2], found[3]), (found[4], None)])
+    assert (root / "docs" / "results" / "batch-invariance.md").read_text() == shown
+    for check in (found[1], found[3]):
         assert set(check["settings"]) == set(SETTINGS)
         assert sum(each["counts"]["refuted"] for each in check["settings"].values()) == 0
 
@@ -261,4 +262,6 @@ def test_the_shipped_answers_hold_every_product_of_the_public_models() -> None:
                     with suppress(CublasError):
                         queries.add(Key.of(each.product.query(1, settings.pytorch)))
     for answers in shipped():
-        assert {answers.series[each][-1].last for each in queries} == {16384}
+        whole = answers.provenance["library"] == "13.1.0"
+        assert queries >= answers.series.keys() or whole
+        assert {answers.series[each][-1].last for each in queries if whole or each in answers.series} == {16384}

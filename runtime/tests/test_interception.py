@@ -17,6 +17,7 @@ from bitwise_torch import calls_in_c, interception
 from bitwise_torch.interception import InterceptionError, OtherThreads, active
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+LSTM = torch.nn.LSTM(4, 4)
 
 
 @pytest.fixture(autouse=True, params=["python", "c"])
@@ -68,11 +69,15 @@ def test_checkpointed_and_compiled_products_are_intercepted() -> None:
 def test_every_operator_that_multiplies_matrices_is_named() -> None:
     """An operator of a later PyTorch with a usual name must be listed, unless it is composed of others."""
     products = re.compile(
-        r"^_?(\w+_)?(mm|bmm|mv|dot|addmm|baddbmm|addbmm|addmv|addr|convolution|attention)_?"
-        r"(_v2|_activation|_forward|_backward)?$"
+        r"^_?(\w+_)?(mm|bmm|mv|dot|addmm|baddbmm|addbmm|addmv|addr|matmul|convolution|attention|rnn|rnn_layer|cdist)_?"
+        r"(_v2|_activation|(_add)?_relu|_transpose|_4bit|_for_cpu|_with_scales_and_zeros|_forward|_backward"
+        r"|_forward_no_dropout_inplace)?$"
     )
-    # The kernels of a convolution run inside of the operator `convolution`.
-    other = re.compile(r"sparse|mkldnn|miopen|mps|_foreach|fused_attention_overrideable|smm|hspmm|_convolution")
+    # Sparse tensors and those of MKL-DNN are not intercepted; the lists of `_foreach_mm`, and the gradients of products
+    # of nested tensors, are products of their own; `_slow_conv2d` and others run inside of `convolution`.
+    other = re.compile(
+        r"sparse|mkldnn_convolution|mps|_foreach|_overrideable|smm|hspmm|^matmul_backward|_nnpack|quantized"
+    )
     found = set()
     for full in torch._C._dispatch_get_all_op_names():
         name = full.removeprefix("aten::").partition(".")[0]
@@ -91,6 +96,7 @@ def test_every_operator_that_multiplies_matrices_is_named() -> None:
     ("addmv", lambda a: torch.addmv(a[0], a, a[0])),
     ("convolution", lambda a: torch.nn.functional.conv1d(a[None], a[None])),
     ("_cdist_forward", lambda a: torch.cdist(a, a)),
+    ("mkldnn_rnn_layer", lambda a: LSTM(a[None])[0].detach()),
     ("mv", lambda a: torch.mv(a, a[0])),
 ])  # fmt: skip
 def test_an_operator_is_intercepted_once(name: str, call: Callable[[Any], Any]) -> None:

@@ -173,8 +173,10 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
          lambda: normal(9, 20) @ b),
         ("torch.mv: 4x1x20 fp16 NN to fp16 is not in the lock", lambda: torch.mv(a, b[:, 0].contiguous())),
         ("torch.mv: a vector is not contiguous", lambda: torch.mv(a, b[:, 0])),
-        (r"torch.dot: libraries have a kernel of their own for dot products of torch\.float32",
+        ("torch.dot: a dot product of 20 fp32 to fp32 is not in the lock",
          lambda: torch.dot(a[0].float(), a[1].float())),
+        (r"torch.dot: libraries have a kernel of their own for dot products of torch\.float64",
+         lambda: torch.dot(a[0].double(), a[1].double())),
         ("torch.addmv: 4x1x20 fp16 NN to fp16 with a matrix added is not in the lock",
          lambda: torch.addmv(normal(4), a, a[0])),
         ("torch.addmm: 4x5x20 fp16 NN to fp16 with a matrix added is not in the lock",
@@ -215,7 +217,7 @@ def test_a_product_that_is_not_locked_is_an_error_or_runs_in_the_library(toy: No
         assert torch.equal(a @ b, (a @ b))
     assert replay.not_replayed.total() == len(refused) + 2
     assert replay.report()[:2] == [
-        "0 products of 0 problems ran from the lock, 16 ran in this machine's library",
+        "0 products of 0 problems ran from the lock, 17 ran in this machine's library",
         "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
         'record it, or let the library compute it with missing="pass" (`bitwise lock apply --pass`)',
     ]
@@ -299,6 +301,24 @@ def test_products_of_vectors_are_products_of_matrices(toy: None) -> None:
         assert torch.mv(a, x, out=out) is out
     assert (patterns(out) == evaluated(descriptor(20), a, x[:, None])[:, 0]).all()
     assert replay.replayed.total() == 5
+
+
+def test_a_dot_product_of_fp32_is_a_problem_of_its_own(toy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = normal(20).float(), normal(20, seed=1).float()
+    chunks = GEMMDesc(
+        k=20, left_dtype="fp32", right_dtype="fp32", output_dtype="fp32", path="fma", k_cuts=(Cut(span=7),)
+    )
+    monkeypatch.setattr(Toy, "describe_problem", lambda self, problem, **options: chunks)
+    with recorded_products("toy", operators=False) as recording:
+        torch.dot(x, y)
+        x[None] @ y[:, None]
+    lock = recording.lock()
+    assert [each.problem.dot for each in lock.entries] == [True, False]
+    with locked_products(lock) as replay:
+        found = [torch.dot(x, y) for _ in range(2)]
+    assert (replay.replayed.total(), found[0].shape) == (2, ())
+    expected = evaluate(chunks, x[None].numpy().view(np.uint32), y[:, None].numpy().view(np.uint32))
+    assert all(each[None, None].numpy().view(np.uint32) == expected for each in found)
 
 
 def test_products_of_integers_are_exact_and_need_no_lock(toy: None) -> None:

@@ -137,6 +137,34 @@ def test_a_bias_alone_is_that_of_the_library() -> None:
     assert torch.equal(addmm(C[0], A, B, like="toy"), (sum_in_fp32 + C[0].float()).half())
 
 
+def test_the_stride_of_a_single_row_is_part_of_a_problem_with_a_bias() -> None:
+    stored, bias = normal(3, 12, seed=3), normal(5, seed=4)
+    row = stored[:1, :7]
+    dense = row.flatten().clone()[None]
+    assert (row.stride(), dense.stride()) == ((12, 1), (7, 1))
+    calls: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int | None], ...] = (
+        ("addmm", (bias, row, B), {}, 12), ("addmm", (bias, row, B), {"alpha": 0.5}, 12),
+        ("addmm", (bias[None], row, B), {}, 12), ("_addmm_activation", (bias, row, B), {}, 12),
+        ("addmm", (bias[None], row, B), {"beta": 0.5}, None), ("addmm", (bias, dense, B), {}, None),
+    )  # fmt: skip
+    for name, arguments, options, leading in calls:
+        form, _ = product_calls.described_call(name, arguments, options, "toy")
+        assert form.problem.ld_a == leading
+    assert torch.equal(addmm(bias, row, B, like="toy"), addmm(bias, dense, B, like="toy"))
+    with recorded_products("toy", operators=False) as recording:
+        expected = torch.addmm(bias, row, B)
+    lock = recording.lock()
+    assert [each.problem.ld_a for each in lock.entries] == [12]
+    with locked_products(lock), torch.no_grad():
+        found = torch.addmm(bias, row, B)
+        with pytest.raises(LockError, match="is not in the lock"):
+            torch.addmm(bias, dense, B)
+    assert found.shape == expected.shape
+    for short in (stored.as_strided((1, 7), (3, 1)), stored.t()[:1, :3]):
+        with pytest.raises(NotCovered, match="a is one row with the stride"):
+            addmm(bias, short, normal(short.shape[1], 5), like="toy")
+
+
 def test_batches_and_activations() -> None:
     a, b, c = normal(3, 4, 7), normal(3, 7, 5, seed=1), normal(3, 4, 5, seed=2)
     found = baddbmm(c, a, b, beta=0.3, like="toy")

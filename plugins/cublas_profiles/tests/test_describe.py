@@ -3,10 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from bitwise_core.descriptors import Cut, Instruction
+from bitwise_core.descriptors import Cut, DescriptorError, Instruction, strided_blocks
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
+from bitwise_cublas_profiles.dots import dot_of
 from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, RowNotCovered, profile, profiles, read
 from bitwise_cublas_profiles.query import Configuration, gemm_query
 
@@ -307,6 +311,50 @@ def test_a_batch_of_outer_products_of_fp32_has_no_order() -> None:
         descriptor_of(replace(outer, m=1, n=1, k=2), FMA, H100)
     with pytest.raises(RowNotCovered, match="strided batches are not measured for this shape by algorithm 20 on fp32"):
         descriptor_of(replace(outer, ld_c=32), FMA, H100)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "tf32"])
+def test_a_batch_of_outer_products_may_keep_the_sign_of_a_zero(dtype: str) -> None:
+    outer, kernel = gemm_query(64, 24, 1, dtype, batch=8), replace(FMA, algorithm=12, stages=0)
+    desc = descriptor_of(outer, kernel, H100)
+    assert (desc.path, desc.accumulator_start, desc.multiplied_as) == ("fma", "negative-zero", None)
+    for query, chosen in ((replace(outer, k=2), kernel), (outer, replace(kernel, custom=1))):
+        with pytest.raises(RowNotCovered, match="this algorithm was measured with k = 1 and CUSTOM_OPTION 0 only"):
+            descriptor_of(query, chosen, H100)
+
+
+def test_a_dot_product_of_fp32_has_a_block_for_each_tile() -> None:
+    def problem(k: int, dtype: str = "fp32") -> GEMMProblem:
+        return GEMMProblem(m=1, n=1, k=k, a=dtype, b=dtype, out=dtype, dot=True)
+
+    for k in (1, 255, 256, 257, 1024, 8193):
+        desc = dot_of(problem(k), H100)
+        tiles = strided_blocks(-(-k // 256), 2)
+        assert (desc.path, desc.k_cuts) == ("fma", tiles)
+    a = np.arange(-300, 301, dtype=np.float32)[None]
+    found = evaluate(dot_of(problem(601), H100), a.view(np.uint32), a.T.copy().view(np.uint32))
+    assert found.view(np.float32)[0, 0] == (a.astype(np.float64) ** 2).sum()
+    for wrong, known, why in (
+        (problem(300_001), H100, "at most 300000 values are measured"), (problem(8, "fp16"), H100, "is not measured"),
+        (problem(8), profile("12.8", "9.0"), "is not measured"),
+    ):  # fmt: skip
+        with pytest.raises(RowNotCovered, match=f"a dot product of {wrong.k} .* is not described: .*{why}"):
+            dot_of(wrong, known)
+    with pytest.raises(DescriptorError, match="a product of two vectors has m = n = 1"):
+        GEMMProblem(m=1, n=2, k=3, a="fp32", b="fp32", out="fp32", dot=True)
+
+
+def test_slices_of_tf32_take_tiles_round_robin() -> None:
+    query = gemm_query(64, 64, 1304, "tf32")
+    split = replace(NVJET, algorithm=63, tile=11, stages=15, split_k=6, reduction=2, cluster_shape=0)
+    for custom, merge in ((1, "paired"), (2, "chain")):
+        found = descriptor_of(query, replace(split, custom=custom), H100)
+        assert found.k_cuts == (Cut(layout="strided", count=6, tile=64, merge=merge),)
+    for stages, tile in ((4, 16), (9, 32), (10, 32)):
+        found = descriptor_of(query, replace(split, stages=stages, custom=0), H100)
+        assert found.k_cuts == (Cut(layout="strided", count=6, tile=tile),)
+    with pytest.raises(RowNotCovered, match="REDUCTION_SCHEME 1 of this algorithm is not measured"):
+        descriptor_of(query, replace(split, reduction=1), H100)
 
 
 def test_lanes_of_custom_option_10_are_others_on_fp32() -> None:

@@ -119,7 +119,7 @@ def test_alpha_alone_needs_a_measured_kernel() -> None:
     with pytest.raises(RowNotCovered, match=r"described: alpha 0\.5 is not measured with this configuration"):
         steps(Finish(alpha=0.5), "fp32", algorithm=10, stages=0, custom=0)
     with pytest.raises(RowNotCovered, match="is not measured with this configuration"):
-        finished("fp16", 1, 500, 20, finish=Finish(alpha=0.5), algorithm=13, custom=2, stages=0)
+        finished("fp16", 1, 500, 20, finish=Finish(alpha=0.5), algorithm=13, custom=3, stages=0)
 
 
 def test_activations_follow_the_bias() -> None:
@@ -225,15 +225,15 @@ def test_a_finish_has_no_query_of_its_own() -> None:
 
 
 def test_kernels_whose_order_is_not_known_are_declined_with_other_factors() -> None:
-    for algorithm in (16, 42):
-        fields = {"algorithm": algorithm, "stages": 0 if algorithm == 16 else 35, "custom": 0}
-        with pytest.raises(RowNotCovered, match="is not measured with this configuration on fp16"):
-            steps(matrix(0.5), "fp16", **fields)
-        assert steps(matrix(), "fp16", **fields) == axpby(1.0, 1.0, "operand", "fp16")
+    for algorithm, stages, fused in ((16, 0, "operand"), (42, 35, "x"), (41, 35, "x")):
+        fields = {"algorithm": algorithm, "stages": stages, "custom": 0}
+        assert steps(matrix(0.5), "fp16", **fields) == axpby(0.5, 1.0, fused, "fp16")
+    with pytest.raises(RowNotCovered, match="a vector added is not measured with this configuration on fp16"):
+        steps(Finish(alpha=0.5, beta=1, addend="vector"), "fp16", algorithm=42, stages=35, custom=0)
     vector: dict[str, Any] = {"m": 1, "n": 500, "k": 4000, "algorithm": 13, "custom": 75, "stages": 0}
     assert "fused=operand" in str(finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **vector).steps)
     with pytest.raises(RowNotCovered, match="a vector added is not measured"):
-        finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **{**vector, "custom": 41})
+        finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="vector"), **{**vector, "custom": 3})
 
 
 def test_one_row_with_a_matrix_that_is_only_added_has_the_query_of_a_bias() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,8 +117,9 @@ def test_products_by_cublaslt_have_its_workspace_and_may_disallow_split_k(
     stated = stated_settings(None, 1, 0, lt_products=True)
     assert stated.applied(gemm_query(64, 64, 64, "bf16")) == found
     for query in (gemm_query(64, 64, 64, "fp32"), gemm_query(64, 64, 64, batch=2), gemm_query(64, 1, 64)):
-        with pytest.raises(CublasError, match="PyTorch prefers cuBLASLt: batches, fp32 and vectors were measured"):
-            stated.applied(query)
+        assert stated.applied(query).workspace == 1024
+    with pytest.raises(CublasError, match="PyTorch prefers cuBLASLt: cuBLAS multiplies fp32 by a vector"):
+        stated.applied(gemm_query(64, 1, 64, "fp32"))
 
 
 @pytest.mark.parametrize("value", [None, ":4096:8", ":16:8", ":0:0"])
@@ -158,9 +160,10 @@ def test_unmeasured_settings_are_declined_with_their_names(
     settings.preferred_blas_library = lambda: "_BlasBackend.Cublas"
     settings.matmul.allow_fp16_accumulation = True
     assert current_settings().applied(gemm_query(64, 64, 64)) == gemm_query(64, 64, 64, compute="fp16")
-    for given in ({"epilogue": "bias"}, {"batch": 2}, {"c": "fp32"}):
+    assert current_settings().applied(gemm_query(64, 64, 64, batch=2)).compute == "fp16"
+    for given in ({"epilogue": "bias"}, {"m": 1, "n": 1}, {"c": "fp32"}):
         with pytest.raises(CublasError, match=r"matmul\.allow_fp16_accumulation is True: with it products of fp16"):
-            current_settings().applied(gemm_query(64, 64, 64, **given))
+            current_settings().applied(replace(gemm_query(64, 64, 64), **given))
     assert current_settings().applied(gemm_query(64, 64, 64, "bf16")) == gemm_query(64, 64, 64, "bf16")
     started_with("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     with pytest.raises(CublasError, match="CUBLAS_WORKSPACE_CONFIG is set: fp8 products were measured without it"):

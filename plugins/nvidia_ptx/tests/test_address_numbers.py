@@ -18,6 +18,9 @@ STORE, STORE_LONG = (
     "st.global.b32 [%d3], %r2;",
     "mul.wide.u32 %d5, %r0, 8; add.s64 %d5, %d0, %d5; st.global.b64 [%d5], %d9;",
 )
+ROOM = ".shared .align 16 .b8 room[512];"
+PLACE = "mul.lo.u32 %r6, %r0, 16; mov.u32 %r7, room; add.u32 %r6, %r6, %r7;"
+"""%r6: 16 bytes of each thread in shared memory."""
 KNOWN = {
     "an offset": (f"{OWN} sub.s64 %d9, %d3, %d0; {STORE_LONG}", f"{OWN} mov.b64 %d9, %d2; {STORE_LONG}"),
     "an order in one buffer": (
@@ -35,6 +38,12 @@ KNOWN = {
     ),
     "an address of several halves": (
         f"{OWN} mov.b64 {{%r4, %r5}}, %d4; mov.b64 %d9, {{%r4, %r5}}; ld.global.b32 %r2, [%d9]; {STORE}",
+        f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
+    ),
+    "an address in two words of shared memory": (
+        f"{OWN} {PLACE} shr.u64 %d12, %d4, 32;"
+        " st.shared.b32 [%r6+8], %d12; st.shared.b32 [%r6+4], %d4; ld.shared.b32 %d10, [%r6+8];"
+        f" ld.shared.b32 %d11, [%r6+4]; shl.b64 %d10, %d10, 32; or.b64 %d9, %d10, %d11; ld.global.b32 %r2, [%d9]; {STORE}",
         f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
     ),
     "a register with a number first": (
@@ -57,6 +66,9 @@ OPEN = {
     "a branch on an order": f"{OWN} mov.b32 %r2, 1; setp.lt.u64 %p1, %d0, %d1; @%p1 bra END; mov.b32 %r2, 2;"
     f" END: {STORE}",
     "high bits": f"shr.u64 %d9, %d0, 40; {STORE_LONG}",
+    "an upper word": f"shr.u64 %d9, %d0, 32; {STORE_LONG}",
+    "an upper word that is also stored": f"{OWN} {PLACE} shr.u64 %d9, %d0, 32; st.shared.b32 [%r6], %d9; {STORE_LONG}",
+    "bits above 33": f"{OWN} {PLACE} shr.u64 %d12, %d0, 33; st.shared.b32 [%r6], %d12; ld.shared.b32 %r2, [%r6]; {STORE}",
     "many low bits": f"and.b64 %d9, %d0, 4095; {STORE_LONG}",
     "a word": f"{OWN} cvt.u32.u64 %r2, %d0; {STORE}",
     "a remainder": f"rem.u64 %d9, %d0, 3; {STORE_LONG}",
@@ -72,13 +84,13 @@ OPEN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_no_place_of_a_buffer_decides_is_known(name: str) -> None:
     first, second = KNOWN[name]
-    assert hashes(first) == hashes(second)
+    assert hashes(first, shared=ROOM) == hashes(second, shared=ROOM)
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_what_the_place_of_a_buffer_decides_is_not_determined(name: str) -> None:
     with pytest.raises(Unsupported, match=r"the address of a buffer, which the launch does not give|not determined"):
-        hashes(OPEN[name])
+        hashes(OPEN[name], shared=ROOM)
 
 
 ARRAYS = ".shared .align 16 .b8 unused[64]; .shared .align 16 .b8 room[256]; .local .align 8 .b8 mine[16];"

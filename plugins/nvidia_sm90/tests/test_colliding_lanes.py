@@ -1,7 +1,9 @@
 # ruff: noqa: E501 - PTX is easier to check without line breaks
-"""Lanes of a warp that store different values to one address: not determined, or the lowest lane's by assumption."""
+"""Lanes of a warp that store different values to one address: the lowest lane's remains, or the result is open."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from bitwise_core.checker.determinism import Determinism, determinism
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome, Verdict
-from bitwise_core.execution.assumptions import CONDITIONS, LOWEST_LANE
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.assumptions import ANY_LANE, CONDITIONS, LOWEST_LANE
 from bitwise_core.execution.determined_runs import simulate_in_one_order
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
@@ -114,6 +117,11 @@ CASES = {
         OF_LANE.format(16) + "mov.b64 %d8, {%f1, %f3}; @%p7 st.shared.b64 [%r5], %d8;" + OF_WARP,
         "mov.b64 %d8, {%f1, %f3}; @%p5 st.shared.b64 [%r5], %d8;" + OF_WARP,
     ),
+    "behind a barrier after a quotient": (
+        "div.rn.f32 %f1, %f1, %f3; bar.sync 0; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "div.rn.f32 %f1, %f1, %f3; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "div.rn.f32 %f1, %f1, %f3; @%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
     "sums in another order of the lanes": (
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; st.shared.f32 [%r5], %f1;" + OF_WARP,
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
@@ -160,6 +168,12 @@ UNDETERMINED = {
     + OF_WARP,
     "behind a barrier of some threads": "@%p6 bra S; mov.f32 %f3, %f3; S: bar.sync 1, 64; st.shared.f32 [%r5], %f1;"
     + OF_WARP,
+    "behind a quotient, which an assembler may branch for": "div.rn.f32 %f1, %f1, %f3; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a root that another barrier precedes": "bar.sync 0; sqrt.rn.f32 %f1, %f1; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a quotient of 64 bits": "cvt.u64.u32 %d8, %r1; div.u64 %d8, %d4, %d8; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "behind an atomic operation": "atom.shared.add.u32 %r8, [%r4+512], 1; st.shared.f32 [%r5], %f1;" + OF_WARP,
     "lanes inside a branch": "@%p6 bra S; st.shared.f32 [%r5], %f1; S:" + OF_WARP,
     "a condition on data": "setp.gt.f32 %p7, %f1, %f3; @%p7 st.shared.f32 [%r5], %f1;" + OF_WARP,
     "a read before the barrier": "st.shared.f32 [%r5], %f1; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;",
@@ -168,8 +182,11 @@ UNDETERMINED = {
 
 EQUAL_VALUES = "st.shared.f32 [%r5], %f3; st.shared.f32 [%r5+4], %f3;" + OF_WARP
 
-ASSUMED = Options(assume=frozenset({LOWEST_LANE}), audit_contraction=False)
-PLAIN = Options(audit_contraction=False)
+MEASURED = Options(audit_contraction=False)
+REQUESTED = Options(assume=frozenset({LOWEST_LANE}), audit_contraction=False)
+DOCUMENTED = Options(assume=frozenset({ANY_LANE}), audit_contraction=False)
+UNMEASURED = replace(SM90, lowest_lane=None)
+"""An architecture of which it is not known which lane's value remains."""
 
 
 def one_block(body: str, name: str = "k") -> Source:
@@ -178,52 +195,67 @@ def one_block(body: str, name: str = "k") -> Source:
     return Source(name, HEAD + body + "\nret;\n}\n", launch)
 
 
-def verdict(left: str, right: str, options: Options) -> Verdict:
+def verdict(left: str, right: str, options: Options, arch: Arch = SM90) -> Verdict:
     sources = one_block(left, "left"), one_block(right, "right")
-    return search_verdict(*sources, SM90, options, compare(*sources, SM90, options), 5)
+    return search_verdict(*sources, arch, options, compare(*sources, arch, options), 5)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_lowest_lane_remains_under_the_assumption_only(case: str) -> None:
+def test_the_lowest_lane_remains_where_it_was_measured_or_requested(case: str) -> None:
     collides, lowest, _ = CASES[case]
-    assert verdict(collides, lowest, PLAIN).outcome is Outcome.UNKNOWN
-    found = verdict(collides, lowest, ASSUMED)
-    assert (found.outcome, found.conditions) == (Outcome.EQUAL, (LOWEST_LANE,))
-    assert CONDITIONS[LOWEST_LANE] in str(found)
+    assert SM90.lowest_lane is not None
+    found = verdict(collides, lowest, MEASURED)
+    assert (found.outcome, found.conditions) == (Outcome.EQUAL, ())
+    assert SM90.lowest_lane in found.notes
+    assert SM90.lowest_lane not in verdict(lowest, lowest, MEASURED).notes
+    for arch in (SM90, UNMEASURED):
+        found = verdict(collides, lowest, REQUESTED, arch)
+        assert (found.outcome, found.conditions) == (Outcome.EQUAL, (LOWEST_LANE,))
+        assert SM90.lowest_lane not in found.notes
+        assert CONDITIONS[LOWEST_LANE] in str(found)
+    assert verdict(collides, lowest, DOCUMENTED).outcome is Outcome.UNKNOWN
+    assert verdict(collides, lowest, MEASURED, UNMEASURED).outcome is Outcome.UNKNOWN
+
+
+def test_one_of_both_assumptions() -> None:
+    with pytest.raises(ValueError, match="any-lane and lowest-lane exclude each other"):
+        Options(assume=frozenset({ANY_LANE, LOWEST_LANE}))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_another_lane_is_different(case: str) -> None:
     collides, _, mutant = CASES[case]
-    found = verdict(collides, mutant, ASSUMED)
+    found = verdict(collides, mutant, MEASURED)
     assert found.outcome is Outcome.DIFFERENT
-    assert found.conditions == (LOWEST_LANE,)
+    assert found.counterexample is not None
+    assert SM90.lowest_lane in found.counterexample.notes
 
 
 def test_classes_and_determinism() -> None:
     sources = [one_block(each, f"{case} {place}") for case, three in CASES.items() for place, each in enumerate(three)]
     colliding = [each.name for each in sources if each.name.endswith("0")]
-    plain, assumed = (partition(sources, "sm_90", options, workers=1) for options in (PLAIN, ASSUMED))
+    plain, measured = (partition(sources, "sm_90", options, workers=1) for options in (DOCUMENTED, MEASURED))
     assert set(plain.unknown) == set(colliding)
-    assert not assumed.unknown
-    report = determinism(sources[::3], "sm_90", PLAIN, workers=1)
+    assert not measured.unknown
+    assert SM90.lowest_lane in measured.notes
+    report = determinism(sources[::3], "sm_90", DOCUMENTED, workers=1)
     for each in report.kernels:
         assert each.outcome is Determinism.NONDETERMINISTIC
         assert "--assume lowest-lane" in each.reason
-    assert determinism(sources[::3], "sm_90", ASSUMED, workers=1).count(Determinism.DETERMINISTIC) == len(CASES)
+    assert determinism(sources[::3], "sm_90", MEASURED, workers=1).count(Determinism.DETERMINISTIC) == len(CASES)
 
 
 @pytest.mark.parametrize("case", UNDETERMINED)
 def test_nothing_else_is_assumed(case: str) -> None:
     kernel = one_block(UNDETERMINED[case])
-    for options in (PLAIN, ASSUMED):
+    for options in (DOCUMENTED, REQUESTED, MEASURED):
         (found,) = determinism([kernel], "sm_90", options, workers=1).kernels
         assert found.outcome is not Determinism.DETERMINISTIC
     assert "lowest-lane" not in found.reason
 
 
 def test_equal_values_need_no_assumption_and_lose_nothing_by_it() -> None:
-    for options in (PLAIN, ASSUMED):
+    for options in (DOCUMENTED, MEASURED):
         (found,) = determinism([one_block(EQUAL_VALUES)], "sm_90", options, workers=1).kernels
         assert found.outcome is Determinism.DETERMINISTIC
 
@@ -232,7 +264,7 @@ def test_equal_values_need_no_assumption_and_lose_nothing_by_it() -> None:
 def test_executions_on_bit_patterns_keep_the_lowest_lane(case: str) -> None:
     given = np.random.default_rng(2).normal(size=THREADS).astype(np.float32).view(np.uint8)
     contents = {"a": given, "b": np.zeros(4 * THREADS, np.uint8)}
-    collides, lowest, other = (prepare(one_block(each), SM90, ASSUMED) for each in CASES[case])
+    collides, lowest, other = (prepare(one_block(each), SM90, MEASURED) for each in CASES[case])
     expected = simulate(lowest, contents).after["b"].tobytes()
     assert simulate(collides, contents).after["b"].tobytes() == expected
     assert simulate_in_one_order(collides, contents).after["b"].tobytes() == expected
@@ -249,3 +281,12 @@ def test_nothing_is_promised_for_every_launch() -> None:
     assert [each.outcome for each in found] == [Outcome.UNKNOWN] * 2
     assert "different values to one address" in found[0].reason
     assert "--assume lowest-lane" not in found[0].reason + found[1].reason
+
+
+def test_what_has_no_effect_may_collide() -> None:
+    """Lanes collide beside another store, and nothing reads what they leave."""
+    body = "st.shared.f32 [%r5], %f1; st.shared.f32 [%r5+4], %f3; bar.sync 0; st.global.f32 [%d5], %f1;"
+    for options in (DOCUMENTED, MEASURED):
+        (found,) = determinism([one_block(body)], "sm_90", options, workers=1).kernels
+        assert found.outcome is Determinism.DETERMINISTIC
+    assert SM90.lowest_lane not in compare(one_block(body), one_block(body), SM90, MEASURED).verdict.notes

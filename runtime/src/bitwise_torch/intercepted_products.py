@@ -20,6 +20,9 @@ EXACT_K = 1 << 17
 IN_PLACE = {"addmm_": "addmm", "addmv_": "addmv", "baddbmm_": "baddbmm", "addbmm_": "addbmm"}
 """By operation in place, which returns its first operand: the one whose result it has."""
 
+_OWN_KERNEL = "torch.float32"
+"""The type of dot products that libraries compute by a function of their own."""
+
 NOT_INTERCEPTED_REASON = f"no lock holds this operation; locks hold {', '.join(PRODUCTS)}"
 
 
@@ -70,7 +73,11 @@ def intercepted_product(
         epilogue = "bias"
     try:
         a, b = library_layout(a), library_layout(b)
-        return InterceptedProduct(a, b, bias, problem_of(a, b, out_dtype, epilogue))
+        problem = problem_of(a, b, out_dtype, epilogue)
+        if name == "dot" and str(a.dtype) == _OWN_KERNEL:
+            fields = {each: getattr(problem, each) for each in type(problem).model_fields}
+            problem = GEMMProblem(**fields | {"dot": True})
+        return InterceptedProduct(a, b, bias, problem)
     except ProblemError as error:
         raise NotLockable(str(error)) from None
 
@@ -96,7 +103,7 @@ def _check_vectors(name: str, arguments: tuple[Any, ...]) -> None:
     vectors = {"mv": arguments[1:2], "dot": arguments[:2]}.get(name, ())
     if any(each.stride(0) != 1 and each.shape[0] > 1 for each in vectors):
         raise NotLockable("a vector is not contiguous")
-    if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16"):
+    if name == "dot" and str(arguments[0].dtype) not in ("torch.float16", "torch.bfloat16", _OWN_KERNEL):
         raise NotLockable(f"libraries have a kernel of their own for dot products of {arguments[0].dtype}")
 
 

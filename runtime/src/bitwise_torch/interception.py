@@ -5,8 +5,9 @@ its thread and in the threads in which autograd runs the backward passes of that
 run as usual, at no cost.  torch.compile compiles what runs inside a scope; the products that it leaves to PyTorch are
 intercepted.
 
-Not intercepted are custom kernels, kernels that a compiler generates, replays of CUDA graphs, and operators that run
-inside of another intercepted operator.
+Not intercepted are custom kernels, kernels that a compiler generates, replays of CUDA graphs, operators that run inside
+of another intercepted operator, products of sparse tensors and of tensors of MKL-DNN, operators of other namespaces
+such as `quantized`, and the solvers and decompositions of `torch.linalg`.
 """
 
 from __future__ import annotations
@@ -55,14 +56,19 @@ ATTENTION_PREFIX = "_scaled_dot_product_"
 """The prefix of the attention operators."""
 
 WATCHED = (
-    "_cdist_forward", "_cslt_sparse_mm", "_cudnn_attention_backward", "_cudnn_attention_forward",
-    "_cudnn_rnn", "_cudnn_rnn_backward", "_efficient_attention_backward", "_efficient_attention_forward",
-    "_flash_attention_backward", "_flash_attention_forward", "_int_mm", "_mixed_dtypes_linear",
-    "_native_multi_head_attention", "_scaled_grouped_mm_v2", "_scaled_mm_v2",
-    "_sparse_semi_structured_addmm", "_sparse_semi_structured_linear", "_sparse_semi_structured_mm",
-    "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "_transformer_encoder_layer_fwd", "_trilinear",
-    "_triton_multi_head_attention", "_triton_scaled_dot_attention", "_weight_int4pack_mm", "_weight_int8pack_mm",
-    "addr", "addr_", "convolution", "convolution_backward", "vdot",
+    "_cdist_backward", "_cdist_forward", "_convolution", "_cslt_sparse_mm", "_cudnn_attention_backward",
+    "_cudnn_attention_forward", "_cudnn_rnn", "_cudnn_rnn_backward", "_dyn_quant_matmul_4bit",
+    "_efficient_attention_backward", "_efficient_attention_forward", "_flash_attention_backward",
+    "_flash_attention_forward", "_flash_attention_forward_no_dropout_inplace", "_int_mm", "_mixed_dtypes_linear",
+    "_native_multi_head_attention", "_scaled_grouped_mm_v2", "_scaled_mm_v2", "_sparse_semi_structured_addmm",
+    "_sparse_semi_structured_linear", "_sparse_semi_structured_mm", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell",
+    "_transformer_encoder_layer_fwd", "_trilinear", "_triton_multi_head_attention", "_triton_scaled_dot_attention",
+    "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "_weight_int4pack_mm_with_scales_and_zeros",
+    "_weight_int8pack_mm", "addr", "addr_", "convolution", "convolution_backward", "cudnn_convolution",
+    "cudnn_convolution_add_relu", "cudnn_convolution_relu", "cudnn_convolution_transpose", "miopen_convolution",
+    "miopen_convolution_add_relu", "miopen_convolution_relu", "miopen_convolution_transpose",
+    "miopen_depthwise_convolution", "miopen_rnn", "miopen_rnn_backward", "mkldnn_rnn_layer",
+    "mkldnn_rnn_layer_backward", "vdot",
 )  # fmt: skip
 """Other operators that multiply matrices, convolutions and recurrent layers included; attention is named by a prefix.
 

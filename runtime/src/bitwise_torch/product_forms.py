@@ -79,7 +79,7 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
         # PyTorch rounds the factors of addmv to the operands' type.
         alpha, beta = (float(torch.tensor(each, dtype=a.dtype)) for each in (alpha, beta))
     if name != "baddbmm" and beta == 1 and a.shape[0] == 1:
-        _check_one_row(a)
+        _check_one_row(a, passed=name != "addmv")
     if name == "addmm" and alpha == beta == 1 and tuple(addend.shape) == (b.shape[1],) and b.shape[1] > 1:
         return None
     if "dtype" in overload:
@@ -119,16 +119,22 @@ def form_of(name: str, overload: str, arguments: Sequence[Any], options: dict[st
     if finish is None or finish.addend == "none":
         return _form(a, b, a.dtype, finish, ())
     try:
-        return _form(a, b, a.dtype, finish, (addend.expand(shape),))
+        row_stride = beta == 1 and name in ("addmm", "_addmm_activation") and shape[1] > 1
+        return _form(a, b, a.dtype, finish, (addend.expand(shape),), row_stride=row_stride)
     except RuntimeError:
         raise NotLockable(f"an addend of shape {tuple(addend.shape)} cannot be expanded to {shape}") from None
 
 
-def _check_one_row(a: torch.Tensor) -> None:
-    """Raise NotLockable for a row whose stride is not its length: PyTorch passes it on, and a problem has none."""
-    if a.stride(0) != a.shape[1]:
+def _check_one_row(a: torch.Tensor, *, passed: bool = False) -> None:
+    """Raise NotLockable for a row whose stride is not its length, or with `passed` for one that has no longer stride.
+
+    PyTorch passes the stride of a single row to the library, where it is not less than the length.
+    """
+    longer = passed and a.stride(1) == 1 and a.stride(0) > a.shape[1]
+    if a.stride(0) != a.shape[1] and not longer:
         raise NotLockable(
-            f"a is one row with the stride {a.stride(0)}, not its length {a.shape[1]}: give a.contiguous()"
+            f"a is one row with the stride {a.stride(0)}, not its length {a.shape[1]}: "
+            "give a.flatten().contiguous()[None]"
         )
 
 
@@ -139,10 +145,13 @@ def _finish(alpha: float, beta: float, addend: Any, **more: Any) -> Finish:
         raise NotLockable(str(error)) from None
 
 
-def _form(a: Any, b: Any, out: Any, finish: Finish | None, operands: tuple[Any, ...]) -> Form:
+def _form(
+    a: Any, b: Any, out: Any, finish: Finish | None, operands: tuple[Any, ...], *, row_stride: bool = False
+) -> Form:
+    """Return a form. With `row_stride`, the library receives the stride of a single row.  Raises NotLockable."""
     try:
         a, b = library_layout(a), library_layout(b)
-        plain = problem_of(a, b, out)
+        plain = problem_of(a, b, out, row_stride=row_stride)
         fields = {name: getattr(plain, name) for name in type(plain).model_fields} | {"finish": finish}
         return Form(a, b, operands, GEMMProblem(**fields))
     except (ProblemError, DescriptorError) as error:

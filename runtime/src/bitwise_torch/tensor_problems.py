@@ -13,13 +13,15 @@ __all__ = ["alignment_of", "library_layout", "problem_of", "storage_layout"]
 
 
 def problem_of(
-    a: torch.Tensor, b: torch.Tensor, out: torch.dtype | None = None, epilogue: Epilogue = "none"
-) -> GEMMProblem:
+    a: torch.Tensor, b: torch.Tensor, out: torch.dtype | None = None, epilogue: Epilogue = "none", *,
+    row_stride: bool = False,
+) -> GEMMProblem:  # fmt: skip
     """Return the problem of a[m, k] b[k, n], or of a[batch, m, k] b[batch, k, n].
 
     `out` is the output's type, by default that of `a` (bf16 for fp8).  A matrix in which neither rows nor columns are
-    dense is described as row-major without gaps, since a library receives such a copy.  Raises ProblemError for tensors
-    that have no product and for unsupported types.
+    dense is described as row-major without gaps, since a library receives such a copy.  With `row_stride`, and with a
+    bias, the leading dimension of a single row of a is its stride, which PyTorch then passes to the library.  Raises
+    ProblemError for tensors that have no product and for unsupported types.
     """
     if a.dim() != b.dim() or a.dim() not in (2, 3):
         raise ProblemError(f"a has {a.dim()} axes and b has {b.dim()}: both need 2, or 3 with a batch")
@@ -34,6 +36,9 @@ def problem_of(
     transpose_a, ld_a, stride_a = storage_layout(a)
     transpose_b, ld_b, stride_b = storage_layout(b)
     batch = int(a.shape[0]) if a.dim() == 3 else None
+    if (row_stride or epilogue == "bias") and batch is None and a.shape[0] == 1 and not transpose_a:
+        stride = int(a.stride(0))
+        ld_a = stride if stride > a.shape[1] else None
     return GEMMProblem(
         m=int(a.shape[-2]), n=int(b.shape[-1]), k=int(a.shape[-1]), a=names[0], b=names[1], out=names[2],
         transpose_a=transpose_a, transpose_b=transpose_b, ld_a=ld_a, ld_b=ld_b, batch=batch, stride_a=stride_a,

@@ -8,7 +8,7 @@ from typing import Any
 
 from bitwise_bench.attention.errors import paired
 
-_NAMES = ("bitwise", "cudnn", "flash", "flex")
+_NAMES = ("bitwise", "cudnn", "flash", "flex", "varlen")
 _BACKENDS = ("cudnn", "flash")
 """The backends that ratios and the errors beside ours are of."""
 
@@ -143,6 +143,7 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
                 f"#### {title}\n",
                 *(["Recorded with earlier kernels.\n"] if earlier else []),
                 *([_reached(record[step]["results"])] if step in _DRAWN else []),
+                *(_of_such_keys(record[step]["results"]) if step in _RAGGED else []),
                 _table(record[step]["results"], columns, unit),
                 *_missing(record[step].get("missing", ())),
             ]
@@ -166,6 +167,8 @@ def _speed(record: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
 
 _DRAWN = ("drawn decode", "drawn pages", "uneven")
 """The steps of shapes that a generator draws."""
+_RAGGED = ("pages", "drawn pages", "uneven")
+"""The steps whose keys the backends of ratios do not take."""
 STEPS: Mapping[str, str] = {
     "prefill": "prefill", "decode": "decoding", "pages": "decoding from pages", "drawn decode": "drawn decoding",
     "drawn pages": "drawn decoding from pages", "uneven": "drawn uneven lengths", "lengths": "variable lengths",
@@ -199,6 +202,22 @@ def _reached(results: Sequence[Mapping[str, Any]]) -> str:
         f"Nothing was tuned on these shapes. {reached} of {len(found)} have a ratio of 0.95 or more; the least is "
         f"{found[0]:.2f}, the geometric mean {geometric_mean(found):.2f}.\n"
     )
+
+
+def _of_such_keys(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how we compare with what PyTorch has for keys in pages and for lengths that differ, if it was timed."""
+    sentences = []
+    for name, called in (("flex", "FlexAttention from pages"), ("varlen", "`varlen_attn`, with keys of each head,")):
+        found = [
+            each["seconds"][name] / each["seconds"]["bitwise"] for each in results
+            if each["seconds"].get(name) and each["seconds"].get("bitwise")
+        ]  # fmt: skip
+        if found:
+            sentences.append(
+                f"PyTorch's {called} takes {min(found):.2f} to {max(found):.2f} times as long as ours in "
+                f"{len(found)} cases, {geometric_mean(found):.2f} in the geometric mean."
+            )
+    return [" ".join(sentences) + "\n"] if sentences else []
 
 
 def _missing(cases: Sequence[Mapping[str, Any]]) -> list[str]:

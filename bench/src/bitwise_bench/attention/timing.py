@@ -96,13 +96,13 @@ GRADIENTS = (
     {"batch": 1, "queries": 5000, "heads": 12, "groups": 12, "depth": 192, "width": 128, "held_out": True},
 )
 PAGES = (
-    {**HEADS, "batch": 64, "keys": 2048, "page": 16},
-    {**HEADS, "batch": 64, "keys": 2048, "page": 64},
-    {**HEADS, "keys": 65536, "page": 16},
-    {**HEADS, "batch": 16, "keys": 4096, "page": 256},
-    {"batch": 24, "keys": 5000, "heads": 40, "groups": 8, "depth": 128, "page": 32},
-    {"batch": 12, "keys": 9000, "heads": 64, "groups": 8, "depth": 64, "page": 16},
-    {"batch": 3, "keys": 15000, "heads": 32, "groups": 4, "depth": 64, "page": 64, "held_out": True},
+    {**HEADS, "batch": 64, "keys": 2048, "page": 16, "flexible": True},
+    {**HEADS, "batch": 64, "keys": 2048, "page": 64, "flexible": True},
+    {**HEADS, "keys": 65536, "page": 16, "flexible": True},
+    {**HEADS, "batch": 16, "keys": 4096, "page": 256, "flexible": True},
+    {"batch": 24, "keys": 5000, "heads": 40, "groups": 8, "depth": 128, "page": 32, "flexible": True},
+    {"batch": 12, "keys": 9000, "heads": 64, "groups": 8, "depth": 64, "page": 16, "flexible": True},
+    {"batch": 3, "keys": 15000, "heads": 32, "groups": 4, "depth": 64, "page": 64, "flexible": True, "held_out": True},
 )
 _MIXED = (300, 3000, 1700, 64, 2500, 900, 3900, 1200)
 LENGTHS = (
@@ -113,6 +113,8 @@ LENGTHS = (
 )
 DRAWN = 20261129
 """The seed of drawn cases."""
+_REPEATED = 2e10
+"""The most bytes of keys and values that are repeated for each head of a group."""
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
 
 
@@ -203,6 +205,45 @@ def _flexible(tensors: list[Any], causal: bool) -> Callable[[], Any]:
     mask = create_block_mask(seen, None, None, query.shape[2], key.shape[2]) if causal else None
     compiled = torch.compile(flex_attention, dynamic=False)
     return lambda: compiled(query, key, value, block_mask=mask, enable_gqa=True)
+
+
+def _built_once(build: Callable[[], Callable[[], Any]]) -> Callable[[], Any]:
+    """Return a call that the first one builds, so that what it raises is raised by a call."""
+    made: list[Callable[[], Any]] = []
+
+    def call() -> Any:
+        if not made:
+            made.append(build())
+        return made[0]()
+
+    return call
+
+
+def _flexible_pages(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
+    """Return a call of FlexAttention from pages of its own cache, compiled, for one query of each sequence."""
+    import torch
+    from torch.nn.attention.experimental._paged_attention import PagedAttention
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    size, batch, groups, depth = case["page"], case["batch"], case["groups"], case["depth"]
+    numbers = torch.tensor(lengths, device="cuda")
+    pages = sum(-(-each // size) for each in lengths)
+    cache = PagedAttention(pages, size, batch, device="cuda")
+    for place in torch.randperm(batch, generator=torch.Generator().manual_seed(0)).tolist():
+        cache.reserve(torch.tensor(place, device="cuda"), numbers[place])
+
+    def seen(sequence: Any, head: Any, query: Any, key: Any) -> Any:
+        return key < numbers[sequence]
+
+    whole = -(-max(lengths) // size) * size
+    logical = create_block_mask(seen, batch, 1, 1, whole, device="cuda", BLOCK_SIZE=size)
+    mask = cache.convert_logical_block_mask(logical, kv_len=numbers)
+    query = torch.randn((batch, case["heads"], 1, depth), device="cuda", dtype=torch.bfloat16)
+    widths = depth, case.get("width", depth)
+    key, value = (torch.randn((1, groups, pages * size, each), device="cuda", dtype=torch.bfloat16) for each in widths)
+    visible = cache.get_score_mod(None, kv_len=numbers)
+    compiled = torch.compile(flex_attention, dynamic=False)
+    return lambda: compiled(query, key, value, block_mask=mask, score_mod=visible, enable_gqa=True)
 
 
 def _of_lengths(tensors: list[Any], starts: Any, longest: int) -> dict[str, Callable[[], Any]]:
@@ -312,6 +353,8 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
     del functions["bitwise"]
     keys, values = pools
     functions = {"bitwise": lambda: attention_paged(rows, keys, values, table, lengths), **functions}
+    if case.get("flexible"):
+        functions["flex"] = _built_once(partial(_flexible_pages, case, [case["keys"]] * case["batch"]))
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
     exact = _exact([query, key, value], False)
     found = functions["bitwise"]().transpose(1, 2)[:1, :1]
@@ -328,6 +371,10 @@ def uneven(case: dict[str, Any]) -> dict[str, Any]:
     functions = implementations(_tensors(case, 1, mean), False)
     del functions["bitwise"]
     functions = {"bitwise": _of_uneven(case, lengths), **functions}
+    if case.get("flexible") and case["page"]:
+        functions["flex"] = _built_once(partial(_flexible_pages, case, lengths))
+    elif not case["page"] and _bytes_of(case, sum(lengths)) * case["heads"] // case["groups"] < _REPEATED:
+        functions["varlen"] = _varlen_of_uneven(case, lengths)
     seconds = _measured(functions, lambda function: graph_seconds(function, 10))
     torch.cuda.synchronize()
     return {"case": case, "seconds": seconds, "bytes": _bytes_of(case, sum(lengths)), "errors": {}}
@@ -361,6 +408,25 @@ def _of_uneven(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
     key, value = (tensor(sum(counts), size, groups, width) for width in widths)
     numbers, table = torch.tensor(lengths, dtype=torch.int32, device="cuda"), table.cuda()
     return lambda: attention_paged(query[:, None], key, value, table, numbers)
+
+
+def _varlen_of_uneven(case: dict[str, Any], lengths: list[int]) -> Callable[[], Any]:
+    """Return PyTorch's call of attention of variable lengths for one query of each sequence."""
+    import torch
+    from torch.nn.attention.varlen import varlen_attn
+
+    # It takes as many groups as heads.
+    heads, groups, widths = case["heads"], case["groups"], (case["depth"], case.get("width", case["depth"]))
+    query = torch.randn((case["batch"], heads, case["depth"]), device="cuda", dtype=torch.bfloat16)
+    key, value = (
+        torch.randn((sum(lengths), groups, 1, width), device="cuda", dtype=torch.bfloat16)
+        .expand(-1, -1, heads // groups, -1)
+        .reshape(-1, heads, width)
+        for width in widths
+    )
+    query_starts = torch.arange(case["batch"] + 1, dtype=torch.int32, device="cuda")
+    key_starts = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
+    return lambda: varlen_attn(query, key, value, query_starts, key_starts, 1, max(lengths))
 
 
 def _packed(case: dict[str, Any]) -> tuple[list[Any], Any, int]:
@@ -463,8 +529,8 @@ _MEASURES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], tuple[dic
     "pages": (pages, PAGES),
     "lengths": (lengths, LENGTHS),
     "drawn decode": (decode, drawn.equal_lengths(DRAWN, 48)),
-    "drawn pages": (pages, drawn.pages(DRAWN, 24)),
-    "uneven": (uneven, drawn.uneven(DRAWN, 20)),
+    "drawn pages": (pages, tuple({**each, "flexible": True} for each in drawn.pages(DRAWN, 24))),
+    "uneven": (uneven, tuple({**each, "flexible": True} for each in drawn.uneven(DRAWN, 20))),
 }
 STEPS = tuple(_MEASURES)
 

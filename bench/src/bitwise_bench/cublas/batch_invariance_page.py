@@ -65,6 +65,7 @@ def _other(base: Mapping[str, Any], record: Mapping[str, Any], check: Mapping[st
     first_origin, products = base["environment"], base["products"]
     named = [f"{each['device']}, cuBLASLt {each['library']}" for each in (first_origin, origin)]
     settings = list(dict.fromkeys(each["setting"] for each in own))
+    whole = all(_distinct(each, own).keys() == _distinct(each, products).keys() for each in settings)
     rows = []
     for setting in settings:
         first = _distinct(setting, products)
@@ -74,7 +75,7 @@ def _other(base: Mapping[str, Any], record: Mapping[str, Any], check: Mapping[st
                 rows.append([setting, _words(key), *("-" if one is None else _outcome(one) for one in (before, each))])
     return "\n".join([
         f"\n## {named[1]}\n",
-        f"The same products with driver {origin['driver']}"
+        f"{'The same' if whole else 'The recorded ones of these'} products with driver {origin['driver']}"
         + (f" and PyTorch {origin['torch']}.\n" if "torch" in origin else
            ". The library was asked without PyTorch; that PyTorch runs its first answer was measured with cuBLASLt "
            "13.1 only.\n"),

@@ -22,6 +22,7 @@ from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import formats_of_buffers, open_integers
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
@@ -36,6 +37,7 @@ from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.executor import LongLoop
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
+from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes
 from bitwise_core.execution.races.undetermined import (
     Cause,
     ComputedStore,
@@ -230,10 +232,22 @@ class Session:
     def _analyse_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
         prepared = partial_result.prepared = prepare(source, arch, self.options)
         partial_result.notes = prepared.notes
+        beside: StoreBesideLanes | None = None
         while True:
             try:
                 self._analyse_prepared(source, arch, prepared, partial_result)
+                partial_result.notes = (*partial_result.notes, *sorted(prepared.used))
                 return
+            except StoreBesideLanes as error:
+                if {ANY_LANE, LOWEST_LANE} & prepared.assume:
+                    raise
+                # What colliding lanes leave may have no effect.
+                beside = error
+                prepared = replace(prepared, assume=prepared.assume | {ANY_LANE}, used=set())
+                partial_result.prepared, partial_result.notes = prepared, prepared.notes
+                self._summaries.pop((source.text, source.launch, arch.name), None)
+            except Nondeterministic as error:
+                raise (beside or error) from None
             except LongLoop as error:
                 line = error.line
                 if line is None or not self._may_be_function(prepared, error):
@@ -263,6 +277,8 @@ class Session:
                         partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
                 if partial_result.outputs is None:
                     self.summary(source, arch, prepared)
+                    # The executions of a cached summary are those of its own launch.
+                    prepared.used.update(divided.prepared.used)
             except (NotSymmetric, Race):
                 partial_result.outputs = outputs_of_all_blocks(prepared, self.buffers, self.options)
                 if partial_result.outputs is None:
@@ -306,7 +322,7 @@ class Session:
         that cannot be analysed, or only with much work, are not checked.
         """
         try:
-            prepared = prepare_launch(module, arch, launch, notes)
+            prepared = replace(prepare_launch(module, arch, launch, notes), assume=self.options.assume)
             if launch.blocks * prepared.threads <= MAXIMUM_LANES and not stores_distinct_elements(
                 run, prepared, self.buffers
             ):
@@ -392,6 +408,8 @@ def outputs_of_all_blocks(
             memory, scratch = run_blocks(ready, domain, buffers, work=work, most_stored=most_stored)
     except WorkLimitExceeded:
         return None
+    except StoreBesideLanes:
+        raise
     except Nondeterministic as error:
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:

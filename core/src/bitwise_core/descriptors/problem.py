@@ -91,7 +91,8 @@ class GEMMProblem(Record):
     the matrices of a batch are contiguous, or `stride_a` and `stride_b` elements apart.  With the epilogue `bias`, a
     bias of n elements is added to the sums.  `finish` is what else the call asks for; it then states the bias, too.
     `grouped` stands for the product of a group of any shape: m, n and k are 1, and the descriptor of another k differs
-    in its k only.  The device, the library and the addresses are not part of the problem.
+    in its k only.  `dot` stands for a product of two dense vectors that a library computes by a function of its own: m
+    and n are 1.  The device, the library and the addresses are not part of the problem.
     """
 
     m: Positive
@@ -110,6 +111,7 @@ class GEMMProblem(Record):
     epilogue: Epilogue = "none"
     finish: Finish | None = None
     grouped: StrictBool = False
+    dot: StrictBool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -130,6 +132,8 @@ class GEMMProblem(Record):
         others = (self.ld_a, self.ld_b, self.batch, self.stride_a, self.stride_b)
         if self.grouped and ((self.m, self.n, self.k) != (1, 1, 1) or self.finish is None or any(others)):
             raise ValueError("a group of any shape has m = n = k = 1, a finish and no layout")
+        if self.dot and ((self.m, self.n, self.grouped) != (1, 1, False) or self.finish is not None or any(others)):
+            raise ValueError("a product of two vectors has m = n = 1, no finish and no layout")
         for name in ("a", "b"):
             rows, columns = self.stored(name)
             leading = getattr(self, f"ld_{name}")
@@ -163,6 +167,8 @@ class GEMMProblem(Record):
         added = " with bias" if self.epilogue == "bias" else ""
         if self.finish is not None:
             added = f" with {self.finish.words}" if self.finish.words else ""
+        if self.dot:
+            return f"a dot product of {self.k} {types} to {self.out}"
         if self.grouped:
             return f"a group of {types} to {self.out}{added}"
         return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"

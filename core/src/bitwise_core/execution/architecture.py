@@ -264,6 +264,9 @@ class Arch:
 
     `largest_cluster` is the largest number of blocks of a cluster, 1 without clusters.
 
+    `lowest_lane` is the note of verdicts that use `assumptions.LOWEST_LANE`, with the measurement that it rests on;
+    None where it was not measured, so that only a request makes it hold.
+
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
     execution on bit patterns returns the bytes of the hardware.  None makes no claim.
     """
@@ -286,6 +289,7 @@ class Arch:
     under_one_key: Callable[[Machine, str], None] | None = None
     sequences: Callable[[Kernel, Sequence[InstructionInfo], int, int], Iterable[KnownSequence]] | None = None
     largest_cluster: int = 1
+    lowest_lane: str | None = None
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:

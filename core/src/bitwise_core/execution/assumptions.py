@@ -23,8 +23,12 @@ are one operation only where both were measured.  It takes a default away, and i
 depends on it.  One distribution of the tiles is then executed for all.
 
 `LOWEST_LANE`: of the values that one store instruction, executed by lanes of one warp together, sends to one address,
-that of the lowest active lane remains.  Nothing is assumed of stores of more than 32 bits in a lane, of atomic
-operations, of different instructions, of different warps, nor of lanes that a branch may have parted.
+that of the lowest active lane of its last group of lanes remains (`races.colliding_lanes`).  Nothing is assumed of
+stores of more than 128 bits in a lane, of atomic operations, of different instructions, of different warps, nor of
+lanes that a branch may have parted.  On an architecture where this was measured (`Arch.lowest_lane`) it holds without
+being requested, and a verdict that uses it has a note.
+
+`ANY_LANE`: any lane's value may remain, also where `LOWEST_LANE` was measured: what documents promise.
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
@@ -41,10 +45,11 @@ import numpy as np
 from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
-LOWEST_LANE, UNITS_APART = "lowest-lane", "units-apart"
+LOWEST_LANE, ANY_LANE, UNITS_APART = "lowest-lane", "any-lane", "units-apart"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
+        ANY_LANE: "of a warp's store to one address, any lane's value may remain, also where one was measured",
         FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
         LOWEST_LANE: "of a warp's store to one address, the value of the lowest lane of its last group remains",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
@@ -62,7 +67,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )
-"""The assumptions as conditions of a verdict, each as a clause.  `UNITS_APART` is none."""
+"""The assumptions as conditions of a verdict, each as a clause.  `ANY_LANE` and `UNITS_APART` are none: they take a default away."""
 
 
 def contradiction_in(assume: Collection[str]) -> str | None:
@@ -72,6 +77,8 @@ def contradiction_in(assume: Collection[str]) -> str | None:
             f"{MATRIX_ARITHMETIC} takes for true what is published of matrix units, and {UNITS_APART} does not; assume "
             "one of them"
         )
+    if {ANY_LANE, LOWEST_LANE} <= set(assume):
+        return f"{ANY_LANE} and {LOWEST_LANE} exclude each other; assume one of them"
     return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module
 from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.assumptions import ANY_LANE, LOWEST_LANE
 from bitwise_core.execution.buffers import buffers_of_bytes, formats_of_buffers, open_integers, sizes_of_buffers
 from bitwise_core.execution.clusters import Clusters, clusters_of
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
@@ -60,7 +61,8 @@ _LANES_OF_A_WARP = 32
 class PreparedLaunch:
     """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text.
 
-    `assume` are the names of assumptions (`assumptions`) that executions on bit patterns make, too.
+    `assume` are the names of assumptions (`assumptions`) that executions on bit patterns make, too.  `used` collects
+    notes on measured facts of the architecture that executions of the launch have used.
 
     `function_loops` are the lines of loops that may be one function although the launch leaves integers open: their
     ends do not depend on these.  `blocks_interact`: blocks of a cluster may access each other's shared memory or wait
@@ -77,6 +79,7 @@ class PreparedLaunch:
     notes: tuple[str, ...] = ()
     function_loops: frozenset[int] = frozenset()
     assume: frozenset[str] = frozenset()
+    used: set[str] = field(default_factory=set, compare=False)
     blocks_interact: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -352,12 +355,21 @@ def machine_for(
         buffers=buffers,
         # With the contents of a tensor that ends a loop, it is executed as often as it runs, which proves more.
         function_loops=prepared.function_loops if open_integers(prepared.launch) else None,
+        lowest_lane=_note_of_lowest_lane(prepared),
+        used=prepared.used,
     )
     if memory.domain.recorder is not None:
         memory.domain.recorder.line_source = machine
     prepared.arch.special(machine, prepared.launch)
     prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
     return machine
+
+
+def _note_of_lowest_lane(prepared: PreparedLaunch) -> str | None:
+    """Return the note of executions that use `LOWEST_LANE`: empty where it was requested, None if it does not hold."""
+    if LOWEST_LANE in prepared.assume:
+        return ""
+    return None if ANY_LANE in prepared.assume else prepared.arch.lowest_lane
 
 
 def check_outputs(memory: GlobalMemory, scratch: frozenset[int]) -> None:

@@ -98,7 +98,7 @@ class LaneGroup:
     pc: int
     mask: Array | None
     waiting: Barrier | None = None
-    blocked: str | None = None
+    blocked: Blocked | None = None
     registers: dict[str, Value] | None = None
 
 
@@ -187,11 +187,12 @@ class Executor:
         return (order_of(self.program)[pc],)
 
     def _hang_reason(self, groups: list[LaneGroup]) -> str:
-        what = ", ".join(
-            sorted(
-                {each.blocked or (f"barrier {each.waiting.number}" if each.waiting else "its end") for each in groups}
-            )
-        )
+        def reason(group: LaneGroup) -> str:
+            if group.blocked is not None:
+                return group.blocked.what
+            return f"barrier {group.waiting.number}" if group.waiting else "its end"
+
+        what = ", ".join(sorted(set(map(reason, groups))))
         return f"the kernel hangs on this launch: threads wait for {what}"
 
     def _line(self, pc: int) -> int | None:
@@ -328,7 +329,7 @@ class Executor:
                 machine.parted_lanes = False
             self._release_barriers(groups, alive)
         elif isinstance(control, Blocked):
-            group.blocked = control.what
+            group.blocked = control
             return alive
         self._unblock_groups(groups)
         self._merge_groups(groups)
@@ -346,7 +347,8 @@ class Executor:
 
     def _unblock_groups(self, groups: list[LaneGroup]) -> None:
         for each in groups:
-            each.blocked = None
+            if each.blocked is not None and (each.blocked.may_go_on is None or each.blocked.may_go_on()):
+                each.blocked = None
 
     def _merge_groups(self, groups: list[LaneGroup]) -> None:
         """Merge groups that are at the same instruction."""
@@ -364,6 +366,7 @@ class Executor:
                 continue
             if self.separated is not None:
                 self.separated.join(other, group)
+            other.blocked = None
             other.mask = None if other.mask is None or group.mask is None else other.mask | group.mask
             groups.remove(group)
         if len(groups) == 1 and groups[0].mask is not None:

@@ -2,7 +2,7 @@
 
 Each warp runs until it waits or ends, and then the next one; a load returns the last store so far.  Of several lanes
 that store to one address by one instruction, the last one in the order decides: the CUDA C++ Programming Guide leaves
-open which lane's store remains.  Where the launch assumes `LOWEST_LANE`, it is the lowest lane in every order.  This is
+open which lane's store remains.  Where `LOWEST_LANE` holds, it is the lowest lane in every order.  This is
 one of the executions that a GPU may choose, also where accesses race.  Two orders that leave different bytes prove that
 the launch's result is not determined.
 """

@@ -94,9 +94,13 @@ class Barrier:
 
 @dataclass(slots=True)
 class Blocked:
-    """The active lanes cannot continue until other threads have run; `what` names what they wait for."""
+    """The active lanes cannot continue until other threads have run; `what` names what they wait for.
+
+    `may_go_on` returns whether it is worth while to try again; None: after each step of other threads.
+    """
 
     what: str
+    may_go_on: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -147,7 +151,9 @@ class Machine:
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp;
     whether its lanes are together again is not determined.  `parted_lanes`: the same since the last aligned barrier
-    that all threads have passed.  `runs_to_end`: the current part of the program is not to stop at an instruction.
+    that all threads have passed.  `lowest_lane` is the note of executions that use `assumptions.LOWEST_LANE`, empty
+    where it was requested, None where it does not hold.  `used` collects the notes of measured facts that the
+    execution used.  `runs_to_end`: the current part of the program is not to stop at an instruction.
     """
 
     domain: Domain
@@ -184,6 +190,8 @@ class Machine:
     storing_agents: int = 0
     splits_warps: bool = False
     parted_lanes: bool = False
+    lowest_lane: str | None = None
+    used: set[str] = field(default_factory=set)
     runs_to_end: bool = True
     _whole_blocks: tuple[Array, WholeBlocks] | None = None
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.concrete import (
     PreparedLaunch,
     check_outputs,
@@ -104,7 +103,7 @@ def simulate_batch(
     memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
     memory.merge_float_extrema()
     check_outputs(memory, memory.scratch)
-    notes = tuple(domain.notes)
+    notes = (*domain.notes, *sorted(prepared.used))
     return [
         SimulationResult({names[number]: each for number, each in one.items()}, tuple(notes))
         for one in bytes_after(memory, before)
@@ -127,7 +126,6 @@ def bits_domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool)
         support.functions,
         matrix_units(prepared),
         finite=finite,
-        lowest_lane=LOWEST_LANE in prepared.assume,
     )
 
 

@@ -101,7 +101,7 @@ class _Description:
             raise self.not_covered(f"algorithm {configuration.algorithm} is not measured on fp8")
         families: dict[str, Callable[[], GEMMDesc]] = {
             "single": self._single, "per_mma": self._per_mma, "chain": self._chain, "lanes": self._lanes,
-            "dot": self._dot, "fma": self._fma,
+            "dot": self._dot, "fma": self._fma, "product": self._product,
         }  # fmt: skip
         try:
             found = families[family]()
@@ -130,14 +130,15 @@ class _Description:
         sparse_right = self._is_sparse_column() and self.configuration.algorithm not in _VECTOR_ALGORITHMS
         gaps_measured = dense_output and not sparse_left and not sparse_right
         if query.compute == "fp16":
-            self._check_feature("fp16 accumulation", measured=query.batch == 1)
+            self._check_feature("fp16 accumulation", measured=query.m > 1 or query.n > 1)
         if query.batch > 1 and query.epilogue == "none":
             if query.k == 1 and query.a == "fp32" and query.contiguous_output_batch:
                 pass  # a single product has no order
             elif gaps or not query.contiguous_batch:
                 self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
-                self._check_feature("batches", measured=query.m > 1 or query.n > 1)
+                one = query.m == query.n == 1
+                self._check_feature("batches", measured=not one or query.a != "fp32")
         elif query.epilogue == "bias":
             if gaps:
                 self._check_feature("padded rows", measured=gaps_measured)
@@ -230,7 +231,13 @@ class _Description:
         if split <= 1:
             return self._matrix(row, block)
         if "dealt" in row:
-            return self._matrix(row, (Cut(layout="strided", count=split, tile=int(row["dealt"])),))
+            if self.configuration.reduction != 2:
+                raise self.not_covered(
+                    f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured"
+                )
+            # With CUSTOM_OPTION 1 the slices are added in pairs half their number apart.
+            merge = "paired" if self.configuration.custom == 1 else "chain"
+            return self._matrix(row, (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=merge),))
         if self.configuration.algorithm != SPLIT_K_ALGORITHM:
             raise self.not_covered(f"slices of algorithm {self.configuration.algorithm} are not measured")
         found = dropped_k(k, self.configuration)
@@ -241,10 +248,18 @@ class _Description:
             raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
         return self._matrix(row, (Cut(span=chunk), *block), found.count)
 
+    def _product(self) -> GEMMDesc:
+        """The products of one value of k, to which no +0 is added: those of fp32 are not rounded to tf32."""
+        query = self.query
+        if query.k != 1 or self.configuration.custom or self.configuration.split_k > 1:
+            raise self.not_covered("this algorithm was measured with k = 1 and CUSTOM_OPTION 0 only")
+        return GEMMDesc(
+            k=1, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="fma",
+            accumulator_start="negative-zero",
+        )  # fmt: skip
+
     def _per_mma(self) -> GEMMDesc:
         """The k remainder first, in steps of the k loop; slices of whole granules, each with its own remainder."""
-        if self.configuration.algorithm == 12 and self.query.k != 1:
-            raise self.not_covered("algorithm 12 was measured with k = 1 only")
         row = self._stages("per_mma")
         if self.configuration.split_k <= 1:
             return self._matrix(row, (), first=True)

@@ -11,6 +11,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.problem import BiasedGEMM, Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.plugins.profiles import NotCovered, Support
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
+from bitwise_cublas_profiles.dots import dot_of
 from bitwise_cublas_profiles.finishes import (
     adds_row,
     block_scaled_product_of,
@@ -105,6 +106,8 @@ class PyTorchLibrary:
         if problem.finish is not None:
             known = prepared(profile(library.version, capability))
             return self._finished(problem, problem.finish, alignment, path, _device(index), library, known)
+        if problem.dot:
+            return dot_of(problem, prepared(profile(library.version, capability)))
         query = query_of_problem(problem, alignment)
         if path is None:
             query = current_settings().applied(query)

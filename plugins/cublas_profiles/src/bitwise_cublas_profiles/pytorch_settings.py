@@ -75,17 +75,19 @@ class PyTorchSettings:
             return query
         if query.epilogue == "bias" or self.lt_products:
             workspace = self.lt_workspace
-        if self.lt_products and (query.batch > 1 or query.a == "fp32" or query.n == 1):
-            raise CublasError("PyTorch prefers cuBLASLt: batches, fp32 and vectors were measured with cuBLAS")
+        if self.lt_products and query.a == "fp32" and query.n == 1:
+            raise CublasError(
+                "PyTorch prefers cuBLASLt: cuBLAS multiplies fp32 by a vector, and cuBLASLt by a matrix of one column"
+            )
         mask = {"fp16": self.fp16_reductions, "bf16": self.bf16_reductions}.get(query.a)
         if mask == NO_REDUCTION and query.epilogue == "none" and not self.lt_products:
             raise CublasError(f"PyTorch does not multiply {query.a} matrices without a bias if split K is disallowed")
         compute = "tf32" if self.tf32 and query.a == "fp32" else query.compute
         if self.fp16_accumulation and query.a == "fp16":
-            if query.epilogue != "none" or query.batch > 1 or query.c != "fp16" or self.lt_products:
+            if query.epilogue != "none" or query.c != "fp16" or self.lt_products or query.m == query.n == 1:
                 raise CublasError(
-                    f"{_FP16_ACCUMULATION} is True: with it products of fp16 were measured with outputs of fp16, "
-                    "without a bias and a batch, in cuBLAS"
+                    f"{_FP16_ACCUMULATION} is True: with it products of fp16 were measured with outputs of fp16 and "
+                    "more than one element, without a bias, in cuBLAS"
                 )
             compute = "fp16"
         return replace(query, workspace=workspace, reductions=mask, compute=compute)

@@ -191,6 +191,8 @@ def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (25
             f"{problem.words} is not described without a GPU: the nearest product that a configuration explains has no "
             "factors, added matrix, activation or scales"
         )
+    if problem.dot:
+        raise CublasError(f"{problem.words} is not described without a GPU: cuBLAS has a function of its own for it")
     if problem.epilogue == "bias" and problem.n == 1:
         raise CublasError(
             f"{problem.words} is not described: PyTorch adds a bias on one column with kernels of its own"

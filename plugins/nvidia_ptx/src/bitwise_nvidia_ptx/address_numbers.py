@@ -29,6 +29,8 @@ _NUMBER = ""
 """The origin of a value that is no address, beside the names of parameters."""
 _Origins: TypeAlias = frozenset[str]
 _NO_ADDRESS: _Origins = frozenset({_NUMBER})
+_WORD = 32
+"""The bits of half of an address."""
 _OWN_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
 """Spaces of memory that no output is in: what is stored there is read again."""
 _MOVES = frozenset({"mov", "cvta", "selp", "shfl"})
@@ -103,9 +105,27 @@ def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, 
     found: dict[int, Mapping[str, _Origins]] = {}
     for index in {each for name in origins for each in flow.uses.get(name, ())}:
         instruction = kernel.instructions[index]
-        if _read_as_numbers(instruction, origins):
+        if _read_as_numbers(instruction, origins) and not _keeps_upper_word(instruction, flow):
             found[id(instruction)] = {name: origins[name] for name in flow.infos[index].reads if name in origins}
     return found
+
+
+def _keeps_upper_word(instruction: Instruction, flow: Flow) -> bool:
+    """Return whether an instruction takes the upper word of 64 bits only to store it in the block's own memory.
+
+    A compiler stores an address so where 8 bytes have no alignment, in two words.
+    """
+    base, *parts = instruction.opcode.split(".")
+    target, *sources = instruction.operands
+    if base != "shr" or parts not in (["u64"], ["b64"]) or sources[1:] != [Immediate(_WORD)]:
+        return False
+    uses = [flow.instructions[each] for name in registers_in(target) for each in flow.uses.get(name, ())]
+    return bool(uses) and all(_is_store_of_word(each) and each.operands[1:] == (target,) for each in uses)
+
+
+def _is_store_of_word(instruction: Instruction) -> bool:
+    base, *parts = instruction.opcode.split(".")
+    return base == "st" and not _OWN_SPACES.isdisjoint(parts) and parts[-1] in ("b32", "u32")
 
 
 class Flow:

@@ -62,13 +62,14 @@ def nvidia_arch(
     largest_cluster: int = 1,
     *,
     measured_steps: bool = True,
+    lowest_lane: str | None = None,
 ) -> Arch:
     """Return an NVIDIA architecture with the common opcodes and its `own`.
 
     `targets` are the spellings of `.target`.  `same_steps` maps result type, operand type and k of an mma.sync, for
     example `f32 f16 k16`, to the family whose fused steps it runs; `measured_steps` says whether that was measured, or
     is only published.
-    `largest_cluster` is the largest number of blocks of a cluster.
+    `largest_cluster` is the largest number of blocks of a cluster, `lowest_lane` the note of `Arch.lowest_lane`.
     """
     opcodes = AvailableTable(COMMON, matrix_sync.table(same_steps or {}, measured=measured_steps), own)
     return Arch(
@@ -86,6 +87,7 @@ def nvidia_arch(
         every_launch=PARAMETRIC_SUPPORT,
         bits=bits,
         largest_cluster=largest_cluster,
+        lowest_lane=lowest_lane,
         audit_tools=audit_tools,
     )
 

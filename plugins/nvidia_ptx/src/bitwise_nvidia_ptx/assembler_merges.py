@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, Protocol, cast
 
@@ -204,11 +205,25 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     sources = _Sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
     for sources.use, instruction in enumerate(kernel.instructions):
-        if len(instruction.operands) > 1:
+        if len(instruction.operands) > 1 and _may_be_merged(instruction.opcode):
             merge = _merge_of(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
     return found
+
+
+_BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
+_OPCODES = (
+    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _PAIR_OF_FLOATS, _TO_EIGHT_BITS,
+    _TO_INTEGER, _LOW, _HIGH,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _may_be_merged(opcode: str) -> bool:
+    """Return whether `_merge_of` has a rule on an opcode."""
+    base = opcode.split(".", 1)[0]
+    return base in _BASES or opcode == "mov.b32" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
 
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:

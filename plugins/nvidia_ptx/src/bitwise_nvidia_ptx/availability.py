@@ -15,6 +15,7 @@ from bitwise_core.execution.machine import Step
 from bitwise_nvidia_ptx.address_numbers import reading_addresses
 from bitwise_nvidia_ptx.array_addresses import storing_addresses
 from bitwise_nvidia_ptx.assembler_merges import unless_merged
+from bitwise_nvidia_ptx.open_sums import is_open, of_its_text, unmarked
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))
@@ -50,12 +51,15 @@ class AvailableTable(OpcodeTable):
     """An opcode table that rejects instructions which the architecture does not have.
 
     What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`).  The
-    address of an array that it stores is a number of its program alone (`array_addresses`), and so is the result of an
-    instruction that the assembler may merge with others (`assembler_merges`).
+    address of an array that it stores is a number of its program alone (`array_addresses`), and so is the result of
+    an instruction that the assembler may merge with others (`assembler_merges`), or into which it may fuse a product,
+    which no assembly shows (`open_sums`).
     """
 
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`.  Raises UnknownInstruction for an instruction of later architectures."""
+        if is_open(instruction):
+            return of_its_text(self.build(unmarked(instruction), context), instruction, context)
         needed = least_capability(instruction.opcode)
         if needed > int(context.arch.name.removeprefix("sm_")):
             raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")

@@ -64,6 +64,10 @@ class Written(ABC):
     def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
         """Return what a load finds (see `loaded`), of places that all are among these; None: the columns tell it."""
 
+    @abstractmethod
+    def besides(self, first: int, end: int) -> Sequence[Written] | None:
+        """Return what is written to other columns than those from `first` to `end`, or None if that is not known."""
+
     def has_lanes(self, lanes: Array, blocks: Array) -> bool:
         """Return whether it has exactly these lanes and blocks."""
         return np.array_equal(self.lanes, lanes) and np.array_equal(self.blocks, blocks)
@@ -101,6 +105,13 @@ class Accumulator(Written):
         whole = replaced(stacked(before), self.results, self.lanes, self.blocks)
         for index, value in unstacked(whole).items():
             memory.columns[self.first + index] = value if bits == 32 else concat([value, poison(32 - bits)])
+
+    def besides(self, first: int, end: int) -> Sequence[Written]:
+        """See `Written`."""
+        sides = [(self.first, first), (end, self.end)]
+        return [
+            Accumulator(low, self.lanes, self.blocks, _columns_of(self, low, high)) for low, high in sides if low < high
+        ]
 
     def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
         """See `Written`."""
@@ -143,6 +154,10 @@ class StoredRegisters(Written):
         """See `Written`."""
         places = self.lanes_of_threads, self.columns_of_threads, self.active
         store_columns(memory, self.values, *places, packed=False, rows=self.blocks)
+
+    def besides(self, first: int, end: int) -> Sequence[Written] | None:
+        """See `Written`."""
+        return [] if first <= self.first and self.end <= end else None
 
     def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
         """See `Written`: the values themselves, for the threads that stored them."""
@@ -216,9 +231,12 @@ class TensorMemory:
 
     def hold(self, written: Written) -> None:
         """Write the results of a multiplication, or registers."""
-        self.written = [
-            each for each in self.written if not written.covers(each.first, each.end, each.lanes, each.blocks)
-        ]
+        kept: list[Written] = []
+        for each in self.written:
+            first, end = max(each.first, written.first), min(each.end, written.end)
+            rest = each.besides(first, end) if written.covers(first, end, each.lanes, each.blocks) else None
+            kept += [each] if rest is None else rest
+        self.written = kept
         self._settle(written.first, written.end)
         self.written.append(written)
 

@@ -33,7 +33,6 @@ from bitwise_core.checker.block_symmetry.block_affine import (
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
 from bitwise_core.execution.active_lanes import WholeBlocks, active_values
-from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.buffers import sizes_of_buffers
 from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import OpaqueProducts, Unsupported
@@ -114,8 +113,8 @@ class AddressDomain(OpaqueProducts):
         """Those of which the address differs between blocks, and was combined with data by additions only."""
 
     def assumes(self, assumption: str) -> bool:
-        """See `Domain.assumes`: which lane's value remains in memory decides no address."""
-        return assumption != LOWEST_LANE
+        """See `Domain.assumes`: no assumption decides an address."""
+        return True
 
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`: a pass assumes nothing, so it covers at least the executions of a full run."""

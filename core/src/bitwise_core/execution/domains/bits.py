@@ -15,7 +15,6 @@ from typing import Protocol
 
 import numpy as np
 
-from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
@@ -89,7 +88,7 @@ class BitsDomain:
     `approximations` maps full operation names (`ex2.approx.ftz.fp32@sm_90`) to the functions of operations whose bits
     the hardware defines; each must return the hardware's bits for every pattern.  `units` maps the name of a fused
     step, in one word, to the row of its matrix unit.  If `finite`, an operation that makes an infinity or a NaN from
-    finite operands raises Unsupported.  `lowest_lane`: see `assumptions.LOWEST_LANE`.
+    finite operands raises Unsupported.
     """
 
     name = "bits"
@@ -102,18 +101,17 @@ class BitsDomain:
         units: Mapping[str, MatrixUnit] | None = None,
         *,
         finite: bool = False,
-        lowest_lane: bool = False,
     ) -> None:
         self.contents = contents
         self.approximations = approximations or {}
         self.units = units or {}
-        self.finite, self.lowest_lane = finite, lowest_lane
+        self.finite = finite
         self.notes: dict[str, None] = {}
         """The assumptions of this run that are not established facts, in the order of occurrence."""
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
-        return self.lowest_lane or assumption != LOWEST_LANE
+        return True
 
     def assumed_finite(self, value: Value, form: FloatFormat) -> bool | Array:
         """See `Domain.assumed_finite`: a pattern is a constant."""

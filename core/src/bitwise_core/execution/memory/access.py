@@ -35,7 +35,7 @@ from bitwise_core.execution.races.undetermined import (
 )
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.chosen_elements import element_at, sequence
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.numerics import Operation
 
@@ -197,6 +197,10 @@ def _parts_of_lanes(value: Value, parts: Sequence[slice], lanes: int) -> list[Va
 
     None for a value of another kind.
     """
+    if type(value) is PackedVector and value.whole is None and value.joined is None:
+        split = [_parts_of_lanes(each, parts, lanes) for each in value.parts]
+        rows = [each for each in split if each is not None]
+        return [concat(each) for each in zip(*rows, strict=True)] if len(rows) == len(split) else None
     if isinstance(value, np.ndarray):
         return [value[:, part] for part in parts] if value.shape[1] == lanes else None
     if type(value) is not SymbolicVector or value.words.shape[2] < lanes or value.origins or value.recorder is not None:

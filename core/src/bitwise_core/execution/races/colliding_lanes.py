@@ -1,12 +1,12 @@
 """Stores by which lanes of one warp send different values to one address in one instruction.
 
-The CUDA C++ Programming Guide leaves open which lane's value remains.  Under the assumption `LOWEST_LANE` a store
-serves as many lanes at once as move 128 bytes together: the whole warp, or groups of 16 or 8 consecutive lanes one
-after another.  Of each group the value of the lowest active lane remains, so that of the last group with a lane at the
-address is left.  Each lane then stores this value, so that the order of the lanes no longer matters.  The accesses
-themselves remain those of all lanes.
+The CUDA C++ Programming Guide leaves open which lane's value remains.  Where `LOWEST_LANE` holds, as an architecture
+measured it or a request assumes it, a store serves as many lanes at once as move 128 bytes together: the whole warp, or
+groups of 16 or 8 consecutive lanes one after another.  Of each group the value of the lowest active lane remains, so
+that of the last group with a lane at the address is left.  Each lane then stores this value, so that the order of the
+lanes no longer matters.  The accesses themselves remain those of all lanes.
 
-The assumption is one on a machine instruction of at most 128 bits in a lane.  An assembler may join stores of a thread
+It is a statement on a machine instruction of at most 128 bits in a lane.  An assembler may join stores of a thread
 to neighbouring bytes, at a distance that is the same in every thread, in a wider one, of which another lane's value
 remains.  It may also let a lane load what it has stored itself.  Only a barrier of whole warps keeps it from both.
 Before the next barrier, no such store may be beside a colliding one, and no lane may load what colliding lanes have
@@ -20,12 +20,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bitwise_core.execution.active_lanes import active_lanes, active_values, whole_mask
-from bitwise_core.execution.assumptions import LOWEST_LANE
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.races.epochs import Epoch
-from bitwise_core.execution.races.undetermined import BESIDE_LANES_RACE, Kind, race
+from bitwise_core.execution.races.undetermined import BESIDE_LANES_RACE, Cause, Kind, Race
 from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+
+
+class StoreBesideLanes(Race):
+    """A store beside lanes that collide, or a load from them, before the next barrier: an assembler may join them."""
+
 
 CHUNK = 16
 """The most bytes that a lane stores or loads by one machine instruction; its address is a multiple of their number."""
@@ -51,13 +55,22 @@ def lanes_are_together(machine: Machine) -> bool:
 
 
 def may_be_settled(machine: Machine) -> bool:
-    """Return whether `LOWEST_LANE`, which is not assumed, would settle colliding lanes of the current store.
+    """Return whether `LOWEST_LANE`, which does not hold, would settle colliding lanes of the current store.
 
     It does if no store beside it and no load from it follows before the next barrier.  It settles nothing for every
     launch.
     """
-    settles = machine.domain.name in ("terms", "bits") and not machine.domain.assumes(LOWEST_LANE)
-    return settles and lanes_are_together(machine)
+    return _executes(machine) and machine.lowest_lane is None and lanes_are_together(machine)
+
+
+def _executes(machine: Machine) -> bool:
+    """Return whether the run is an execution of a given launch that keeps what lanes store."""
+    return machine.domain.name in ("terms", "bits")
+
+
+def _settles(machine: Machine) -> bool:
+    """Return whether `LOWEST_LANE` holds in a run that keeps what lanes store."""
+    return machine.lowest_lane is not None and _executes(machine)
 
 
 def values_of_lowest_lanes(
@@ -66,11 +79,10 @@ def values_of_lowest_lanes(
     """Return the values that each lane stores by one instruction, one after another from its address on.
 
     The address, of shape (1 or blocks, 1 or threads), is a multiple of what a lane stores, so that two lanes store to
-    the same bytes or to no common one.  Under `LOWEST_LANE` they are the values of the lane of its warp that remains at
-    the same address (`remaining_lanes`), if the instruction is one that was `measured`.  Raises Race for a store beside
-    a colliding one.
+    the same bytes or to no common one.  With `LOWEST_LANE` they are the values of the lane of its warp that remains at
+    the same address (`remaining_lanes`), if the instruction is one that was `measured`.  Raises StoreBesideLanes.
     """
-    if not machine.domain.assumes(LOWEST_LANE):
+    if not _settles(machine):
         return values
     recent, size = _recent(machine, space), sum(map(width, values)) // 8
     address = address.astype(np.uint64, copy=False)
@@ -86,7 +98,11 @@ def values_of_lowest_lanes(
     if not differing.any():
         recent.add(machine, address, size, None)
         return values
-    return lowest if recent.add(machine, address, size, _groups_of(differing, source)) else values
+    if not recent.add(machine, address, size, _groups_of(differing, source)):
+        return values
+    if machine.lowest_lane:
+        machine.used.add(machine.lowest_lane)
+    return lowest
 
 
 def _differing(old: SymbolicVector, new: SymbolicVector) -> Array:
@@ -106,8 +122,8 @@ def _groups_of(differing: Array, source: Array) -> Array:
 
 
 def check_load(machine: Machine, space: str, address: Array, size: int) -> None:
-    """The active lanes load some bytes at their addresses.  Raises Race for what colliding lanes have stored."""
-    if machine.domain.assumes(LOWEST_LANE):
+    """The active lanes load some bytes at their addresses.  Raises StoreBesideLanes for what colliding lanes stored."""
+    if _settles(machine):
         _recent(machine, space).check_load(machine, address.astype(np.uint64, copy=False), size)
 
 
@@ -152,6 +168,9 @@ class _Store:
         return found
 
 
+_NO_LANES = np.zeros((1, 1), dtype=bool)
+
+
 @dataclass(slots=True)
 class RecentStores:
     """The stores to one memory that blocks have made since their last barrier."""
@@ -159,28 +178,30 @@ class RecentStores:
     made: list[_Store] = field(default_factory=list)
     dropped: Epoch = -1
     """The epoch of the last store that was not kept."""
+    seen: Epoch = -1
+    """The epoch of the last look at these stores."""
 
     def add(self, machine: Machine, address: Array, size: int, colliding: Array | None) -> bool:
         """Add a store; `colliding` are the lanes that share an address and differ.  Return whether none is beside them.
 
-        Raises Race where it is beside a colliding one.
+        Raises StoreBesideLanes where it is beside a colliding one.
         """
         rows = address.shape[0] if machine.mask is None else max(address.shape[0], machine.mask.shape[0])
         shape = rows, machine.threads
-        together = np.zeros((1, 1), dtype=bool) if colliding is None else colliding
+        together = _NO_LANES if colliding is None else colliding
         active = whole_mask(machine.mask, shape)
         fresh = _Store(np.broadcast_to(address, shape), active, together, size, machine.epoch, machine.line)
         self._forget(machine)
         settled = colliding is None or bool(np.all(np.asarray(self.dropped) < np.asarray(machine.epoch)))
         for each in self.made:
-            if colliding is None and not each.together.any():
+            if colliding is None and each.together is _NO_LANES:
                 continue
             beside = each.beside(fresh)
             if (beside & each.together).any():
-                raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, fresh.line)
+                raise _beside(each.line, fresh.line)
             settled = settled and not (beside & fresh.together).any()
         if len(self.made) < MAXIMUM_RECENT or (settled and colliding is not None):
-            self.made.append(fresh if settled else replace(fresh, together=np.zeros((1, 1), dtype=bool)))
+            self.made.append(fresh if settled else replace(fresh, together=_NO_LANES))
         else:
             self.dropped = machine.epoch
         return settled
@@ -190,16 +211,36 @@ class RecentStores:
         if not self.made:
             return
         self._forget(machine)
+        if all(each.together is _NO_LANES for each in self.made):
+            return
         loaded = np.unique(active_values(address, active_lanes(machine.mask, address)))
         for each in self.made:
             stored = np.unique(active_values(each.address, each.together)) if each.together.any() else loaded[:0]
             first = np.searchsorted(loaded + np.uint64(size), stored, side="right")
             if (np.searchsorted(loaded, stored + np.uint64(each.size), side="left") > first).any():
-                raise race(Kind.SHARED, BESIDE_LANES_RACE, each.line, machine.line)
+                raise _beside(each.line, machine.line)
 
     def _forget(self, machine: Machine) -> None:
         """Forget the stores after which every block has passed a barrier."""
+        if self.seen is machine.epoch:
+            return
+        self.seen = machine.epoch
         self.made = [each for each in self.made if np.any(np.asarray(each.epoch) >= np.asarray(machine.epoch))]
+
+
+def _beside(line: int, other: int) -> StoreBesideLanes:
+    return StoreBesideLanes(BESIDE_LANES_RACE, line, (Cause(Kind.SHARED, BESIDE_LANES_RACE, line, other),))
+
+
+def _all_apart(machine: Machine, address: Array) -> bool:
+    """Return whether all lanes of each warp have different addresses, whether they are active or not."""
+    if address.shape[1] % machine.warp:
+        return False
+    where = address.reshape(-1, machine.warp)
+    if (where[:, 1:] > where[:, :-1]).all():
+        return True
+    where = np.sort(where, axis=1)
+    return bool((where[:, 1:] != where[:, :-1]).all())
 
 
 def remaining_lanes(machine: Machine, address: Array, size: int) -> Array | None:
@@ -208,6 +249,8 @@ def remaining_lanes(machine: Machine, address: Array, size: int) -> Array | None
     It is the lowest active lane of the last group with an active lane at this address, of a store of `size` bytes.  The
     shape is (1 or blocks, threads).  None if no two active lanes of a warp have one address.
     """
+    if _all_apart(machine, address):
+        return None
     threads, warp = machine.threads, machine.warp
     rows = address.shape[0] if machine.mask is None else max(address.shape[0], machine.mask.shape[0])
     warps = -(-threads // warp)
@@ -232,7 +275,7 @@ def remaining_lanes(machine: Machine, address: Array, size: int) -> Array | None
 
 
 def would_agree(machine: Machine, cells: Array, value: Value) -> bool:
-    """Return whether `LOWEST_LANE`, which is not assumed, would make the values in each cell of shared memory agree.
+    """Return whether `LOWEST_LANE`, which does not hold, would make the values in each cell of shared memory agree.
 
     `cells` are those where the store of each lane begins, of shape (1 or blocks, threads).
     """

@@ -380,8 +380,8 @@ def concat(parts: Sequence[Value]) -> Value:
     if type(parts[0]) is np.ndarray and all(type(part) is np.ndarray for part in parts):
         numbers = _joined_numbers(parts)  # type: ignore[arg-type]
         return PackedVector(tuple(parts)) if numbers is None else numbers  # type: ignore[arg-type]
-    if all(type(part) is SymbolicVector and not part.origins for part in parts):
-        return PackedVector(tuple(parts))  # type: ignore[arg-type]
+    if all(type(part) is np.ndarray or (type(part) is SymbolicVector and not part.origins) for part in parts):
+        return PackedVector(tuple(parts))  # type: ignore[arg-type]  # nothing is known that would join them
     flat: list[Array | SymbolicVector] = []
     for part in map(settled, parts):
         if isinstance(part, PackedVector):

@@ -44,6 +44,7 @@ from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_mac
 from bitwise_nvidia_ptx.contraction.program import Program, has_products
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+from bitwise_nvidia_ptx.open_sums import with_open_sums
 
 
 class Method(StrEnum):
@@ -83,7 +84,8 @@ class Audit:
     sum) that ptxas fused.  `reason` is a sentence: why the result holds, or why there is none.  `seconds` is wall time.
     `runs` counts the requested assemblies, including cached ones.  `assembler` describes the assembler, "" if none was
     needed.
-    `interrupted`: an assembly did not finish or was killed, so that another audit may find more.
+    `interrupted`: an assembly did not finish or was killed, so that another audit may find more.  `assembles`: the
+    assembler accepts the text.
     """
 
     rewriting: Rewriting
@@ -95,6 +97,7 @@ class Audit:
     assembler: str
     options: tuple[str, ...]
     interrupted: bool = False
+    assembles: bool = True
 
     @property
     def resolved(self) -> bool:
@@ -119,7 +122,7 @@ class Attempt:
 class _Outcome:
     """The result of the search for a matching program; `count` is the number of requested assemblies.
 
-    `interrupted`: one of them did not finish.
+    `interrupted`: one of them did not finish.  `assembles`: the assembler accepts the text.
     """
 
     method: Method
@@ -128,13 +131,17 @@ class _Outcome:
     reason: str
     count: int
     interrupted: bool = False
+    assembles: bool = True
 
 
 _NO_PRODUCT = "the assembler has no product to fuse into a sum"
 
 
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
-    """Audit all functions of a module together; see `Arch.audit_contraction`.  Raises Unsupported."""
+    """Audit all functions of a module together; see `Arch.audit_contraction`.  Raises Unsupported.
+
+    Where the audit is unresolved, the instructions into which ptxas may fuse products are marked (`open_sums`).
+    """
     if not has_products(module):
         return ContractionAudit(module, _NO_PRODUCT)
     try:
@@ -147,8 +154,15 @@ def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: st
         raise Interrupted(f"products may be fused into sums, and the audit of that stopped: {error}") from None
     except AssemblyFailed as error:
         raise Unsupported(f"the text does not assemble: {error}") from None
+    if not found.resolved and found.interrupted:
+        raise Interrupted(found.reason)
+    if not found.resolved and not found.assembles:
+        raise Unsupported(found.reason)
     if not found.resolved:
-        raise Interrupted(found.reason) if found.interrupted else Unsupported(found.reason)
+        program = Program(module, opcodes)
+        sums = {id(program.statements[pair.consumer].instruction) for pair in candidate_pairs(program)}
+        method = f"{found.reason}; the results of {len(sums)} instructions are equal only to those of this text"
+        return ContractionAudit(with_open_sums(module, sums), method)
     if found.method is Method.NO_CANDIDATES:
         return ContractionAudit(module, _NO_PRODUCT)
     return ContractionAudit(found.rewriting.only_fusions.module, f"{found.method} ({found.assembler})")
@@ -205,6 +219,7 @@ def audit(
         ptxas.description,
         options,
         outcome.interrupted,
+        outcome.assembles,
     )
 
 
@@ -227,6 +242,7 @@ class _Search:
         """
         program = self.stated.program
         product, consumer = _lines(program, open_pairs[0])
+        assembles = True
         exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
         try:
             for divisions in self._expansions():
@@ -251,11 +267,11 @@ class _Search:
                 "off to be certain"
             )
         except AssemblyFailed as error:
-            self.interrupted, reason = isinstance(error, AssemblyInterrupted), str(error)
+            self.interrupted, reason, assembles = isinstance(error, AssemblyInterrupted), str(error), False
         except TimeLimitExceeded as error:
             raise (TimeLimitExceeded(error.seconds, product) if error.line is None else error) from None
         unchanged = Rewriting(program, self.stated.original, {})
-        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted)
+        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted, assembles)
 
     def _expansions(self) -> Iterator[_Divisions]:
         """Yield the expansions of divisions to try, one after another."""

@@ -230,7 +230,7 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
                 raise DataDependent("an mbarrier's parity depends on data", line)
-            missing: list[Blocked | None] = []
+            missing: list[tuple[int, Array] | None] = []
             place = machine.known(address_of(machine, target))
             if place is None:
                 raise DataDependent("an mbarrier is at a computed address", line)
@@ -241,7 +241,10 @@ def mbarrier(instruction: Instruction, context: Context) -> Step:
                 (own_offset(machine, place), wanted & np.uint32(1)),
                 lambda: missing.append(_wait(machine, mbarrier_at(machine, target), destination, wanted, of_cluster)),
             )
-            return None if None in missing else missing[0]
+            if None in missing:
+                return None
+            phases = [each for each in missing if each is not None]
+            return Blocked("an mbarrier", lambda: any(_is_in_other_phase(machine, *each) for each in phases))
 
         return wait
     raise UnknownInstruction(instruction)
@@ -443,11 +446,19 @@ def _pending(
     return left
 
 
-def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool) -> Blocked | None:
+def _is_in_other_phase(machine: Machine, address: int, phase: Array) -> bool:
+    """Return whether the mbarrier at an address has another phase than this one, shape (blocks,), in some block."""
+    found: MBarrier | None = machine.extra["mbarriers"].get(address)
+    return found is None or not np.array_equal(found.phase, phase)
+
+
+def _wait(
+    machine: Machine, barrier: MBarrier, destination: Operand, parity: Array, of_cluster: bool
+) -> tuple[int, Array] | None:
     """Wait for the phase of the given parity: it is complete if the current phase has the other parity.
 
     All active threads have the same parity, and all active blocks the same active threads.  If it is complete in no
-    active block, the predicate is false there.
+    active block, the predicate is false there, and the address of the mbarrier and its current phase are returned.
 
     `of_cluster`: what other blocks published to the phase becomes visible as well.
     """
@@ -457,7 +468,7 @@ def _wait(machine: Machine, barrier: MBarrier, destination: Operand, parity: Arr
     ready = np.broadcast_to((barrier.phase[:, None] & 1) != wanted, active.shape)
     if not (ready & active).any():
         machine.write(destination, np.zeros((1, 1), dtype=bool))
-        return Blocked("an mbarrier")
+        return barrier.address, barrier.phase.copy()
     blocks: Array = np.any(ready & active, axis=1)
     barrier.thread_copies = _pending(
         barrier.thread_copies, barrier, blocks, partial(_complete_of_threads, machine, barrier.address)

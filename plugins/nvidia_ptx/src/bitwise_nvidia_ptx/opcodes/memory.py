@@ -39,6 +39,7 @@ from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation
+from bitwise_nvidia_ptx.expanded_branches import behind_expanded_branches
 from bitwise_nvidia_ptx.opcodes.clusters import load_from_cluster, store_to_cluster
 from bitwise_nvidia_ptx.opcodes.common import (
     check_kind,
@@ -350,6 +351,9 @@ def store(instruction: Instruction, context: Context) -> Step:
     memory = "shared" if space == "shared" else "global"
     plain = space in ("shared", "global", "generic") and _STRONG.isdisjoint(instruction.opcode.split("."))
     small = plain and space != "generic" and count * bits <= MAXIMUM_BITS
+    # What a caller has executed before a function is not known here.
+    of_entry = context.kernel.name not in context.module.functions
+    together = of_entry and id(instruction) not in behind_expanded_branches(context.kernel, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(item, bits) for item in items]
@@ -366,9 +370,9 @@ def store(instruction: Instruction, context: Context) -> Step:
         if isinstance(address, np.ndarray):
             check_aligned(machine, address, bits * count // 8, line)
         if plain:
-            values = values_of_lowest_lanes(machine, memory, address, values, measured=small)
+            values = values_of_lowest_lanes(machine, memory, address, values, measured=small and together)
         if space == "shared":
-            write_shared(machine, own_offset(machine, address), concat(values), one_store=small)
+            write_shared(machine, own_offset(machine, address), concat(values), one_store=small and together)
             return
         if space == "shared::cluster":
             store_to_cluster(machine, address, concat(values))
@@ -379,7 +383,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "const":
             raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
-        if small and may_be_settled(machine):
+        if small and together and may_be_settled(machine):
             machine.memory.lane_stores[line] = machine.warp
         for index, value in enumerate(values):
             element = where + np.uint64(index * bits // 8) if index else where
