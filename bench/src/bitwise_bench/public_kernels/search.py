@@ -6,7 +6,8 @@
 
 The first command needs no GPU.  It takes the launches with two classes that returned the same bytes, searches an input
 for each pair of such classes as `bitwise diff` does, and writes the inputs.  The second one runs the kernels of all
-launches with several kernels on an sm_90 GPU, on the inputs found and on drawn ones, those with such pairs first.
+launches with several kernels on an sm_90 GPU, on the inputs found and on drawn ones: those with such pairs first, then
+those with atomic operations, whose blocks run in other orders too.
 Tensors of integers and booleans keep the contents of the launch, as in the recording.  `read` compares the bytes with
 the classes.
 """
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = [name for name in names if name.split("/")[0] in wanted and name in (chosen.launches or names)]
         searched = [name for name in names if (chosen.inputs / name / PLAN).exists()]
         others = [name for name in names if name not in searched]
+        if chosen.gpu:
+            others.sort(key=lambda name: not _any_atomic_operation(folder / name))
         names = [*searched, *others] if chosen.gpu else others
         job = run_launch if chosen.gpu else search_launch
         batches, seconds = [[name] for name in names], 30 * chosen.seconds + 120
@@ -108,6 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.out.write_text(json.dumps(searched_record(environment(), ran, failed, before), indent=1) + "\n")
     print(f"{len(ran)} launches ran, {len(failed)} did not")
     return 0 if ran else 1
+
+
+def _any_atomic_operation(place: Path) -> bool:
+    return any(has_atomic_operations(file.read_text(encoding="utf-8")) for file in place.glob("*.ptx"))
 
 
 def _report(name: str, answer: dict[str, Any]) -> None:
