@@ -160,6 +160,24 @@ def test_slices_in_place_are_added_to_the_addend() -> None:
     assert [each.steps[0] for *_, each in alone.slices] == [Step(name="scale", value=0.5), added, added]
 
 
+def test_a_matrix_is_added_to_sums_of_fp16() -> None:
+    query = replace(gemm_query(64, 64, 1024), compute="fp16")
+    plain = replace(NVJET, algorithm=21, stages=18, custom=0)
+
+    def of(finish: Finish, **fields: Any) -> Any:
+        given = {each: fields.pop(each) for each in ("m", "batch") if each in fields}
+        return finished_product_of(replace(query, **given), replace(plain, **fields), H100, finish, 0)
+
+    for batch in (1, 3):
+        found = of(matrix(), batch=batch)
+        assert (found.product.accumulator_dtype, found.product.output_dtype) == ("fp16", "fp32")
+        assert [each.name for each in found.steps.steps] == ["add", "convert"]
+    for finish, fields in ((matrix(0.5), {}), (matrix(1.0, 0.5), {}), (Finish(alpha=0.5), {}), (matrix(), {"m": 1}),
+                           (matrix(), {"split_k": 4, "reduction": 2})):  # fmt: skip
+        with pytest.raises(RowNotCovered, match="accumulated in fp16 are measured alone, and without slices"):
+            of(finish, **fields)
+
+
 def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:
     split: dict[str, Any] = {"k": 434, "algorithm": 10, "stages": 0, "tile": 10, "split_k": 3, "reduction": 1,
                              "custom": 0}  # fmt: skip

@@ -229,10 +229,7 @@ def finished_product_of(
     Raises RowNotCovered.
     """
     if query.compute == "fp16":
-        raise RowNotCovered(
-            f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
-            "measured alone"
-        )
+        return _added_in_fp16(query, configuration, known, finish)
     if finish.activation == "gelu":
         raise RowNotCovered(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
@@ -268,6 +265,23 @@ def finished_product_of(
             f"measured (algorithm {configuration.algorithm}, split_k {configuration.split_k})"
         )
     return FinishedGEMM(product=GEMMDesc(**fields), steps=steps, onto_addend=onto, **scaled)
+
+
+def _added_in_fp16(query: GemmQuery, configuration: Configuration, known: Profile, finish: Finish) -> FinishedGEMM:
+    """What the library computes for sums of fp16 without slices, to which a matrix is only added. Raises RowNotCovered.
+
+    The sum of two numbers of fp16 rounds to the same number of fp16 by way of fp32.
+    """
+    added = (finish.addend, finish.alpha, finish.beta, finish.activation) == ("matrix", 1.0, 1.0, "none")
+    if not added or query.m == 1 or configuration.split_k > 1:
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
+            "measured alone, and without slices with a matrix that is only added"
+        )
+    product = descriptor_of(replace(query, epilogue="none"), configuration, known)
+    fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
+    steps = Epilogue.of(Step(name="add", operand_dtype="fp16"), _converted("fp16"))
+    return FinishedGEMM(product=GEMMDesc(**fields), steps=steps)
 
 
 def _steps(output: str, order: str, finish: Finish, alpha: float, *, onto: bool) -> tuple[Step | str, ...]:
