@@ -351,6 +351,8 @@ def test_a_single_slice_starts_from_the_descriptors_start(start: str, chosen: Sc
         (tf32(45, "mma.sync", "k_loop_step=32 short_iteration=first"), 20, 24, None),
         (tf32(77, "mma.sync", "k_loop_step=16 short_iteration=first k_cuts=[cut(span=40)]"), 20, 24, None),
         (tf32(75, "wgmma", "k_cuts=[cut(layout=strided count=2 tile=32)]"), 64, 24, None),
+        (tf32(203, "wgmma", "k_cuts=[cut(layout=strided count=3 tile=64 merge=paired)]"), 64, 24, None),
+        (tf32(75, "wgmma", "k_cuts=[cut(layout=strided count=3 tile=16)]"), 64, 24, None),
         (scalar(9100, f"{STRIDED_BLOCKS} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
         (
             scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
@@ -392,15 +394,20 @@ def test_sums_of_fp32_products_that_underflow(cuts: str, start: str) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_a_sum_from_minus_zero_keeps_the_sign_of_zero_products(k: int) -> None:
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_a_sum_from_minus_zero_keeps_the_sign_of_zero_products(dtype: str, k: int) -> None:
     pytest.importorskip("triton")
-    desc = single(k, "accumulator_start=negative-zero")
-    a, b = np.full((5, k), -0.0, np.float32), np.full((k, 6), 1.0, np.float32)
-    a[1::2], b[:, 3:] = 0.0, -2.0
-    found = simulated(desc, a.view(np.uint32), b.view(np.uint32), None)
-    assert (found == evaluate(desc, a.view(np.uint32), b.view(np.uint32))).all()
-    assert set(found.ravel().tolist()) == {0, 0x80000000}
-    assert (found == (a[:, :1] * b[:1]).view(np.uint32)).all()
+    desc = single(k, "accumulator_start=negative-zero").model_copy(
+        update={"left_dtype": dtype, "right_dtype": dtype, "output_dtype": dtype}
+    )
+    bits = FLOAT_FORMATS[dtype].bits
+    zero, minus = 0, 1 << bits - 1
+    one = {"fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}[dtype]
+    a, b = np.full((5, k), minus, storage(bits)), np.full((k, 6), one, storage(bits))
+    a[1::2], b[:, 3:] = zero, one | minus
+    found = simulated(desc, a, b, None)
+    assert (found == evaluate(desc, a, b)).all()
+    assert (found == (a[:, :1] ^ b[:1]) & minus).all()
 
 
 def test_operands_of_tf32_are_rounded_to_nearest_even() -> None:
