@@ -84,12 +84,12 @@ _FEWEST_OF_MANY_LANES = 1024
 """With `lane_rows` and more than 16 lanes: the fewest elements for which such schedules come first."""
 _STEPS = 16
 """With `few_rows`: the values of k of an iteration, where a lane has one accumulator."""
-_MOST_LINES = 512
-"""With `lane_rows`: the lines that all warps of a program load at once, for which there are registers."""
+_MOST_VALUES = 512 * _THREADS
+"""With `lane_rows`: the values, or words, that a program loads at once, for which there are registers."""
 _WHOLE_VECTORS = 8
 """The neighbours that a thread loads at once where the length of a line is a multiple of them."""
-_LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (32, 16, 8), 64
-"""With `lane_rows`: the lines of a batch, and the elements of a warp."""
+_LINES_AT_ONCE = (32, 16, 8)
+"""With `lane_rows`: the lines of a batch."""
 _NEIGHBOURS = 4
 """The neighbouring elements of a thread with `wide`."""
 _ROWS_OF_LANES = (
@@ -170,19 +170,25 @@ def lane_schedules(
 
 
 def _lane_rows(plan: ScalarPlan | BlocksPlan, count: int, own: int) -> list[Schedule]:
-    """Return schedules of one row or column whose warps have a lane each, which has `own` values of k.
+    """Return schedules of one row or column whose lanes, of `own` values of k, have threads of neighbours.
 
-    Threads have one element each where a few multiprocessors would have all, else two.
+    Threads have one element each where a few multiprocessors would have all, else two.  Lanes have half a warp where
+    that leaves multiprocessors without a block.
     """
     if not isinstance(plan, ScalarPlan) or not 2 <= plan.lanes <= MOST_LANES:
         return []
-    tile = plan.tile if plan.strided else 1
-    few = (2 if count % 2 else 4) * count * plan.slices.number < MULTIPROCESSORS * _NEIGHBOURS_OF_WARP
+    tile, slices = plan.tile if plan.strided else 1, plan.slices.number
+    widths = [2 * _THREADS]
+    if (2 if count % 2 else 4) * count * slices < MULTIPROCESSORS * 2 * _THREADS:
+        widths.insert(0, _THREADS)
+    if count * slices < MULTIPROCESSORS * _THREADS:
+        widths.insert(1, _THREADS // 2)
     return [
-        Schedule(neighbours, block_k=rows, warps=plan.lanes, lane_rows=True)
-        for neighbours in ((_NEIGHBOURS_OF_WARP // 2, _NEIGHBOURS_OF_WARP) if few else (_NEIGHBOURS_OF_WARP,))
+        Schedule(neighbours, block_k=rows, warps=max(1, plan.lanes * threads // _THREADS), lane_rows=True)
+        for neighbours in widths
         for rows in _LINES_AT_ONCE
-        if rows <= own and (tile == 1 or tile % rows == 0) and rows * plan.lanes <= _MOST_LINES
+        for threads in [min(neighbours, _THREADS)]
+        if rows <= own and (tile == 1 or tile % rows == 0) and rows * threads * plan.lanes <= _MOST_VALUES
     ]
 
 
