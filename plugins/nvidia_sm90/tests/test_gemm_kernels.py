@@ -180,6 +180,7 @@ def test_neighbours_that_are_loaded_at_once_have_the_bytes(m: int, n: int, k: in
         (1, 5, 77, "cut(count=2 start=zero) cut(layout=strided count=2 tile=16 merge=halves)", 8, "bf16"),
         (1, 7, 50, "cut(layout=strided count=3 tile=4 groups=[group(count=2)])", 4, "bf16"),
         (1, 3, 5, "cut(layout=strided count=2 tile=8 merge=halves)", 8, "bf16"),
+        (1, 39, 140, "cut(layout=strided count=4 tile=15 merge=halves)", 15, "bf16"),
     ],
 )  # fmt: skip
 def test_warps_with_a_lane_each_have_the_bytes(
