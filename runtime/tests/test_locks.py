@@ -104,6 +104,31 @@ def test_a_model_is_recorded_and_replayed_with_its_gradients(toy: None) -> None:
     assert replay.report() == ["3 products of 3 problems ran from the lock, 0 ran in this machine's library"]
 
 
+def test_a_product_under_several_settings_of_the_library_is_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As products in fp32, of which a setting rounds the operands to tf32."""
+    setting = {"block": 3}
+
+    class Setting(Toy):
+        def describe_problem(self, problem: GEMMProblem, **_: Any) -> GEMMDesc:
+            return descriptor(problem.k, setting["block"])
+
+        def cache_token(self) -> int:
+            return setting["block"]
+
+    found = replace(registry.default(), profiles=(Setting(),))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    a, b = normal(4, 20), normal(20, 6, seed=1)
+    with recorded_products("toy") as recording:
+        for setting["block"] in (3, 3, 4, 3):
+            a @ b
+        a @ normal(20, 7)
+    lock = recording.lock()
+    assert [each.descriptor is None for each in lock.entries] == [True, False]
+    assert "several descriptors" in str(lock.entries[0].declined)
+    with locked_products(lock), pytest.raises(LockError, match="several descriptors"):
+        a @ b
+
+
 def test_every_form_of_a_product_is_intercepted(toy: None) -> None:
     a, b, batch = normal(4, 20), normal(20, 5, seed=1), normal(3, 20, 5, seed=2)
     bias, out = normal(5, seed=3), torch.empty(4, 5).half()

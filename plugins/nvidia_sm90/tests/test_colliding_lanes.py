@@ -18,6 +18,7 @@ from bitwise_core.checker.verdicts import Outcome, Verdict
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ANY_LANE, CONDITIONS, LOWEST_LANE
 from bitwise_core.execution.determined_runs import simulate_in_one_order
+from bitwise_core.execution.interleavings import ORDERS, run_in_order
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_sm90.architecture import SM90
@@ -269,6 +270,19 @@ def test_executions_on_bit_patterns_keep_the_lowest_lane(case: str) -> None:
     assert simulate(collides, contents).after["b"].tobytes() == expected
     assert simulate_in_one_order(collides, contents).after["b"].tobytes() == expected
     assert simulate(other, contents).after["b"].tobytes() != expected
+
+
+def test_a_barrier_of_the_block_joins_lanes_in_every_order() -> None:
+    """Lanes that a loop has parted are together again behind it, also where the warps run one after another."""
+    parted = "and.b32 %r8, %r1, 7; TURN: sub.u32 %r8, %r8, 1; setp.gt.s32 %p7, %r8, 0; @%p7 bra TURN;"
+    given = np.random.default_rng(3).normal(size=THREADS).astype(np.float32).view(np.uint8)
+    contents = {"a": given, "b": np.zeros(4 * THREADS, np.uint8)}
+    collides, lowest, _ = CASES["all lanes"]
+    expected = simulate(prepare(one_block(lowest), SM90, MEASURED), contents).after["b"].tobytes()
+    joined = prepare(one_block(f"{parted} bar.sync 0; {collides}"), SM90, MEASURED)
+    assert [run_in_order(joined, contents, each).after["b"].tobytes() == expected for each in ORDERS] == [True] * 4
+    apart = prepare(one_block(f"{parted} bar.warp.sync -1; {collides}"), SM90, MEASURED)
+    assert len({run_in_order(apart, contents, each).after["b"].tobytes() for each in ORDERS}) > 1
 
 
 def test_nothing_is_promised_for_every_launch() -> None:

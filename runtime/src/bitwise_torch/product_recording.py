@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_core.descriptors.problem import GEMMProblem
-from bitwise_core.plugins.profiles import NotCovered
+from bitwise_core.plugins.profiles import CacheableProfile, NotCovered
 from bitwise_torch.grouped_products import GROUPED, GroupedCall, group_finding, grouped_call
 from bitwise_torch.intercepted_products import (
     NOT_INTERCEPTED_REASON,
@@ -62,7 +62,9 @@ class Recording:
     products: int = 0
     other_threads: OtherThreads = "cover"
     attention: dict[tuple[str, int, int], PinnedAttention] | None = None
-    _found: dict[tuple[GEMMProblem, tuple[int, int, int]], Finding] = field(default_factory=dict)
+    _found: dict[tuple[GEMMProblem, tuple[int, int, int], Hashable], Finding] = field(default_factory=dict)
+    """What the library computes for a problem, the alignments of its tensors, and the library's settings."""
+    _settings: Callable[[], Hashable] | None = None
     _calls: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _process: int = field(default_factory=os.getpid)
     calls_in_c: None = None
@@ -127,16 +129,23 @@ class Recording:
     def _product(self, product: InterceptedProduct, result: torch.Tensor) -> Finding:
         """Return what the library computes for a product, whose problem is noted."""
         alignment = (alignment_of(product.a), alignment_of(product.b), alignment_of(result))
-        key = (product.problem, alignment)
+        key = (product.problem, alignment, self._current_settings())
         if key not in self._found:
             profile = lockable_profile(self.library, LockError)
             self._found[key] = finding_of(profile, product.problem, alignment=alignment, device=product.a.device)
             self.findings.append((product.problem, self._found[key]))
         return self._found[key]
 
+    def _current_settings(self) -> Hashable:
+        """Return the settings of the library, under which one problem may have another descriptor."""
+        if self._settings is None:
+            profile = lockable_profile(self.library, LockError)
+            self._settings = profile.cache_token if isinstance(profile, CacheableProfile) else lambda: None
+        return self._settings()
+
     def _group(self, call: GroupedCall) -> Finding:
         """Return what the library computes for the groups of a call, whose key is noted."""
-        key = (call.key, (256, 256, 256))
+        key = (call.key, (256, 256, 256), self._current_settings())
         found = self._found.get(key)
         if found is None or call.adds_groups:
             try:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from bitwise_bench.adversary import (
     block_kernels,
     cluster_kernels,
+    colliding_kernels,
     conditional_store_kernels,
     contraction_kernels,
     grid_kernels,
@@ -24,6 +25,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         **block_kernels.FAMILIES,
         **cluster_kernels.FAMILIES,
+        **colliding_kernels.FAMILIES,
         **conditional_store_kernels.FAMILIES,
         **contraction_kernels.FAMILIES,
         **grid_kernels.FAMILIES,

@@ -82,6 +82,15 @@ class OrderedExecutor(Executor):
             super()._merge_groups(members)
         groups[:] = [each for members in by_warp.values() for each in members]
 
+    def _release_barriers(self, groups: list[LaneGroup], alive: Array | None) -> None:
+        """See `Executor._release_barriers`; an aligned barrier that all threads pass joins the lanes of every warp."""
+        waiting = [each.waiting for each in groups]
+        aligned = all(each is not None and each.aligned and each.count is None for each in waiting)
+        whole = len({self._warp(each) for each in groups}) == len(groups)
+        super()._release_barriers(groups, alive)
+        if aligned and whole and self._runs_all_threads() and all(each.waiting is None for each in groups):
+            self.machine.parted_lanes = False
+
     def _warp(self, group: LaneGroup) -> int:
         if group.mask is None:
             return 0

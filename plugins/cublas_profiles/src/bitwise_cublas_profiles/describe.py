@@ -265,11 +265,18 @@ class _Description:
             return self._matrix(row, (), first=True)
         return self._matrix(row, (self._granules(self._granularity()),), first=True)
 
-    def _granules(self, granularity: int) -> Cut:
-        """Slices of whole granules of k."""
-        granules = -(-self.query.k // granularity)
+    def _granules(self, granularity: int, *, floored: bool = False) -> Cut:
+        """Slices of whole granules of k; with `floored`, k / slices is rounded down before it is to granules.
+
+        There may then be one slice more, of the remainder.
+        """
+        k, split = self.query.k, self.configuration.split_k
+        whole = -(-k // granularity)
+        granules = -(-(k // split) // granularity) if floored else -(-whole // split)
+        if not granules:
+            raise self.not_covered(f"{split} slices of {k} values are not measured")
         partial, merge, start = self._merge()
-        chunk = -(-granules // self.configuration.split_k) * granularity
+        chunk = granules * granularity
         return Cut(span=chunk, partial_dtype=partial, merge_dtype=merge, start=start)
 
     def _granularity(self) -> int:
@@ -312,7 +319,8 @@ class _Description:
         if sliced and "dealt" in row:
             cuts = (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=row["merge"]),)
         elif sliced:
-            cuts = (self._granules(int(row.get("granularity") or self._granularity())),)
+            granularity = int(row.get("granularity") or self._granularity())
+            cuts = (self._granules(granularity, floored=bool(row.get("floored"))),)
         return self._chains(starting_from_zero(cuts) if row.get("start") == "zero" else cuts)
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
