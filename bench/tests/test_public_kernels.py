@@ -534,7 +534,7 @@ def test_half_of_the_launches_are_open_and_a_part_is_read_alone(recording: Path,
         assert {each["part"] for each in record["launches"]} <= {part}
         assert record["parts"][part]["packages"] == record["parts"][part]["all"] == record["total"]
         assert record["parts"][part]["TorchInductor"]["launches"] == 0
-        assert all(each["peak, MiB"] > 0 for each in record["launches"])
+        assert record["largest process, MiB"] > 0 or not mine
 
 
 def test_launches_with_unknown_are_read_again_under_an_assumption(
@@ -553,7 +553,7 @@ def test_launches_with_unknown_are_read_again_under_an_assumption(
         unknown = None if options.assume else "two lanes store"
         found = [entry({"class": 0, "unknown": unknown}, {"class": 1}, launch=names[0])]
         found += [entry({"class": 0}, launch=name) for name in names[1:]]
-        return [{**each, "part": part_of(each["launch"]), "peak, MiB": 1} for each in found]
+        return [{**each, "part": part_of(each["launch"])} for each in found]
 
     monkeypatch.setattr(read, "_read_all", read_all)
     out = tmp_path / "record.json"

@@ -10,14 +10,16 @@ The launches are in two parts by a hash of their names: what is `open` may be lo
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import resource
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,6 @@ from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
@@ -67,12 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = [entry for path in chosen.kept for entry in kept_entries(json.loads(read_text(path)))]
         names = {entry["launch"] for entry in kept}
         launches = [place for place in launches if place.relative_to(folder).as_posix() not in names]
-        entries = _read_all(folder, launches, options, chosen.workers, chosen.until)
+
+        def keep(found: list[dict[str, Any]]) -> None:
+            if chosen.out is not None:
+                chosen.out.write_text(json.dumps(_record(folder, [*kept, *found], None), indent=1) + "\n")
+
+        entries = _read_all(folder, launches, options, chosen.workers, chosen.until, keep)
         if chosen.also is not None:
             names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
             again = [place for place in launches if place.relative_to(folder).as_posix() in names]
             assumed = replace(options, assume=frozenset([chosen.also]))
-            others = _read_all(folder, again, assumed, chosen.workers, chosen.until)
+            keep(entries)
+            others = _read_all(folder, again, assumed, chosen.workers)
             entries = with_assumption(entries, others, chosen.also)
         entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
         if searched is not None:
@@ -81,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except InputError as error:
                 parser.error(f"{chosen.searched}: {error}")
         record = _record(folder, entries, searched)
-    record["largest process, MiB"] = max((entry["peak, MiB"] for entry in entries), default=0)
+    record["largest process, MiB"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     if chosen.unknown is not None:
@@ -92,49 +99,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_all(
-    folder: Path, launches: Sequence[Path], options: Options, workers: int, until: float
+    folder: Path,
+    launches: Sequence[Path],
+    options: Options,
+    workers: int,
+    until: float = math.inf,
+    keep: Callable[[list[dict[str, Any]]], object] = lambda entries: None,
 ) -> list[dict[str, Any]]:
-    """Read launches side by side, each in one process.  Those that cannot be read are reported, and left out."""
-    start, entries = time.monotonic(), {}
+    """Read launches side by side, none that would start `until` seconds from now; a launch has too few kernels for many
+    processes.  Those that cannot be read are reported, and left out.  `keep` is called now and then with what was read.
+
+    Their order is that of hashes, so that those of a reading that ended early are a fair sample.
+    """
+    start, entries = time.monotonic(), list[dict[str, Any]]()
     names = [place.relative_to(folder).as_posix() for place in launches]
-    sizes = {name: sum(file.stat().st_size for file in (folder / name).glob("*.ptx")) for name in names}
+    names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
+    with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
 
-    def report(name: str, answer: dict[str, Any]) -> None:
-        if "error" in answer:
-            print(f"{name}: {answer['error']}", file=sys.stderr, flush=True)
-        else:
-            entries[name] = answer
-        if sys.stderr.isatty() or len(entries) % 20 == 0:
-            seconds = time.monotonic() - start
-            print(f"{len(entries)} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
+        def read(name: str) -> dict[str, Any] | str:
+            if time.monotonic() > start + until:
+                return "out of time"
+            try:
+                return {**read_launch(folder / name, name, options, executor), "part": part_of(name)}
+            except InputError as error:
+                return str(error)
 
-    settings = {"folder": str(folder), "options": options, "until": time.time() + until}
-    largest_first = [[name] for name in sorted(names, key=lambda name: -sizes[name])]
-    run_all(read_named, largest_first, settings, processes=workers, seconds=3600.0, report=report)
-    return [entries[name] for name in names if name in entries]
-
-
-def read_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a launch of a folder, and add the largest memory of its reading; a job for `worker_pool.run_all`."""
-    if time.time() > settings["until"]:
-        return {"error": "out of time"}
-    _forget_peak_memory()
-    entry = read_launch(Path(settings["folder"]) / name, name, settings["options"])
-    return {**entry, "part": part_of(name), "peak, MiB": _peak_memory()}
-
-
-def _forget_peak_memory() -> None:
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_memory() -> int:
-    """Return the largest resident memory of this process since it was forgotten, in MiB."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return int(status.split("VmHWM:")[1].split()[0]) >> 10
-    except (OSError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        waiting = {threads.submit(read, name): name for name in names}
+        for number, done in enumerate(as_completed(waiting), 1):
+            answer = done.result()
+            if isinstance(answer, str):
+                print(f"{waiting[done]}: {answer}", file=sys.stderr, flush=True)
+            else:
+                entries.append(answer)
+            if sys.stderr.isatty() or number % 20 == 0:
+                print(
+                    f"{number} of {len(names)} launches, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True
+                )
+                keep(entries)
+    return entries
 
 
 def launch_folders(folder: Path) -> list[Path]:
@@ -142,11 +144,11 @@ def launch_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(place: Path, name: str, options: Options) -> dict[str, Any]:
+def read_launch(place: Path, name: str, options: Options, executor: Executor | None = None) -> dict[str, Any]:
     """Partition the kernels of a launch, and return the outcome of each with its bytes."""
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
     sources = read_folder(place, (".ptx",)).sources
-    found = partition(sources, TARGET, options, workers=1, cache=open_cache())
+    found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
     class_of = {file: number for number, members in enumerate(found.classes) for file in members}
     kernels = []
     for entry, result in zip(described["kernels"], found.results, strict=True):
