@@ -26,6 +26,7 @@ if not any(isinstance(each, SequentialLauncher) for each in registry.default().l
 @pytest.fixture(autouse=True)
 def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv(vllm.OWN_VARIABLE, "1")
     monkeypatch.setattr(megatron, "_warned", set())
     yield
     process_mode.disable()
@@ -81,6 +82,19 @@ def test_vllm_loads_the_entry_point_and_enables_the_mode(monkeypatch: pytest.Mon
     assert has_the_mode()
     process_mode.disable()
     assert not has_the_mode()
+
+
+def test_vllm_without_its_own_variable_has_no_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    module(monkeypatch, vllm.MODULES[0], **mode_functions())
+    monkeypatch.delenv(vllm.OWN_VARIABLE)
+    vllm.register()  # nobody asks for the mode
+    monkeypatch.setenv(VARIABLE, "1")
+    with pytest.warns(BatchVarianceWarning, match="only with VLLM_BATCH_INVARIANT=1: set both"):
+        vllm.register()
+    monkeypatch.setenv(vllm.OWN_VARIABLE, "0")
+    monkeypatch.setenv(VARIABLE, "strict")
+    with pytest.raises(EngineHookError, match="only with VLLM_BATCH_INVARIANT=1: set both"):
+        vllm.register()
 
 
 def test_a_variable_of_another_value_and_a_missing_engine_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:

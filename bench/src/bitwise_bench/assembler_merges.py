@@ -145,7 +145,7 @@ def _operand(dice: random.Random, kind: str) -> Expression | str:
 def module_of(programs: Sequence[Program], ptxas: Ptxas) -> str:
     """Return one text with an entry for each program, which an assembler reads."""
     version = _OLD_VERSIONS.get(".".join(ptxas.version.split(".")[:2]))
-    parts = []
+    parts: list[str] = []
     for number, program in enumerate(programs):
         text = LANGUAGES["ptx"].kernel([program]).text
         head, mark, body = text.partition(".visible .entry kernel(")
@@ -243,7 +243,7 @@ def _executed(each: MergedSequence, device: Device) -> str:
         kernel = language.kernel([program])
         contents = language.inputs(kernel, BLOCKS, 1, finite=False)
         results.append(device.run(kernel, language, BLOCKS, contents)[0])
-    other = difference(*results, DTYPES[STORES[each.direct.store].buffer])
+    other = difference(results[0], results[1], DTYPES[STORES[each.direct.store].buffer])
     if other is None:
         return ""
     return " and ".join(rows[other.sample].tobytes()[::-1].hex() for rows in results)

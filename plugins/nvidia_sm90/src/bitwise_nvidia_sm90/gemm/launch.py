@@ -307,10 +307,10 @@ def _warpgroups(
     if chosen.gathering:
         k_major = is_k_major(shapes[0], strides[0]), is_k_major(shapes[1], strides[1])
         lines = [each[0] if whole else each[1] for each, whole in zip(strides, k_major, strict=True)]
-        vectors = [int(matrix.data_ptr()) % ALIGNMENT == 0 for matrix in matrices]
+        aligned = [int(matrix.data_ptr()) % ALIGNMENT == 0 for matrix in matrices]
     else:
         k_major = not is_transposed(shapes[0], strides[0], size), not is_transposed(shapes[1], strides[1], size)
-        lines, vectors = [], [False, False]
+        lines, aligned = [], [True, True]
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
     if store == "map" and not fills_lines(chosen.block_n, output_size):
@@ -325,7 +325,7 @@ def _warpgroups(
         of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
         finish = fusion.finish(common, of_map)
     scales = scaling.scales(*((n, m) if chosen.transposed else (m, n)), chosen.transposed) if scaling else None
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (vectors[0], vectors[1]), scales)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (aligned[0], aligned[1]), scales)
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
     else:

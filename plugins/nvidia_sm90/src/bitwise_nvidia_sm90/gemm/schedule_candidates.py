@@ -99,6 +99,9 @@ _ROWS_OF_LANES = (
     (8, 2, 4, 8),
 )
 """By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
+_SHARED_ROWS = (4, 1)
+"""The rows and warps of the first schedule of many lanes without contiguous k: 7.0 instead of 11.0 us for the product
+8 x 3033 x 443 on an H200."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _LARGE, _LARGEST = 2e10, 6e10
@@ -167,8 +170,11 @@ def lane_schedules(
         if restarts and depths == (3,):
             usual = sharing[:1] + usual
         found = usual + sharing + found[1:] if along_k else found + sharing
+    elif along_k:
+        found = sharing + found
     else:
-        found = sharing + found if along_k else found + sharing
+        shared = [each for each in sharing if (each.block_n, each.warps) == _SHARED_ROWS]
+        found = (shared if depths == (3,) else []) + found + sharing
     return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
 
 

@@ -107,14 +107,18 @@ class Gathering:
     """How `warpgroups` of threads load operands without tensor maps, in the order of packed operands.
 
     An instruction takes 8 values of k with `instruction_k8`, otherwise 16, and zeros for the rest.  The remainder of a
-    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `vectors` says for A
-    and B whether several neighbours in memory are loaded at once: their addresses are aligned.
+    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `aligned` says for A
+    and B whether the address is a multiple of the vectors that are loaded.
     """
 
     warpgroups: int
     short_first: int
     instruction_k8: bool
-    vectors: tuple[bool, bool]
+    aligned: tuple[bool, bool]
+
+    def is_aligned(self, operand: str) -> bool:
+        """Return whether the address of A or of B is aligned."""
+        return self.aligned[operand == "B"]
 
     @property
     def taken(self) -> int:
