@@ -306,7 +306,7 @@ def test_products_of_fp32_are_chains_of_fused_multiply_adds_over_slices() -> Non
 
 def test_a_batch_of_outer_products_of_fp32_has_no_order() -> None:
     outer = gemm_query(64, 24, 1, "fp32", batch=8)
-    assert descriptor_of(outer, FMA, H100).k_cuts == ()
+    assert descriptor_of(outer, FMA, H100).k_cuts == (Cut(count=1, start="zero"),)
     with pytest.raises(RowNotCovered, match="batches are not measured for this shape by algorithm 20 on fp32"):
         descriptor_of(replace(outer, m=1, n=1, k=2), FMA, H100)
     with pytest.raises(RowNotCovered, match="strided batches are not measured for this shape by algorithm 20 on fp32"):
@@ -321,6 +321,18 @@ def test_a_batch_of_outer_products_may_keep_the_sign_of_a_zero(dtype: str) -> No
     for query, chosen in ((replace(outer, k=2), kernel), (outer, replace(kernel, custom=1))):
         with pytest.raises(RowNotCovered, match="this algorithm was measured with k = 1 and CUSTOM_OPTION 0 only"):
             descriptor_of(query, chosen, H100)
+
+
+def test_an_iteration_that_is_filled_with_zeros_leaves_no_minus_zero() -> None:
+    zero, split = Cut(count=1, start="zero"), replace(FMA, split_k=3, reduction=1)
+    assert descriptor_of(gemm_query(64, 64, 7, "fp32"), FMA, H100).k_cuts == (zero,)
+    assert descriptor_of(gemm_query(64, 64, 9, "fp32"), FMA, H100).k_cuts == ()
+    short, whole = (gemm_query(64, 64, k, "fp32", transpose_a=True) for k in (21, 24))
+    assert descriptor_of(short, split, H100).k_cuts == (zero, Cut(span=8))
+    assert descriptor_of(whole, split, H100).k_cuts == (Cut(span=8),)
+    for query, cuts in ((short, (Cut(span=8), zero)), (whole, (Cut(span=8),))):
+        biased = biased_product_of(replace(query, epilogue="bias"), split, H100)
+        assert (biased.onto_bias, biased.product.k_cuts) == (True, cuts)
 
 
 def test_a_dot_product_of_fp32_has_a_block_for_each_tile() -> None:

@@ -15,6 +15,8 @@ from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
 _VECTOR_ALGORITHMS = (13, 14)
 """Algorithms of a matrix and a vector, whose elements may have gaps between them."""
+FILLING = 20
+"""The algorithm whose slices in place start from +0 where one of them is filled with products of +0."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 
@@ -56,10 +58,9 @@ def biased_product_of(query: GemmQuery, configuration: Configuration, known: Pro
             onto = added == "biases under slices"
             if onto and (found.k_dropped or found.tail or not found.k_cuts):
                 continue
-            return BiasedGEMM(
-                product=from_first_slice(found) if onto else found, onto_bias=onto,
-                rounded_first=added == "biases added after rounding",
-            )  # fmt: skip
+            if onto:
+                found = from_first_slice(found, each=configuration.algorithm == FILLING)
+            return BiasedGEMM(product=found, onto_bias=onto, rounded_first=added == "biases added after rounding")
     assert first is not None
     raise first
 
@@ -321,7 +322,13 @@ class _Description:
         elif sliced:
             granularity = int(row.get("granularity") or self._granularity())
             cuts = (self._granules(granularity, floored=bool(row.get("floored"))),)
-        return self._chains(starting_from_zero(cuts) if row.get("start") == "zero" else cuts)
+        zero = row.get("start") == "zero" or self._is_filled(cuts, row)
+        return self._chains(starting_from_zero(cuts) if zero else cuts)
+
+    def _is_filled(self, cuts: tuple[Cut, ...], row: Row) -> bool:
+        """Whether a slice is shorter than an iteration, which is filled with products of +0: its sum is never -0."""
+        lengths = cuts[0].part_lengths(self.query.k) if cuts else [self.query.k]
+        return min(lengths) < row.get("iteration", 0)
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
@@ -410,13 +417,13 @@ class _Description:
         return self._scalar(*strided_blocks(blocks, wide))
 
 
-def from_first_slice(desc: GEMMDesc) -> GEMMDesc:
-    """The descriptor without the +0 to which the first slice is added."""
+def from_first_slice(desc: GEMMDesc, *, each: bool = False) -> GEMMDesc:
+    """The descriptor without the +0 to which the first slice is added; with `each`, every slice is added to +0."""
     first = desc.k_cuts[0] if desc.k_cuts else None
     if first != Cut(count=1, start="zero"):
         return desc
     fields = {name: getattr(desc, name) for name in type(desc).model_fields}
-    return GEMMDesc(**(fields | {"k_cuts": desc.k_cuts[1:]}))
+    return GEMMDesc(**(fields | {"k_cuts": (*desc.k_cuts[1:], *((first,) if each else ()))}))
 
 
 def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
-from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of, from_first_slice
+from bitwise_cublas_profiles.describe import FILLING, biased_product_of, descriptor_of, from_first_slice
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
@@ -249,7 +249,7 @@ def finished_product_of(
     order = "rounded" if rounded else _order(known, query, configuration, finish)
     onto |= order.startswith(_ONTO)
     order = order.removeprefix(_ONTO)
-    product = from_first_slice(product) if onto else product
+    product = from_first_slice(product, each=configuration.algorithm == FILLING) if onto else product
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
