@@ -11,6 +11,7 @@ import pytest
 
 from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.concrete import checked_outputs, prepare_launch
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_ptx.assembler import Ptxas
@@ -73,6 +74,12 @@ MERGED = {
     "extremum that flushes": ("fma.rn.f16x2 %r3, %r1, %r2, %r5;", PAIR, "mov.b32 %r8, 0; max.ftz.NaN.f16x2 %r9, %r3, %r8;"),
     "extremum after a flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.f16x2 %r9, %r3, %r5;"),
     "rounding of a pair": ("mul.rn.f16x2 %r3, %r1, %r2;", PAIR, "cvt.rn.tf32.f32 %r9, %r3;"),
+    "maximum of a number of another format": (
+        "mul.rn.bf16 %h3, %h1, %h2;", HALF, "mov.b16 %h8, 0; max.NaN.f16 %h9, %h8, %h3; mov.b32 %r9, {%h9, %h9};"),
+    "saturation of a saturated integer": (
+        "mov.b64 %d4, {%r1, %r2}; cvt.sat.u32.u64 %r3, %d4; mov.b32 %f3, %r3;", WORD, "cvt.rn.sat.f16.f32 %h9, %f3; mov.b32 %r9, {%h9, %h9};"),
+    "pair with a literal in a register that is used again": (
+        "mov.b32 %r4, %r5; st.global.b32 [%d2], %r4; mov.b32 %r4, 0x80008000; add.u16x2 %r3, %r1, %r4;", PAIR, "mov.b32 {%h3, %h4}, %r3; cvt.rzi.u16.bf16 %h9, %h3; mov.b32 %r9, {%h9, %h9};"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip
@@ -191,3 +198,14 @@ def test_the_installed_assembler_merges_them(name: str, found: str, missing: str
         path.write_bytes(ptxas.assemble(text(LOAD + body + store("%r9", 32))))
         listing = subprocess.run([tool, "-c", str(path)], check=True, capture_output=True, text=True).stdout
         assert (found in listing and missing not in listing) == merged
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["mov.f32 %r3, %r1;", "ld.global.f32 %r3, [%d2];", "set.lt.f32.s32 %r3, %r1, %r2;"],
+)
+def test_a_long_shift_by_a_register_that_a_type_of_floats_writes_is_unknown(write: str) -> None:
+    """ptxas converts the number to an integer, also without optimisation."""
+    with pytest.raises(Unsupported, match="a register that a floating-point instruction writes"):
+        canonical(f"mov.b64 %d4, {{%r1, %r2}}; {write} shr.u64 %d4, %d4, %r3; mov.b64 {{%r9, %r19}}, %d4;")
+    canonical("mov.b64 %d4, {%r1, %r2}; mov.b32 %r3, %r1; shr.u64 %d4, %d4, %r3; mov.b64 {%r9, %r19}, %d4;")

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any, Protocol, cast
 
@@ -50,7 +50,9 @@ _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ft
 _BOUNDED = re.compile(r"(sin|cos|tanh)\.approx(\.ftz)?\.f32")
 _SCALING = re.compile(r"(mul|div)\.[\w.]*f32")
 _LOW, _HIGH = (re.compile(rf"{verb}(\.ftz)?\.(f16|f32|f64)") for verb in ("min", "max"))
-_RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.f16(x2)?")
+_RECTIFIER = re.compile(r"max(\.ftz)?\.NaN\.b?f16(x2)?")
+_SATURATION = re.compile(r"cvt\.(\w+\.)*sat\.b?f(16|32|64)\.\w+")
+_SATURATED_INTEGER = re.compile(r"cvt\.([\w.]+\.)?sat\.[su]\d+\.[\w.]+|(add|sub|mad\.hi|mad)\.sat\.s32")
 _PAIR_OF_INTEGERS = re.compile(r"(add|sub|min|max)\.[su]16x2")
 _PAIR_OF_FLOATS = re.compile(r"(add|sub|mul|fma|min|max)\.[\w.]*b?f16x2")
 _SIGN_EXTENDING = re.compile(
@@ -113,16 +115,39 @@ class _Sources:
             for each in following:
                 self._before[each].add(index)
 
-    def may_be(self, operand: Operand, holds: Callable[[int], bool]) -> bool:
-        """Return whether the assembler may know a number of an operand for which a condition holds."""
+    def may_be(self, operand: Operand, holds: Callable[[int], bool], user: Instruction | None = None) -> bool:
+        """Return whether the assembler may know a number of an operand of `user` for which a condition holds."""
         if isinstance(operand, Immediate):
             return holds(operand.value)
-        if not isinstance(operand, Register) or is_assembler_constant(operand, self.kernel, self.opcodes) is False:
+        if not isinstance(operand, Register):
             return False
+        if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
+            return any(map(holds, self._literals(operand.name, self.use if user is None else self.places[id(user)])))
         written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
         plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
         numbers = [each.value for each in plain if isinstance(each, Immediate)]
         return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
+
+    def is_known(self, operand: Operand) -> bool:
+        """Return whether the assembler may know an operand."""
+        known = is_assembler_constant(operand, self.kernel, self.opcodes) is not False
+        return known or (isinstance(operand, Register) and any(True for _ in self._literals(operand.name, self.use)))
+
+    def _literals(self, name: str, use: int) -> Iterator[int]:
+        """Yield the literals that a register which is also written at run time may hold before an instruction."""
+        pending, seen = [(name, use)], set[tuple[str, int]]()
+        while pending:
+            place = pending.pop()
+            if place in seen or len(self.flow.definitions.get(place[0], ())) < 2:
+                continue
+            seen.add(place)
+            for index in self._reaching(*place):
+                instruction = self.kernel.instructions[index]
+                if instruction.opcode.startswith("mov.") and len(instruction.operands) == 2:
+                    source = instruction.operands[1]
+                    if isinstance(source, Immediate):
+                        yield source.value
+                    pending += [(each, index) for each in registers_of(source)]
 
     def of(self, operand: Operand, *, literals: bool = False, user: Instruction | None = None) -> Iterator[Instruction]:
         """Yield the instructions that may have written the number that an operand of `user` holds.
@@ -190,7 +215,7 @@ class _Sources:
             neutral = lambda number: number & low == _ONES[bits]  # noqa: E731
         elif base == "and":
             neutral = lambda number: number & low == low  # noqa: E731
-        return neutral is not None and any(self.may_be(each, neutral) for each in sources)
+        return neutral is not None and any(self.may_be(each, neutral, instruction) for each in sources)
 
 
 def _bits_of(instruction: Instruction) -> int:
@@ -259,11 +284,13 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
         return _Merge("an extremum of a number with itself, which flushes it, with another one")
     if _PAIR_OF_INTEGERS.fullmatch(opcode):
-        known = any(is_assembler_constant(each, sources.kernel, sources.opcodes) is not False for each in operands)
+        known = any(map(sources.is_known, operands))
         what = "an operation on pairs of integers with the one that takes a half of it"
         return _Merge(what, unknown=tuple(operands)) if known else None
-    if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, lambda each: ".sat" in each):
-        return _Merge("a maximum with a saturating operation")
+    if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
+        return _Merge("a maximum with a saturating operation, or one of another format")
+    if base == "cvt" and _SATURATION.fullmatch(opcode) and _of_kind(operands, sources, _is_saturated_integer):
+        return _Merge("a saturation with one to an integer")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
         return _Merge("the magnitudes of a pair with the operation on fp32 whose result it takes")
     if base in ("set", "setp") and _of_kind(operands, sources, lambda each: _OF_REGISTER.fullmatch(each) is not None):
@@ -309,6 +336,17 @@ def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
         return False
     comparisons = (each for each in sources.of(predicate) if each.opcode.startswith("setp.") and ".f" in each.opcode)
     return any(sources.may_be(one, lambda number: True) for each in comparisons for one in each.operands[1:])
+
+
+def _is_rectified_otherwise(maximum: str, opcode: str) -> bool:
+    """Return whether ptxas may make a rectifying operation of one that saturates, or that has the other format."""
+    kind, own = (each.rsplit(".", 1)[-1].removesuffix("x2") for each in (opcode, maximum))
+    arithmetic = opcode.split(".", 1)[0] in ("add", "sub", "mul", "fma", "min", "max", "cvt")
+    return ".sat" in opcode or (arithmetic and kind in ("f16", "bf16") and kind != own)
+
+
+def _is_saturated_integer(opcode: str) -> bool:
+    return _SATURATED_INTEGER.fullmatch(opcode) is not None
 
 
 def _is_merged_approximation(opcode: str) -> bool:

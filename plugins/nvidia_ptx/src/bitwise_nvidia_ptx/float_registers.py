@@ -1,8 +1,8 @@
 """Registers that floating-point instructions write.
 
-PTX registers of type .b32 have no number type.  ptxas (CUDA 12.8, with and without optimisation) takes the type of the
-instruction that writes a register all the same: it converts the amount of a 64-bit shift to an integer where that is
-the result of a floating-point instruction.
+PTX registers of type .b32 have no number type.  ptxas (CUDA 12.8 to 13.0, with and without optimisation) takes the type
+of the instruction that writes a register all the same: it converts the amount of a 64-bit shift to an integer where
+that is the result of a floating-point instruction, also of a move, a load or an atomic operation with such a type.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def float_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
 def _writes_float(instruction: Instruction) -> bool:
     """Return whether the type of the destination is a floating-point format."""
     root, *parts = instruction.opcode.split(".")
-    if not parts or root in ("setp", "set", "ld", "mov", "st"):
+    if not parts or root in ("setp", "st", "red"):
         return False
-    kind = parts[-2] if root == "cvt" and len(parts) > 1 else parts[-1]
+    kind = parts[-2] if root in ("cvt", "set", "slct") and len(parts) > 1 else parts[-1]
     return kind in FORMATS or (kind.endswith("x2") and kind[:-2] in FORMATS)
