@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
         options = Options(time_limit=chosen.kernel_seconds)
-        kept = [entry for path in chosen.kept for entry in kept_entries(json.loads(read_text(path)))]
+        before = [json.loads(read_text(path)) for path in chosen.kept]
+        kept = [entry for each in before for entry in kept_entries(each)]
         names = {entry["launch"] for entry in kept}
         launches = [place for place in launches if place.relative_to(folder).as_posix() not in names]
 
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep(entries)
             others = _read_all(folder, again, assumed, chosen.workers)
             entries = with_assumption(entries, others, chosen.also)
+        is_new = bool(entries)
         entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
         if searched is not None:
             try:
@@ -88,7 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except InputError as error:
                 parser.error(f"{chosen.searched}: {error}")
         record = _record(folder, entries, searched)
-    record["largest process, MiB"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    if before and not is_new:
+        record["environment"]["reading"] = before[0]["environment"]["reading"]
+    peaks = [each["largest process, MiB"] for each in before if "largest process, MiB" in each]
+    record["largest process, MiB"] = max([*peaks, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10])
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     if chosen.unknown is not None:
