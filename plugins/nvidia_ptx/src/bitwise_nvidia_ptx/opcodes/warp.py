@@ -79,7 +79,6 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         chosen, valid = source_lanes(mode, lane, amounts[0].astype(np.int64), amounts[1].astype(np.int64))
         value = machine.read_bits(source, 32)
         if machine.parted_lanes and (chosen != lane).any() and _whole_warps_exchange(machine, everyone):
-            # An assembler may take the exchange of one number for a copy.
             exchanged = machine.domain.name == "bits" or (machine.domain.name == "terms" and _differs_in_warps(value))
             machine.parted_lanes = not exchanged
         index = base + chosen
@@ -115,14 +114,14 @@ def _whole_warps_exchange(machine: Machine, members: Array | None) -> bool:
 
 
 def _differs_in_warps(value: Value) -> bool:
-    """Return whether the lanes of each warp hold several values, of which an assembler cannot know that they agree."""
+    """Return whether lanes of a warp hold several values: an assembler cannot take their exchange for a copy."""
     if not _varies_between_threads(value):
         return False
     words = as_symbolic_vector(value).words
     if words.shape[2] % 32:
         return False
     words = words.reshape(*words.shape[:2], -1, 32)
-    return bool((words != words[..., :1]).any(axis=(0, 3)).all())
+    return bool((words != words[..., :1]).any())
 
 
 def _reads_any_lane(machine: Machine, clamp: Array | None, members: Operand) -> bool:
