@@ -88,7 +88,9 @@ def _text_argument(each: Any) -> dict[str, Any]:
                 "block": each.block, "swizzle": each.swizzle,
             }
         }  # fmt: skip
-    return {"buffer": each.name, "dtype": each.dtype} if isinstance(each, Matrix) else {"i64": each}
+    if not isinstance(each, Matrix):
+        return {"i64": each}
+    return {"buffer": each.name, "dtype": each.dtype, "offset": each.address}
 
 
 def source(call: KernelCall, text: str | None = None) -> Source:

@@ -17,7 +17,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from bitwise_bench.public_kernels import fetch, search
+from bitwise_bench.public_kernels import fetch, read, search
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of, shortened
 from bitwise_bench.public_kernels.block_orders import reordered
 from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
@@ -27,7 +27,7 @@ from bitwise_bench.public_kernels.read import launch_folders, main, read_launch,
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
-from bitwise_bench.result_tables import public_kernels
+from bitwise_bench.result_tables import public_kernels, public_kernels_by_part
 from bitwise_core.checker import analysis
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.sources import Options
@@ -534,7 +534,44 @@ def test_half_of_the_launches_are_open_and_a_part_is_read_alone(recording: Path,
         assert {each["part"] for each in record["launches"]} <= {part}
         assert record["parts"][part]["packages"] == record["parts"][part]["all"] == record["total"]
         assert record["parts"][part]["TorchInductor"]["launches"] == 0
-        assert all(each["peak, MiB"] > 0 for each in record["launches"])
+        assert record["largest process, MiB"] > 0 or not mine
+
+
+def test_launches_with_unknown_are_read_again_under_an_assumption(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place,) = launch_folders(recording)
+    shutil.copytree(place, place.with_name("01_row_sum"))
+    asked: list[tuple[str, ...]] = []
+
+    def read_all(folder: Path, launches: list[Path], options: Options, *others: Any) -> list[dict[str, Any]]:
+        names = [each.relative_to(folder).as_posix() for each in launches]
+        if not names:
+            asked.append(())
+            return []
+        asked.append((*sorted(options.assume), *names))
+        unknown = None if options.assume else "two lanes store"
+        found = [entry({"class": 0, "unknown": unknown}, {"class": 1}, launch=names[0])]
+        found += [entry({"class": 0}, launch=name) for name in names[1:]]
+        return [{**each, "part": part_of(each["launch"])} for each in found]
+
+    monkeypatch.setattr(read, "_read_all", read_all)
+    out = tmp_path / "record.json"
+    main([str(recording), "--out", str(out), "--also", "lowest-lane"])
+    names = ("liger/sums/00_row_sum", "liger/sums/01_row_sum")
+    assert asked == [names, ("lowest-lane", names[0])]
+    record = json.loads(out.read_text())
+    part = part_of(names[0])
+    assert record["parts"][part]["all"]["unknown"] == 1
+    assert record["parts"][part]["all"]["unknown, assuming"] == {"lowest-lane": 0}
+    found = public_kernels_by_part({**record, "environment": {"bytes": {"triton": "3", "gpu": "NVIDIA H200"}}})
+    kernels = record["parts"][part]["all"]["determined"]
+    other = tmp_path / "other.json"
+    assert main([str(recording), "--out", str(other), "--kept", str(out)]) == 0
+    assert asked[2:] == [()]
+    assert json.loads(other.read_text())["launches"] == record["launches"]
+    assert json.loads(other.read_text())["parts"] == record["parts"]
+    assert f"Under `--assume lowest-lane`, 0 of {kernels} are Unknown in the {part} part." in found
 
 
 def test_an_unreadable_launch_is_reported_and_the_others_are_read(recording: Path, capsys: Any) -> None:
@@ -556,5 +593,10 @@ def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: 
     record["environment"]["bytes"] = {"triton": "3.6.0", "gpu": "NVIDIA H100 80GB HBM3"}
     table = public_kernels(record).splitlines()
     whole = record["total"]
+    parts = public_kernels_by_part(record).splitlines()
+    part = part_of("liger/sums/00_row_sum")
+    assert parts[2 + 3 * PARTS.index(part)].startswith(f"| {part}, packages | 1 | {whole['kernels']} |")
+    assert parts[4 + 3 * PARTS.index(part)].startswith(f"| {part}, all | 1 | {whole['kernels']} |")
+    assert "1 sources" in parts[-1]
     assert table[2].startswith(f"| liger-kernel 0.8.5 | 1 | {whole['kernels']} | {whole['kernels']} | 0.0 % |")
     assert table[3].startswith("| all | 1 |")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.descriptors import DescriptorError, Epilogue, GEMMDesc, Step
+from bitwise_core.descriptors import Cut, DescriptorError, Epilogue, GEMMDesc, Step
 from bitwise_core.descriptors.evaluation import evaluate_finished
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
 from bitwise_core.numerics import Bits
@@ -112,6 +112,24 @@ def test_a_scaled_operand_is_rounded_before_the_product() -> None:
         )  # fmt: skip
         wanted = [[float(rounded(each, np.float16)) for each in row] for row in exact_sums(left, right)]
         assert values(evaluate_finished(desc, a, b)) == wanted
+
+
+def test_slices_that_are_added_in_place_are_scaled_one_by_one() -> None:
+    a, b, vector = halves(1, 3, 50), halves(2, 50, 4), halves(3, 4)
+    sums = product(50).model_copy(update={"k_cuts": (Cut(span=20),)})
+    steps = Epilogue.of(axpby("operand", operand_value=0.0), Step(name="add", operand_dtype="fp16"), CONVERT)
+    desc = FinishedGEMM(product=sums, steps=steps, onto_addend=True)
+    bias = np.broadcast_to(vector, (3, 4)).copy()
+    found = evaluate_finished(desc, a.view(np.uint16), b.view(np.uint16), [bias.view(np.uint16)])
+    total = None
+    for low in (0, 20, 40):
+        part = FinishedGEMM(product=product(min(20, 50 - low)), steps=Epilogue.of(Step(name="scale", value=ALPHA)))
+        each = evaluate_finished(part, a[:, low : low + 20].view(np.uint16), b[low : low + 20].view(np.uint16))
+        scaled = each.view(np.float32)
+        total = scaled.astype(np.float16) if total is None else total.astype(np.float32) + scaled
+        total = total if low == 40 else total.astype(np.float16)
+    expected = (total + bias.astype(np.float32)).astype(np.float16)
+    assert (found.view(np.float16) == expected).all()
 
 
 def test_a_step_without_an_addend_takes_the_sums_alone() -> None:

@@ -124,6 +124,18 @@ BEFORE: Mapping[str, str] = MappingProxyType(
         ),
         "a loop of each lane": "mov.b32 %r28, 0; L: mad.lo.u32 %r18, %r18, %r5, 7; add.u32 %r28, %r28, 1; "
         "setp.le.u32 %p3, %r28, %r33; @%p3 bra L; bar.warp.sync -1;",
+        "a loop of each lane before a shuffle": "mov.b32 %r28, 0; L: mad.lo.u32 %r18, %r18, %r5, 7; "
+        "add.u32 %r28, %r28, 1; setp.le.u32 %p3, %r28, %r33; @%p3 bra L; "
+        "shfl.sync.bfly.b32 %r29, %r18, 1, 31, -1; xor.b32 %r18, %r18, %r29;",
+        "a branch of some lanes before a sum over lanes": "setp.lt.u32 %p3, %r33, 4; @%p3 bra M; "
+        "cvt.rn.f32.u32 %f1, %r5; "
+        "ex2.approx.f32 %f1, %f1; sqrt.rn.f32 %f1, %f1; mov.b32 %r18, %f1; atom.shared.add.u32 %r28, [counts], 1; "
+        "M: shfl.sync.bfly.b32 %r29, %r18, 16, 31, -1; add.u32 %r18, %r18, %r29; "
+        "shfl.sync.bfly.b32 %r29, %r18, 8, 31, -1; add.u32 %r18, %r18, %r29; "
+        "shfl.sync.bfly.b32 %r29, %r18, 1, 31, -1; add.u32 %r18, %r18, %r29;",
+        "a quotient before a shuffle": "mov.b32 %r28, 1065353216; setp.lt.u32 %p3, %r33, 4; "
+        "selp.b32 %r29, 3, 1077936128, %p3; mov.b32 %f1, %r28; mov.b32 %f2, %r29; div.rn.f32 %f3, %f1, %f2; "
+        "mov.b32 %r18, %f3; shfl.sync.idx.b32 %r29, %r18, 0, 31, -1; xor.b32 %r18, %r18, %r29;",
     }
 )  # fmt: skip
 """What a thread does between the barrier and its store: %r33 are three bits of its given word."""

@@ -48,11 +48,14 @@ def published_products(records: Sequence[Mapping[str, Any]]) -> str:
         environment, summary = each["environment"], each["summary"]
         chosen = [ratio for found in groups.values() for name, ratios in found.items()
                   if name.endswith(CHOICES["default"]) for ratio in ratios]  # fmt: skip
+        tuned = [row["cublas"] / row["tuned"] for row in each["rows"] if "tuned" in row]
+        sentence = f"{len(tuned)} products were tuned, to a mean of {_mean(tuned)}. " if tuned else ""
         tables.append(
             _markdown(("cuBLAS's time over ours", "shapes", *columns), rows)
             + f"\n\nGeometric means of CUDA graphs, in turn. Of {len(chosen)} products without tuning the mean is "
             f"{_mean(chosen)}, {sum(ratio < 0.9 for ratio in chosen)} are below 0.9, the slowest is {min(chosen):.2f}; "
             f"{summary['schedules whose bytes differ']} of {summary['schedules that ran']} schedules had other bytes. "
+            f"{sentence}"
             f"{environment['gpu']}, cuBLASLt {environment['library']}, PyTorch {environment['torch']}, "
             f"Triton {environment['triton']}."
         )
@@ -70,11 +73,11 @@ def product_speeds(records: Sequence[Mapping[str, Any]]) -> str:
     rows, wrong = [], 0
     for each in records:
         found = each["summary"]["default"]
-        means = [found["all"], *(found["rows"][name] for name in classes), found["groups"]["odd"]]
+        means = [found["all"], *(found["rows"].get(name) for name in classes), found["groups"].get("odd")]
         slowest = found["slowest"][0][-1]
         rows.append([
             f"{each['environment']['gpu']}, {each['set'].replace('-', ' ')}", found["problems"],
-            *(f"{mean:.2f}" for mean in means), found["below 0.9"], f"{slowest:.2f}",
+            *("-" if mean is None else f"{mean:.2f}" for mean in means), found["below 0.9"], f"{slowest:.2f}",
         ])  # fmt: skip
         wrong += each["summary"]["schedules whose bytes differ"]
     head = ("cuBLAS's time over ours", "products", "all", *classes, "odd sizes", "below 0.9", "slowest")

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bitwise_bench import model_tables, product_tables
+from bitwise_bench.compressed_text import read_text
 from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
@@ -330,6 +331,44 @@ def public_kernels(record: Mapping[str, Any]) -> str:
     )
 
 
+def public_kernels_by_part(record: Mapping[str, Any]) -> str:
+    """Return the figures about kernels whose launches are in an open and a held-out part."""
+    rows = []
+    for part, groups in record["parts"].items():
+        for name, each in groups.items():
+            times = each["reading over compiling"]
+            rows.append(
+                [
+                    f"{part}, {name}",
+                    each["launches"],
+                    each["kernels"],
+                    each["determined"],
+                    f"{each['unknown']} ({100 * each['unknown share']:.1f} %)",
+                    f"{each['classes']} / {each['byte classes']}",
+                    "-" if each["ratio"] is None else f"{each['ratio']:.3f}",
+                    "-" if not each["functions"] else f"{each['classes'] / each['functions']:.3f}",
+                    len(each["mixed"]),
+                    f"{each['named']} of {each['moved']}",
+                    "-" if times is None else f"{times['median']:.2f} / {times['p90']:.1f}",
+                ]
+            )
+    head = (
+        *("part", "launches", "kernels", "determined", "Unknown", "classes / byte classes", "ratio", "to functions"),
+        *("classes with several byte patterns", "not determined: named", "reading / compiling, median / ninth decile"),
+    )
+    environment = record["environment"]["bytes"]
+    assuming = [
+        f"Under `--assume {name}`, {count} of {groups['all']['determined']} are Unknown in the {part} part."
+        for part, groups in record["parts"].items()
+        for name, count in groups["all"]["unknown, assuming"].items()
+    ]
+    return _markdown(head, rows) + (
+        f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. "
+        f"{len(record['sources'])} sources. A kernel is determined if all runs returned the same bytes, also those "
+        "beside other work and with the blocks in other orders. " + " ".join(assuming)
+    )
+
+
 def published_corpus(record: Mapping[str, Any]) -> str:
     """Return the rows of the published table: own figures, and the published ones in brackets."""
     rows = []
@@ -603,7 +642,7 @@ def rewritten(page: str, records: Path) -> str:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: Mapping[str, Any] = json.loads(read_text(path))
     return found
 
 

@@ -4,7 +4,8 @@
 
 A folder holds PTX texts, or recorded kernels of the tests (`.json.xz`).  Of each plain store to shared or global memory
 the record counts whether its machine code is one store of the same width, copies of it, wider or narrower ones, or
-none, and whether a branch that is no branch of the text may have parted the lanes of a warp there.
+none, and whether a branch that is no branch of the text may have parted the lanes of a warp there.  Of shuffles it
+counts whether any branch between lanes may have.
 """
 
 from __future__ import annotations
@@ -185,6 +186,9 @@ def translation(text: str, listing: str) -> Counter[str]:
             how = "wider" if min(sizes) > size else "narrower" if max(sizes) < size else "several widths"
         counts[f"{memory}, {size} bytes: {how}"] += 1
         counts[f"{memory}: parted by a branch of ptxas"] += any(each[2] for each in found)
+    for step, parted in zip(steps, open_branches(steps, labels, {}), strict=True):
+        if step.root == "SHFL":
+            counts[f"shuffles{': parted by a branch' if parted else ''}"] += 1
     return counts
 
 

@@ -90,7 +90,7 @@ def copied(device: Device, code: int, elements: Array) -> tuple[Array, Array]:
     text = _TEXT.format(threads=_THREADS, lanes=count * size // 16, count=count, size=count * size)
     raw, loaded, stored = (device.allocated(elements.nbytes) for _ in range(3))
     device.check("cuMemcpyHtoD_v2", raw, elements.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(elements.nbytes))
-    maps = [_encoded(device, code, each, elements.size, count) for each in (raw, stored)]
+    maps = [encoded(device, code, each, elements.size, count) for each in (raw, stored)]
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     device.check("cuModuleLoadData", ctypes.byref(module), device.assembled(text))
     device.check("cuModuleGetFunction", ctypes.byref(function), module, b"k")
@@ -108,7 +108,7 @@ def copied(device: Device, code: int, elements: Array) -> tuple[Array, Array]:
     return found[0], found[1]
 
 
-def _encoded(device: Device, code: int, pointer: ctypes.c_uint64, elements: int, box: int) -> tuple[Any, int]:
+def encoded(device: Device, code: int, pointer: ctypes.c_uint64, elements: int, box: int) -> tuple[Any, int]:
     """Return the memory of a map of a tensor of one dimension, and its aligned address."""
     memory = (ctypes.c_ubyte * 192)()
     at = (ctypes.addressof(memory) + 63) // 64 * 64

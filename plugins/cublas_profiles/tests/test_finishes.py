@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_core.descriptors import Cut, Step
 from bitwise_core.descriptors.problem import Finish, GEMMProblem
 from bitwise_cublas_profiles.finishes import (
     block_scaled_product_of,
@@ -153,6 +154,42 @@ def test_slices_in_place_are_added_to_the_addend() -> None:
                                        ).replace("bf16", "fp16").replace("fused=x", "fused=operand")  # fmt: skip
     plain = finished("fp16", finish=Finish(alpha=0.5, beta=1, addend="matrix"), **{**split, "reduction": 2})
     assert not plain.onto_addend
+    alone = finished("fp16", finish=Finish(alpha=0.5), **split)
+    assert (alone.onto_addend, alone.starts_from_addend) == (True, False)
+    added = Step(name="axpby", value=0.5, operand_value=1.0, fused="operand", operand_dtype="fp16")
+    assert [each.steps[0] for *_, each in alone.slices] == [Step(name="scale", value=0.5), added, added]
+
+
+def test_a_matrix_is_added_to_sums_of_fp16() -> None:
+    query = replace(gemm_query(64, 64, 1024), compute="fp16")
+    plain = replace(NVJET, algorithm=21, stages=18, custom=0)
+
+    def of(finish: Finish, **fields: Any) -> Any:
+        given = {each: fields.pop(each) for each in ("m", "batch") if each in fields}
+        return finished_product_of(replace(query, **given), replace(plain, **fields), H100, finish, 0)
+
+    for batch in (1, 3):
+        found = of(matrix(), batch=batch)
+        assert (found.product.accumulator_dtype, found.product.output_dtype) == ("fp16", "fp32")
+        assert [each.name for each in found.steps.steps] == ["add", "convert"]
+    for finish, fields in ((matrix(0.5), {}), (matrix(1.0, 0.5), {}), (Finish(alpha=0.5), {}), (matrix(), {"m": 1}),
+                           (matrix(), {"split_k": 4, "reduction": 2})):  # fmt: skip
+        with pytest.raises(RowNotCovered, match="accumulated in fp16 are measured alone, and without slices"):
+            of(finish, **fields)
+
+
+def test_a_vector_is_added_after_the_slices_of_algorithm_10() -> None:
+    split: dict[str, Any] = {"k": 434, "algorithm": 10, "stages": 0, "tile": 10, "split_k": 3, "reduction": 1,
+                             "custom": 0}  # fmt: skip
+    vector = finished("fp32", finish=Finish(alpha=0.1, beta=1, addend="vector", activation="relu"), **split)
+    assert [(low, each.k) for low, each, _ in vector.slices] == [(0, 144), (144, 144), (288, 144), (432, 2)]
+    last = [each.name for each in vector.slices[-1][2].steps]
+    assert (vector.starts_from_addend, last) == (False, ["axpby", "add", "relu", "convert"])
+    added = finished("fp32", finish=Finish(beta=1, addend="vector"), **split)
+    assert (added.onto_addend, added.product.k_cuts) == (False, (Cut(count=1, start="zero"), Cut(span=144)))
+    assert finished("fp32", finish=matrix(0.1), **split).starts_from_addend
+    with pytest.raises(RowNotCovered, match="is not measured with this configuration"):
+        finished("fp32", finish=matrix(0.1, 0.5), **split)
 
 
 def problem(m: int = 64, n: int = 64, k: int = 256, a: str = "e4m3", out: str = "bf16", **fields: Any) -> GEMMProblem:

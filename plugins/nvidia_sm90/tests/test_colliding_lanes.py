@@ -123,6 +123,16 @@ CASES = {
         "div.rn.f32 %f1, %f1, %f3; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
         "div.rn.f32 %f1, %f1, %f3; @%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
+    "behind a shuffle after a branch that parted lanes": (
+        "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
+    "behind a shuffle of a quotient": (
+        "div.rn.f32 %f1, %f1, %f3; shfl.sync.idx.b32 %f2, %f1, 3, 31, -1; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "div.rn.f32 %f1, %f1, %f3; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "div.rn.f32 %f1, %f1, %f3; @%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
+    ),
     "sums in another order of the lanes": (
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; st.shared.f32 [%r5], %f1;" + OF_WARP,
         "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; mul.f32 %f2, %f2, %f3; fma.rn.f32 %f1, %f1, %f1, %f2; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
@@ -168,6 +178,14 @@ UNDETERMINED = {
     "behind a barrier of a warp": "@%p6 bra S; mov.f32 %f3, %f3; S: bar.warp.sync -1; st.shared.f32 [%r5], %f1;"
     + OF_WARP,
     "behind a barrier of some threads": "@%p6 bra S; mov.f32 %f3, %f3; S: bar.sync 1, 64; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a shuffle of a number": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f3, 1, 31, -1; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a shuffle from the own lane": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 0, 31, -1; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a shuffle of half of the lanes": "@%p6 bra S; shfl.sync.bfly.b32 %f2, %f1, 1, 31, 0xffff0000; S: st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a shuffle that a branch follows": "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; @%p6 bra S; mov.f32 %f3, %f2; S: st.shared.f32 [%r5], %f1;"
     + OF_WARP,
     "behind a quotient, which an assembler may branch for": "div.rn.f32 %f1, %f1, %f3; st.shared.f32 [%r5], %f1;"
     + OF_WARP,

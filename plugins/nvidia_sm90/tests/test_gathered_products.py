@@ -49,7 +49,7 @@ def calls(
 ) -> tuple[list[KernelCall], dict[str, tuple[int, int]]]:
     """Return the launches of a product, and the strides of A and B.
 
-    `layouts`: "t" or "n" for A and B, as BLAS names them; `gaps` are those between lines, and `address` that of A.
+    `layouts`: "t" or "n" for A and B, as BLAS names them; `gaps` are those between lines, and `address` that of both.
     """
     k = desc.k
     of_a = strides_of(m, k, layouts[0] == "t", gaps[0])
@@ -59,7 +59,8 @@ def calls(
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
     left = Matrix("A", (m, k), of_a, desc.left_dtype, address)
-    right, out = Matrix("B", (k, n), of_b, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
+    right = Matrix("B", (k, n), of_b, desc.right_dtype, address)
+    out = Matrix("C", (m, n), (n, 1), desc.output_dtype)
     return kernel_calls(plan(desc), chosen, left, right, out, workspace), {"A": of_a, "B": of_b}
 
 
@@ -82,7 +83,10 @@ def product(
     (first, *rest), strides = calls(desc, m, n, chosen, layouts, gaps, address)
     bits = FLOAT_FORMATS[desc.output_dtype].bits
     state = {
-        "A": laid_out(a, strides["A"]).view(np.uint8), "B": laid_out(b, strides["B"]).view(np.uint8),
+        **{
+            name: np.concatenate([np.full(address, 0xFF, np.uint8), laid_out(each, strides[name]).view(np.uint8)])
+            for name, each in (("A", a), ("B", b))
+        },
         "C": np.full(m * n * bits // 8, 0xA5, dtype=np.uint8),
     }  # fmt: skip
     target = first.arguments["C"]
@@ -120,7 +124,10 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
     "pairs": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 4)),
     "pairs of rows": (matrix(107, MMA_K8, FIRST.format(32)), 66, 36, gathers(64, 64, 3), "nt", (0, 2)),
     "one operand by pairs": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 3)),
-    "an unaligned operand": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 2), 2),
+    "unaligned operands": (matrix(106, MMA_K8, FIRST.format(32)), 20, 36, gathers(64, 24, 3), "tn", (2, 2), 2),
+    "unaligned lines": (matrix(112, MMA, FIRST.format(64)), 20, 40, gathers(64, 24, 3), "tn", (0, 0), 14),
+    "unaligned rows": (matrix(75, WGMMA), 40, 72, gathers(64, 64, 3), "nt", (0, 8), 6),
+    "unaligned odd rows": (SLICED, 17, 65, gathers(64, 64, 3), "nt", (0, 0), 10),
     "values of k that are dropped": (matrix(107, MMA_K8, f"{FIRST.format(32)} k_dropped=3"), 9, 20,
                                      gathers(64, 24, 2)),
     "one row": (matrix(43, MMA, f"{FIRST.format(32)} k_cuts=[cut(span=64 start=zero)]"), 1, 65,
@@ -138,10 +145,11 @@ def test_bytes_are_those_of_the_descriptor(name: str) -> None:
 
 
 def made(
-    desc: GEMMDesc, m: int, n: int, chosen: Schedule, edits: list[tuple[str, str]] | None = None, layouts: str = "tn"
-) -> Source:
+    desc: GEMMDesc, m: int, n: int, chosen: Schedule, edits: list[tuple[str, str]] | None = None, layouts: str = "tn",
+    address: int = 0,
+) -> Source:  # fmt: skip
     """Return the only kernel of a schedule, with a changed text."""
-    (call,), _ = calls(desc, m, n, chosen, layouts, (1, 3))
+    (call,), _ = calls(desc, m, n, chosen, layouts, (1, 3), address)
     if not isinstance(call.kernel, TextKernel):
         return replace(source(call), name=str(chosen))
     text = call.kernel.text
@@ -155,6 +163,16 @@ def classes(*sources: Source) -> tuple[list[int], int]:
     """Return the sizes of the classes of kernels, and how many are Unknown."""
     found = partition(list(sources), "sm_90", Options(audit_contraction=False), workers=1)
     return [len(each) for each in found.classes], len(found.unknown)
+
+
+@pytest.mark.parametrize("layouts", ["tn", "nt"])
+def test_kernels_of_unaligned_operands_are_one_class(layouts: str) -> None:
+    """Whatever the tiles; a kernel that forgets the distance to the aligned address reads other values."""
+    desc, wide = matrix(112, MMA, FIRST.format(64)), gathers(64, 64, 3)
+    forgets = [("add.u64 %d_first_A, %d_first_A, %d_skew_A;", "")]
+    sources = [made(desc, 20, 40, each, layouts=layouts, address=14) for each in (wide, replace(wide, block_m=128))]
+    assert classes(*sources) == ([2], 0)
+    assert classes(*sources, made(desc, 20, 40, wide, forgets, layouts, 14))[0] == [2, 1]
 
 
 @pytest.mark.parametrize("desc", [K8, matrix(169, MMA, FIRST.format(64)), matrix(75, WGMMA)], ids=str)

@@ -103,16 +103,42 @@ def test_lanes_of_neighbouring_elements_have_whole_warps_of_them(
 ) -> None:
     desc = read(f"gemm(k={k} left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
     assert isinstance(desc, GEMMDesc)
-    found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=(True, False))
-    assert found[0].lane_rows == ("count=32" not in cuts)
-    assert not schedules_to_try(plan(desc), 1, 2696, k_contiguous=(True, False))[0].lane_rows
+    odd, across = (True, False, True), (True, False)
+    found = schedules_to_try(plan(desc), 1, 2693, k_contiguous=across, mapped=odd)
+    assert found[0].lane_rows
+    assert not schedules_to_try(plan(desc), 1, 2696, k_contiguous=across)[0].lane_rows
     others = [each for each in found if not each.lane_rows]
     assert (others[0].block_m, others[0].block_k, others[0].warps) == first
     assert found != schedules_to_try(plan(desc), 1, 2693)
-    assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True))
+    assert found == schedules_to_try(plan(desc), 2693, 1, k_contiguous=(False, True), mapped=(False, True, True))
     assert others[0].stages == (3 if "count=32" in cuts else 2)  # few lanes load ahead
-    many = schedules_to_try(plan(desc), 1, 26930, k_contiguous=(True, False))
+    many = schedules_to_try(plan(desc), 1, 26930, k_contiguous=across, mapped=odd)
     assert {each.stages for each in many} == {3}
+
+
+@pytest.mark.parametrize(
+    ("cuts", "m", "n", "across", "first"),
+    [
+        # The fastest schedules of products on an H200 without tensor maps: elements and k of an iteration, and warps.
+        ("cut(layout=strided count=32 tile=64 merge=halves)", 1, 639, True, (16, 16, 16)),
+        ("cut(layout=strided count=32 tile=60 merge=halves)", 1, 1835, True, (16, 15, 16)),
+        ("cut(layout=strided count=16 tile=64 merge=halves)", 1, 2265, True, (32, 16, 16)),
+        ("cut(layout=strided count=16 tile=64 merge=halves)", 1, 2560, True, (64, 16, 16)),
+        ("cut(layout=strided count=8 tile=64 merge=halves)", 1, 4359, True, (64, 32, 8)),
+        ("cut(layout=strided count=16) cut(span=16)", 4, 472, False, (8, 16, 4)),
+        ("cut(layout=strided count=16) cut(span=16)", 2, 1687, False, (16, 16, 4)),
+        ("cut(layout=strided count=16) cut(span=16)", 6, 2301, False, (32, 16, 4)),
+        ("cut(layout=strided count=16) cut(span=32)", 1, 4907, False, (16, 32, 4)),
+    ],
+)
+def test_the_first_schedules_of_lanes_are_those_measured(
+    cuts: str, m: int, n: int, across: bool, first: tuple[int, int, int]
+) -> None:
+    desc = read(f"gemm(k=1927 left_dtype=bf16 right_dtype=bf16 output_dtype=bf16 path=fma k_cuts=[{cuts}])")
+    assert isinstance(desc, GEMMDesc)
+    found = schedules_to_try(plan(desc), m, n, k_contiguous=(True, not across), mapped=(False, False, True))[0]
+    assert (found.block_m, found.block_k, found.warps) == first
+    assert (found.lane_rows, found.few_rows) == (across, not across)
 
 
 def test_lanes_that_take_turns_at_k_have_programs_of_one_warp() -> None:

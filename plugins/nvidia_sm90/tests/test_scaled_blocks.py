@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -124,6 +125,9 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (132, 48, 512, "product_first", 256, (1, 128), wide(64, 16, 3, 1, cluster_m=2, programs=2)),
     (140, 24, 640, "product_first", None, (1, 128), wide(128, 8, 2, 2)),
     (36, 132, 512, "left_first", None, (1, 1), wide(64, 32, 3, 2, ping_pong=True, transposed=True)),
+    # Three rounds of the slots of scales, in one job and in several.
+    (20, 24, 1792, "left_first", None, (1, 1), wide(64, 24, 2, 1)),
+    (140, 48, 896, "left_first", None, (1, 1), wide(128, 16, 2, 2, programs=1)),
 ]
 
 
@@ -201,6 +205,28 @@ def test_schedules_and_the_triton_kernel_are_one_class() -> None:
     found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
     assert not found.unknown
     assert sorted(map(len, found.classes)) == [2, 5]
+
+
+def test_copies_of_scales_wait_for_fenced_reads() -> None:
+    """A warp that never fences its reads, or whose slots are replaced before it does, is refused as a race."""
+    _, given = scaled_operands(64, 16, 1152, (1, 1))
+    scaling = BlockScaling(given["SA"], given["SB"], left_first=True)
+    (call,) = kernel_calls(
+        plan(described(1152, scaling="left_first").product), wide(64, 16, 2, 1), given["A"], given["B"], given["C"],
+        lambda *_: None, scaling=scaling,
+    )  # fmt: skip
+    text = call.kernel.text
+    slot, fence = (
+        r"mad.lo.u32 (%r_(?:target|next_scales|next_row_scales)), %r_parity, \d+, \1;",
+        "%r_used, %r_last_used",
+    )
+    assert len(re.findall(slot, text)) >= 4
+    assert text.count(fence) >= 2
+    mutants = re.sub(slot, "", text), text.replace(fence, "%r_used, 1")
+    sources = [replace(source(call), name=str(place), text=each) for place, each in enumerate((text, *mutants))]
+    found = partition(sources, "sm_90", Options(audit_contraction=False), workers=1)
+    assert set(found.unknown) == {"1", "2"}
+    assert all("an asynchronous copy may overtake a load of shared memory" in each for each in found.unknown.values())
 
 
 def test_scales_need_accumulators_of_blocks_and_parts_of_128_columns() -> None:

@@ -271,16 +271,18 @@ def _finished_matrix(
 def _added_slices(
     desc: FinishedGEMM, a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], out: torch.Tensor
 ) -> None:
-    """Compute a product whose slices are added to the addend, with a kernel for each slice and one for its steps."""
+    """Compute a product whose slices are added in place, with a kernel for each slice and one for its steps."""
     import torch
 
-    launcher, (total,), slices = _launcher(desc, a.device), operands, desc.slices
+    launcher, slices, first = _launcher(desc, a.device), desc.slices, int(desc.starts_from_addend)
+    under, others = operands[:first], operands[first:]
     sums = torch.empty(out.shape, dtype=torch.float32, device=a.device)
     for place, (low, product, steps) in enumerate(slices):
         product_into(a[:, low : low + product.k], b[low : low + product.k], sums, product)
-        target = out if place == len(slices) - 1 else torch.empty_like(out)
-        launcher.apply_epilogue(steps, sums, (total,), target)
-        total = target
+        last = place == len(slices) - 1
+        target = out if last else torch.empty_like(out)
+        launcher.apply_epilogue(steps, sums, (*under, *(others if last else ())), target)
+        under = (target,)
 
 
 def _scaled_blocks(

@@ -174,7 +174,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
                 16, True, each.split, each.stages, programs=132 * each.resident, blocks=each.blocks,
                 columns=each.columns, resident=each.resident,
             )
-            for each in (*device.many, *device.few)
+            for each in device.divisions
         ]  # fmt: skip
     for schedule in schedules:
         attend(desc, operands, schedule)

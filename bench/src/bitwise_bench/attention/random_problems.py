@@ -99,7 +99,7 @@ def configuration_of(number: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
         layout = "dense"
     if "stored" in form:
         layout = "paged"
-    if layout in IN_TURN and form["widths"] not in ((64, 64), (96, 96), (128, 128), (256, 256)):
+    if layout in IN_TURN and form["widths"] == (192, 192):
         form = {**form, "widths": (64, 64) if number % 2 else (128, 128)}
     draw = random.Random(number)
     groups = draw.choice((1, 2))
@@ -144,6 +144,8 @@ def _results(
     turns["blocks"] = draw.choice((1, 2)) if few and depth <= 128 else 1
     turns["stages"] = 3 if depth == 128 and turns["blocks"] == 2 else turns["stages"]
     turns["columns"] = draw.choice((1, 2, 4 if depth > 64 else 2)) if few else 1
+    if depth == 96 and turns["columns"] > 1:
+        turns["columns"] = 3
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count

@@ -29,16 +29,19 @@ RECORDS = tuple(
 _COUNTS = {"outputs": "shapes", "elements": "sampled"}
 """What is compared, and the field of a row of the data file that counts it."""
 _BIAS_ORDERS = {
-    "biases": {"product_fused", "addend_fused", "operand_a"}, "biases added after rounding": {"rounded"},
+    "biases": {"product_fused", "addend_fused", "operand_a", "onto_itself"},
+    "biases added after rounding": {"rounded"},
     "biases under slices": {"onto_product_fused", "onto_addend_fused"},
 }  # fmt: skip
 """The orders that each feature of a bias allows."""
 _LONGEST = 17479
-"""Outputs above which the order of CUSTOM_OPTION 10 of algorithm 13 is not known on fp32."""
-_UNTRIED_SUMS = frozenset({(20, 28, 1), (63, 15, 2)})
+"""Outputs above which the records did not try the lanes of CUSTOM_OPTION 10 of algorithm 13 on fp32."""
+_UNTRIED_SUMS = frozenset({(10, 0, 1), (20, 28, 1), (63, 15, 2)})
 """Kernels of slices, by algorithm, STAGES_ID and REDUCTION_SCHEME, whose sums some records did not try: a row of such a
 kernel without an order says nothing.
 """
+_LATER = "onto_itself"
+"""An order that the records without a row of it did not try."""
 _PLAIN = ("product", "products", "times a vector", "dot")
 _VECTORS = ("vector", "relu")
 
@@ -125,6 +128,8 @@ class Sample:
         if order == "operand_scaled":
             operand = "operand_b" if self.algorithm == 13 and self.m > 1 else "operand_a"
             return operand in self.orders or "untried" in self.orders
+        if order == "onto_itself" and self.alpha == 1:  # slices that are not multiplied are a plain sum
+            return not {"onto_itself", "product_fused"}.isdisjoint(self.orders)
         return order in self.orders
 
 
@@ -132,6 +137,8 @@ def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
     """The rows of records."""
     found = []
     for record in (json.loads(lzma.decompress(path.read_bytes())) for path in paths):
+        known = {order for each in record["rows"] for order in each[-1]}
+        untried = (*record.get("untried", ()), *(() if _LATER in known else (_LATER,)))
         for each in record["rows"]:
             fields: dict[str, Any] = dict(zip(record["columns"], each, strict=True))
             # A row that is only added has the query of a vector, or none of the product alone, in the first names.
@@ -139,7 +146,7 @@ def samples(paths: Sequence[Path] = RECORDS) -> list[Sample]:
                 each.removeprefix("vector ") for each in fields["orders"] if not each.startswith(("matrix ", "bias: "))
             ]
             fields |= {"configuration": tuple(fields["configuration"]), "orders": tuple(names)}
-            fields["untried"] = tuple(record.get("untried", ()))
+            fields["untried"] = untried
             found.append(Sample(**fields))
     return found
 
@@ -180,12 +187,10 @@ def feature_counts(row: Row, found: Sequence[Sample]) -> tuple[dict[str, int], l
         mine = [each for each in found if each.kind == "batch" and each.is_under(row) and (each.m > 1 or each.n > 1)]
         return _counts(each for each in mine if each.orders), [each for each in mine if not each.orders]
     orders = _BIAS_ORDERS[row["feature"]]
-    mine = [
-        each for each in found
-        if each.addend == "vector" and each.is_under(row) and not (orders & set(each.untried))
-    ]  # fmt: skip
+    mine = [each for each in found if each.addend == "vector" and each.is_under(row)]
+    others = [each for each in mine if not orders & set(each.orders)]
     return _counts(each for each in mine if orders & set(each.orders)), [
-        each for each in mine if not orders & set(each.orders)
+        each for each in others if not orders & set(each.untried)
     ]
 
 

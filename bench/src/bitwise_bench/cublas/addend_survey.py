@@ -99,14 +99,23 @@ def descriptions(desc: GEMMDesc, finish: Finish, output: str, dtype: str) -> Ite
     if finish.addend == "none":
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         yield "scaled", FinishedGEMM(product=sums, steps=Epilogue.of(*scale, converted))
-        return
-    yield "product_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "x"))
-    yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
+    else:
+        yield "product_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "x"))
+        yield "addend_fused", FinishedGEMM(product=sums, steps=fused(finish.alpha, "operand"))
+        with suppress(DescriptorError):
+            added = Step(name="add", operand_dtype=output)
+            scaled = Step(name="axpby", value=finish.alpha, operand_value=0.0, fused="operand", operand_dtype=output)
+            yield "onto_itself", FinishedGEMM(
+                product=from_first_slice(sums), steps=Epilogue.of(scaled, added, *activation, converted),
+                onto_addend=True,
+            )  # fmt: skip
     for name, one in (("onto_product_fused", "x"), ("onto_addend_fused", "operand")):
         with suppress(DescriptorError):  # slices that are not consecutive
             yield name, FinishedGEMM(
                 product=from_first_slice(sums), steps=fused(finish.alpha, one), onto_addend=True
             )  # fmt: skip
+    if finish.addend == "none":
+        return
     if finish.beta == 1.0:
         scale = () if finish.alpha == 1.0 else (Step(name="scale", value=finish.alpha),)
         steps = Epilogue.of(*scale, converted, "add", *activation)

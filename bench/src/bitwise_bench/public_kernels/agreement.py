@@ -32,9 +32,14 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     `ratio` is None where nothing ran. `functions` are the byte classes, divided where a search found an input on
     which two kernels differ (`read.with_searched`); None where nothing was searched. `compile seconds` are None
     where none were recorded; `reading over compiling` are the ratios of the times of the kernels that have both.
-    `mixed` has a pair of kernels of each class with different bytes, recorded or searched. Of the kernels whose
-    bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a class.
+    `unknown, assuming` counts the kernels that are Unknown also under an assumption under which they were read
+    again. `mixed` has a pair of kernels of each class with different bytes, recorded or searched. Of the kernels
+    whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a class.
     """
+    assumptions = sorted(
+        {each for entry in entries for kernel in entry["kernels"] for each in kernel.get("assuming", {})}
+    )
+    assuming = dict.fromkeys(assumptions, 0)
     counts = {"launches": len(entries), "kernels": 0, "determined": 0, "unknown": 0, "undetermined": 0}
     counts |= {"classes": 0, "byte classes": 0, "moved": 0, "named": 0, "missed": 0, "not run": 0}
     functions = 0
@@ -66,6 +71,8 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
             if kernel["unknown"] is not None:
                 counts["unknown"] += 1
                 counts["undetermined"] += kernel["undetermined"]
+                for name in assumptions:
+                    assuming[name] += kernel.get("assuming", {}).get(name, "not read again") is not None
                 continue
             found = json.dumps(kernel["hashes"]), kernel.get("searched", 0)
             classes.setdefault(kernel["class"], []).append((path, found))
@@ -86,6 +93,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
         "ratio": ratio,
         "functions": functions if searched else None,
         "unknown share": round(share, 4),
+        "unknown, assuming": assuming,
         "mixed": mixed,
         "missed kernels": missed,
         "seconds": _spread(seconds),

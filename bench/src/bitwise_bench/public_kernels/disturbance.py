@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+
+from bitwise_bench.public_kernels.kernels.busy import busy
 
 _WORDS = 1 << 20
 """Words of the memory that the other work writes."""
@@ -15,21 +15,6 @@ _CYCLES = 300_000
 """The longest time of a block of the other work."""
 _BLOCKS = (16, 66, 132, 264, 1056)
 """Numbers of blocks of the other work: an H100 has 132 multiprocessors."""
-
-
-@triton.jit
-def _busy(memory, cycles, seed, WORDS: tl.constexpr, LANES: tl.constexpr):
-    block = tl.program_id(0)
-    lanes = tl.arange(0, LANES)
-    mine = (tl.rand(seed, block) * cycles).to(tl.int64)
-    first = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
-    now = first
-    turn = 0
-    while now - first < mine:
-        place = (tl.rand(seed + turn, block * LANES + lanes) * WORDS).to(tl.int32)
-        tl.atomic_add(memory + place, 1, sem="relaxed")
-        now = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
-        turn += 1
 
 
 class Disturbance:
@@ -47,7 +32,7 @@ class Disturbance:
                 blocks = self._random.choice(_BLOCKS)
                 cycles = self._random.randrange(_CYCLES // 10, _CYCLES)
                 warps = self._random.choice((1, 8))
-                _busy[(blocks,)](self._memory, cycles, self._random.getrandbits(30), _WORDS, 32 * warps,
+                busy[(blocks,)](self._memory, cycles, self._random.getrandbits(30), _WORDS, 32 * warps,
                                  num_warps=warps)  # fmt: skip
 
 

@@ -10,27 +10,31 @@ The launches are in two parts by a hash of their names: what is `open` may be lo
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import resource
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
+from bitwise_bench.compressed_text import read_text
 from bitwise_bench.environment import analysis_environment
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of
 from bitwise_bench.public_kernels.sources import SOURCES
-from bitwise_bench.worker_pool import run_all
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.partition import partition
 from bitwise_core.checker.readings import open_cache
 from bitwise_core.checker.sources import Options
 from bitwise_core.errors import InputError
+from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.limits import READING_SECONDS
 
 TARGET = "sm_90"
@@ -44,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
-    parser.add_argument("--assume", nargs="*", default=[], help="assumptions, as those of `bitwise partition`")
+    parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
+    parser.add_argument("--kept", type=Path, nargs="*", default=[], help="records whose launches are not read again")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
     parser.add_argument("--until", type=float, default=1e9, help="start no launch after this time, in seconds")
@@ -59,15 +64,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launches = [
             place for place in launches if chosen.part in (None, part_of(place.relative_to(folder).as_posix()))
         ][: chosen.limit]
-        options = Options(time_limit=chosen.kernel_seconds, assume=frozenset(chosen.assume))
-        entries = _read_all(folder, launches, options, chosen.workers, chosen.until)
+        options = Options(time_limit=chosen.kernel_seconds)
+        before = [json.loads(read_text(path)) for path in chosen.kept]
+        kept = [entry for each in before for entry in kept_entries(each)]
+        names = {entry["launch"] for entry in kept}
+        launches = [place for place in launches if place.relative_to(folder).as_posix() not in names]
+
+        def keep(found: list[dict[str, Any]]) -> None:
+            if chosen.out is not None:
+                chosen.out.write_text(json.dumps(_record(folder, [*kept, *found], None), indent=1) + "\n")
+
+        entries = _read_all(folder, launches, options, chosen.workers, chosen.until, keep)
+        if chosen.also is not None:
+            names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
+            again = [place for place in launches if place.relative_to(folder).as_posix() in names]
+            assumed = replace(options, assume=frozenset([chosen.also]))
+            keep(entries)
+            others = _read_all(folder, again, assumed, chosen.workers)
+            entries = with_assumption(entries, others, chosen.also)
+        is_new = bool(entries)
+        entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
         if searched is not None:
             try:
                 entries = [with_searched(entry, searched) for entry in entries]
             except InputError as error:
                 parser.error(f"{chosen.searched}: {error}")
         record = _record(folder, entries, searched)
-    record["largest process, MiB"] = max((entry["peak, MiB"] for entry in entries), default=0)
+    if before and not is_new:
+        record["environment"]["reading"] = before[0]["environment"]["reading"]
+    peaks = [each["largest process, MiB"] for each in before if "largest process, MiB" in each]
+    record["largest process, MiB"] = max([*peaks, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10])
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(record, indent=1) + "\n")
     if chosen.unknown is not None:
@@ -78,47 +104,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_all(
-    folder: Path, launches: Sequence[Path], options: Options, workers: int, until: float
+    folder: Path,
+    launches: Sequence[Path],
+    options: Options,
+    workers: int,
+    until: float = math.inf,
+    keep: Callable[[list[dict[str, Any]]], object] = lambda entries: None,
 ) -> list[dict[str, Any]]:
-    """Read launches side by side, each in one process.  Those that cannot be read are reported, and left out."""
-    start, entries = time.monotonic(), {}
+    """Read launches side by side, none that would start `until` seconds from now; a launch has too few kernels for many
+    processes.  Those that cannot be read are reported, and left out.  `keep` is called now and then with what was read.
+
+    Their order is that of hashes, so that those of a reading that ended early are a fair sample.
+    """
+    start, entries = time.monotonic(), list[dict[str, Any]]()
     names = [place.relative_to(folder).as_posix() for place in launches]
+    names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
+    with ProcessPoolExecutor(workers) as executor, ThreadPoolExecutor(workers) as threads:
 
-    def report(name: str, answer: dict[str, Any]) -> None:
-        if "error" in answer:
-            print(f"{name}: {answer['error']}", file=sys.stderr, flush=True)
-        else:
-            entries[name] = answer
-        if sys.stderr.isatty() or len(entries) % 20 == 0:
-            seconds = time.monotonic() - start
-            print(f"{len(entries)} of {len(launches)} launches, {seconds:.0f} s", file=sys.stderr, flush=True)
+        def read(name: str) -> dict[str, Any] | str:
+            if time.monotonic() > start + until:
+                return "out of time"
+            try:
+                return {**read_launch(folder / name, name, options, executor), "part": part_of(name)}
+            except InputError as error:
+                return str(error)
 
-    settings = {"folder": str(folder), "options": options, "until": time.time() + until}
-    run_all(read_named, [[name] for name in names], settings, processes=workers, seconds=3600.0, report=report)
-    return [entries[name] for name in names if name in entries]
-
-
-def read_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a launch of a folder, and add the largest memory of its reading; a job for `worker_pool.run_all`."""
-    if time.time() > settings["until"]:
-        return {"error": "out of time"}
-    _forget_peak_memory()
-    entry = read_launch(Path(settings["folder"]) / name, name, settings["options"])
-    return {**entry, "part": part_of(name), "peak, MiB": _peak_memory()}
-
-
-def _forget_peak_memory() -> None:
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_memory() -> int:
-    """Return the largest resident memory of this process since it was forgotten, in MiB."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return int(status.split("VmHWM:")[1].split()[0]) >> 10
-    except (OSError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        waiting = {threads.submit(read, name): name for name in names}
+        for number, done in enumerate(as_completed(waiting), 1):
+            answer = done.result()
+            if isinstance(answer, str):
+                print(f"{waiting[done]}: {answer}", file=sys.stderr, flush=True)
+            else:
+                entries.append(answer)
+            if sys.stderr.isatty() or number % 20 == 0:
+                print(
+                    f"{number} of {len(names)} launches, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True
+                )
+                keep(entries)
+    return entries
 
 
 def launch_folders(folder: Path) -> list[Path]:
@@ -126,11 +149,11 @@ def launch_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(place: Path, name: str, options: Options) -> dict[str, Any]:
+def read_launch(place: Path, name: str, options: Options, executor: Executor | None = None) -> dict[str, Any]:
     """Partition the kernels of a launch, and return the outcome of each with its bytes."""
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
     sources = read_folder(place, (".ptx",)).sources
-    found = partition(sources, TARGET, options, workers=1, cache=open_cache())
+    found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
     class_of = {file: number for number, members in enumerate(found.classes) for file in members}
     kernels = []
     for entry, result in zip(described["kernels"], found.results, strict=True):
@@ -154,6 +177,44 @@ def read_launch(place: Path, name: str, options: Options) -> dict[str, Any]:
     return {"launch": name, "kernel": described["kernel"], "tuned": described["tuned"], "kernels": kernels}
 
 
+def with_assumption(
+    entries: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], name: str
+) -> list[dict[str, Any]]:
+    """Return launches whose Unknown kernels have what they are under an assumption, of which `others` are readings.
+
+    `assuming` has by the name of the assumption the reason for Unknown, or None for a kernel that has a class.
+    """
+    reasons = {(entry["launch"], kernel["file"]): kernel["unknown"] for entry in others for kernel in entry["kernels"]}
+    return [
+        {
+            **entry,
+            "kernels": [
+                {**kernel, "assuming": {name: reasons[entry["launch"], kernel["file"]]}}
+                if kernel["unknown"] and (entry["launch"], kernel["file"]) in reasons
+                else kernel
+                for kernel in entry["kernels"]
+            ],
+        }
+        for entry in entries
+    ]
+
+
+def kept_entries(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the launches of a record as `read_launch` does, with the number of a byte class in place of its hashes."""
+    base = {"unknown": None, "undetermined": False, "places": [], "seconds": 0.0, "compile seconds": None}
+    base |= {"moved": [], "error": None}
+    return [
+        {
+            **entry,
+            "kernels": [
+                {**base, **kernel, "hashes": [kernel["bytes"]] if "bytes" in kernel else None}
+                for kernel in entry["kernels"]
+            ],
+        }
+        for entry in record["launches"]
+    ]
+
+
 def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict[str, Any]:
     """Return a launch with the number of the byte pattern of each kernel over the inputs of a search (`searched`).
 
@@ -170,7 +231,7 @@ def with_searched(entry: Mapping[str, Any], searched: Mapping[str, Any]) -> dict
             raise InputError(f"{entry['launch']}/{kernel['file']} is not the kernel that was searched; search again")
         moved = [] if mine is None else mine.get("moved", [])
         label = 0 if mine is None else mine["label"]
-        kernels.append({**kernel, "moved": [*kernel["moved"], *moved], "searched": label})
+        kernels.append({**kernel, "moved": list(dict.fromkeys([*kernel["moved"], *moved])), "searched": label})
     about = {name: launch[name] for name in ("inputs", "pairs") if launch.get(name)}
     return {**entry, "kernels": kernels, **about}
 
@@ -194,10 +255,14 @@ def _record(folder: Path, entries: Sequence[Mapping[str, Any]], searched: Mappin
             for name, mine in by_source.items()
         },
         "total": agreement(entries),
-        "parts": {part: _groups([each for each in entries if each["part"] == part]) for part in PARTS},
+        "parts": _by_part(entries),
         "reasons": reasons_of(entries),
         "launches": [_short(entry) for entry in entries],
     }
+
+
+def _by_part(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {part: _groups([each for each in entries if each["part"] == part]) for part in PARTS}
 
 
 def _groups(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -216,7 +281,7 @@ def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
     labels: dict[str, int] = {}
     kernels = []
     for kernel in entry["kernels"]:
-        short = {name: value for name, value in kernel.items() if name != "hashes" and value}
+        short = {name: value for name, value in kernel.items() if name not in ("hashes", "bytes") and value}
         if kernel["hashes"] and not kernel["moved"] and not kernel["error"]:
             short["bytes"] = labels.setdefault(json.dumps(kernel["hashes"]), len(labels))
         kernels.append({**short, "class": kernel["class"]})

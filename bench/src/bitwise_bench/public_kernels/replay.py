@@ -120,7 +120,7 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
 def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, memory: Mapping[int, Any]) -> Compiled:
     import torch
 
-    from bitwise_triton.inductor.launches import launch_tensors, launched_kernel
+    from bitwise_triton.inductor.launches import launch_tensors, launch_values, launched_kernel
 
     assert launch.arguments is not None
     launcher = configuration.options["launcher"]
@@ -132,6 +132,7 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
         kernel = launched_kernel(launch.kernel, result, arguments)
         recorded = launch_tensors(launch.kernel, result, arguments, True, 1 << 20)
         kernel = give_tensors(kernel, recorded)
+        kernel = state_sizes(kernel, buffer_bytes(launch_values(launch.kernel, result, arguments)))
         kernel = replace(kernel, compile_seconds=getattr(result, "bitwise_seconds", 0.0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CaptureError(f"{launch.name}: {type(error).__name__}: {error}") from None

@@ -6,7 +6,8 @@
 
 The first command needs no GPU.  It takes the launches with two classes that returned the same bytes, searches an input
 for each pair of such classes as `bitwise diff` does, and writes the inputs.  The second one runs the kernels of all
-launches with several kernels on an sm_90 GPU, on the inputs found and on drawn ones, those with such pairs first.
+launches with several kernels on an sm_90 GPU, on the inputs found and on drawn ones: those with such pairs first, then
+those with atomic operations, whose blocks run in other orders too.
 Tensors of integers and booleans keep the contents of the launch, as in the recording.  `read` compares the bytes with
 the classes.
 """
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = [name for name in names if name.split("/")[0] in wanted and name in (chosen.launches or names)]
         searched = [name for name in names if (chosen.inputs / name / PLAN).exists()]
         others = [name for name in names if name not in searched]
+        if chosen.gpu:
+            others.sort(key=lambda name: not _any_atomic_operation(folder / name))
         names = [*searched, *others] if chosen.gpu else others
         job = run_launch if chosen.gpu else search_launch
         batches, seconds = [[name] for name in names], 30 * chosen.seconds + 120
@@ -108,6 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.out.write_text(json.dumps(searched_record(environment(), ran, failed, before), indent=1) + "\n")
     print(f"{len(ran)} launches ran, {len(failed)} did not")
     return 0 if ran else 1
+
+
+def _any_atomic_operation(place: Path) -> bool:
+    return any(has_atomic_operations(file.read_text(encoding="utf-8")) for file in place.glob("*.ptx"))
 
 
 def _report(name: str, answer: dict[str, Any]) -> None:
@@ -227,8 +234,9 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Run the kernels of a launch on the inputs found and on drawn ones; a job for `worker_pool.run_all`.
 
     Returns for each kernel the number of its byte pattern over all inputs (`label`) and the inputs on which repetitions
-    returned other bytes (`moved`), and for each pair with an input whether the bytes differ there.  The labels count
-    the inputs on which no kernel moved.
+    returned other bytes (`moved`; where the size of a buffer is not stated, only with the same memory behind it, since
+    the kernel may read beyond what was allocated), and for each pair with an input whether the bytes differ there.  The
+    labels count the inputs on which all runs of all kernels agreed.
     """
     if time.time() > settings["until"]:
         return {"error": "out of time"}
@@ -246,10 +254,15 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     draws = _drawn(name, list(sources.values()), sizes, settings["draws"])
     kernels = {file: [_loaded(each) for each in in_orders(source)] for file, source in sources.items()}
     rows: dict[str, dict[str, str | None]] = {file: {} for file in kernels}
+    moves: dict[str, list[str]] = {file: [] for file in kernels}
+    known = sizes_are_stated(list(sources.values()))
     for input_name, given in chain(contents.items(), draws):
         whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
-        for file, kernel in kernels.items():
-            rows[file][input_name] = _row(sources[file], kernel, whole)
+        for file, orders in kernels.items():
+            row, moved_there = _row(sources[file], orders, whole, 1 if known else 2)
+            rows[file][input_name] = row
+            if moved_there or (row is None and known):
+                moves[file].append(input_name)
     for kernel in chain.from_iterable(kernels.values()):
         kernel.unload()
     tried = list(next(iter(rows.values())))
@@ -264,7 +277,7 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             file: {
                 "digest": digests[file],
                 "label": label[file],
-                "moved": [each for each in tried if rows[file][each] is None],
+                "moved": moves[file],
             }
             for file in sorted(rows)
         },
@@ -290,19 +303,29 @@ def in_orders(source: Source) -> list[Source]:
     return [source, *(replace(source, text=text) for text in dict.fromkeys(texts) if text is not None)]
 
 
-def _row(source: Source, kernels: Sequence[LoadedKernel], contents: Contents) -> str | None:
-    """Return one digest of all buffers after a run, None where repetitions differ.  Raises PoisonedProcess."""
+def sizes_are_stated(sources: Sequence[Source]) -> bool:
+    """Return whether the launches state the sizes of all their buffers, or give their contents."""
+    launches = [source.launch for source in sources if source.launch is not None]
+    return all({*launch.sizes(), *launch.given()} >= set(launch.buffers()) for launch in launches)
+
+
+def _row(source: Source, kernels: Sequence[LoadedKernel], contents: Contents, repeats: int) -> tuple[str | None, bool]:
+    """Return one digest of all buffers after a run, and whether runs with the same memory behind them differ.
+
+    The digest is None where any runs differ.  Raises PoisonedProcess.
+    """
     assert source.launch is not None
     forms = element_types([source.launch])
-    rows = []
-    for kernel, beyond in product(kernels, BEYOND):
+    rows: dict[int, set[str]] = {beyond: set() for beyond in BEYOND}
+    for kernel, beyond, _ in product(kernels, BEYOND, range(repeats)):
         try:
             after = kernel.run(contents, beyond)
         except DeviceError as error:
             # After a fault the device cannot be used from this process any more.
             raise PoisonedProcess(str(error)) from error
-        rows.append(" ".join(f"{buffer} {digest(after[buffer], forms[buffer])}" for buffer in sorted(after)))
-    return rows[0] if len(set(rows)) == 1 else None
+        rows[beyond].add(" ".join(f"{buffer} {digest(after[buffer], forms[buffer])}" for buffer in sorted(after)))
+    different = set().union(*rows.values())
+    return (different.pop() if len(different) == 1 else None), any(len(each) > 1 for each in rows.values())
 
 
 def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[str, int]:

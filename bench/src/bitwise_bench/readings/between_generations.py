@@ -222,6 +222,10 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "kernels have one canonical form. Other bits and alike bytes follow from executions on bit patterns, with what "
         f"is measured of {left} and with the published arithmetic of the matrix units of {' and '.join(others)}.",
         "",
+        f"Matrix steps with the name `fused` are those of several units: of `mma.sync` and `wgmma` on {left}, as "
+        f"measured, and of `mma.sync` and `tcgen05.mma` of fp16 on {' and '.join(others)}, as published (MMA-Sim on a "
+        "B200).",
+        "",
         "| result | what it says |",
         "| --- | --- |",
         "| same bits | equal on every input, by proof |",

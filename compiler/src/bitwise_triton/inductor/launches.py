@@ -55,6 +55,14 @@ def launch_tensors(
     return recorded_tensors(named, tensors, maximum_bytes, getattr(autotuner, "reset_to_zero_arg_names", None) or ())
 
 
+def launch_values(autotuner: Any, result: Any, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Return the arguments of a launch by the names of the parameters.
+
+    Raises CaptureError as `launched_kernel` does.
+    """
+    return _named_arguments(autotuner, result, arguments)[0]
+
+
 def _function(autotuner: Any, result: Any) -> Any:
     return result.kernel.src.fn if getattr(result.kernel, "src", None) is not None else autotuner.fn
 

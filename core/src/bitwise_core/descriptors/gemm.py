@@ -158,6 +158,8 @@ class GEMMDesc(Descriptor, word="gemm"):
             raise DescriptorError(
                 "accumulator_start = negative-zero applies to a scalar path without cuts: leave it or k_cuts out"
             )
+        if self.accumulator_start == "negative-zero" and FLOAT_FORMATS[self.accumulator_dtype].negative_zero is None:
+            raise DescriptorError(f"{self.accumulator_dtype} has no -0: leave accumulator_start out")
         if self.path == "matrix":
             if self.instruction is None:
                 raise DescriptorError("the matrix path needs its instruction: architecture, family and native k")

@@ -236,7 +236,8 @@ class FinishedGEMM(Record):
 
     With `onto_addend`, the slices of `product`, the parts of its first cut, are added one after the other to the addend
     C in the type of the output: the first step, `axpby`, adds `operand_value` C to the first slice and the result to
-    each other one, and the steps after it follow on the last one.
+    each other one, and the steps after it follow on the last one.  Where `operand_value` is 0 nothing is added to the
+    first slice, which is multiplied by the step's `value` alone: the operands are those of the steps after the first.
 
     A kernel may multiply an operand by `scale` in fp32 before the product, the operand `scaled`.  Both operands are
     then widened from `widened_from` to fp32, the type of the operands of `product`.
@@ -272,11 +273,17 @@ class FinishedGEMM(Record):
             raise ValueError("onto_addend adds slices of operands as they are: leave block_scaling and scaled out")
         return self
 
+    @property
+    def starts_from_addend(self) -> bool:
+        """With `onto_addend`: whether the first slice is added to an operand."""
+        return self.steps.steps[0].operand_value != 0.0
+
     @cached_property
     def slices(self) -> tuple[tuple[int, GEMMDesc, Steps], ...]:
         """With `onto_addend`: for each slice the first k, the product, and the steps on it.
 
-        The operand of the first slice's steps is the addend, and that of the others the result of the one before.
+        The operand of the first slice's steps is the addend, if any, and that of the others the result of the one
+        before; the operands of further steps follow it on the last slice.
         """
         first, *others = self.steps.steps
         fields = {name: getattr(self.product, name) for name in type(self.product).model_fields}
@@ -286,6 +293,8 @@ class FinishedGEMM(Record):
         for place, length in enumerate(lengths):
             factor = first.operand_value if place == 0 else 1.0
             step = first.model_copy(update={"operand_value": factor})
+            if factor == 0.0:
+                step = Step(name="scale", value=first.value)
             ending = others if place == len(lengths) - 1 else [Step(name="convert", dtype=self.output_dtype)]
             found.append((low, GEMMDesc(**(fields | {"k": length})), Steps.of(step, *ending)))
             low += length

@@ -67,7 +67,8 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )
-"""The assumptions as conditions of a verdict, each as a clause.  `ANY_LANE` and `UNITS_APART` are none: they take a default away."""
+"""The assumptions as conditions of a verdict, each as a clause.  `ANY_LANE` and `UNITS_APART` take a default away, and
+are none."""
 
 
 def contradiction_in(assume: Collection[str]) -> str | None:

@@ -151,9 +151,10 @@ class Machine:
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp;
     whether its lanes are together again is not determined.  `parted_lanes`: the same since the last aligned barrier
-    that all threads have passed.  `lowest_lane` is the note of executions that use `assumptions.LOWEST_LANE`, empty
-    where it was requested, None where it does not hold.  `used` collects the notes of measured facts that the
-    execution used.  `runs_to_end`: the current part of the program is not to stop at an instruction.
+    that all threads have passed, or the last exchange between all lanes of all warps.  `lowest_lane` is the note of
+    executions that use `assumptions.LOWEST_LANE`, empty where it was requested, None where it does not hold.  `used`
+    collects the notes of measured facts that the execution used.  `runs_to_end`: the current part of the program is
+    not to stop at an instruction.
     """
 
     domain: Domain

@@ -15,6 +15,8 @@ from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
 _VECTOR_ALGORITHMS = (13, 14)
 """Algorithms of a matrix and a vector, whose elements may have gaps between them."""
+FILLING = 20
+"""The algorithm whose slices in place start from +0 where one of them is filled with products of +0."""
 _COUNTERS = 4096
 """The most bytes of a workspace that has room for counters only, and not for sums of parts of a tile."""
 
@@ -56,10 +58,9 @@ def biased_product_of(query: GemmQuery, configuration: Configuration, known: Pro
             onto = added == "biases under slices"
             if onto and (found.k_dropped or found.tail or not found.k_cuts):
                 continue
-            return BiasedGEMM(
-                product=from_first_slice(found) if onto else found, onto_bias=onto,
-                rounded_first=added == "biases added after rounding",
-            )  # fmt: skip
+            if onto:
+                found = from_first_slice(found, each=configuration.algorithm == FILLING)
+            return BiasedGEMM(product=found, onto_bias=onto, rounded_first=added == "biases added after rounding")
     assert first is not None
     raise first
 
@@ -265,11 +266,18 @@ class _Description:
             return self._matrix(row, (), first=True)
         return self._matrix(row, (self._granules(self._granularity()),), first=True)
 
-    def _granules(self, granularity: int) -> Cut:
-        """Slices of whole granules of k."""
-        granules = -(-self.query.k // granularity)
+    def _granules(self, granularity: int, *, floored: bool = False) -> Cut:
+        """Slices of whole granules of k; with `floored`, k / slices is rounded down before it is to granules.
+
+        There may then be one slice more, of the remainder.
+        """
+        k, split = self.query.k, self.configuration.split_k
+        whole = -(-k // granularity)
+        granules = -(-(k // split) // granularity) if floored else -(-whole // split)
+        if not granules:
+            raise self.not_covered(f"{split} slices of {k} values are not measured")
         partial, merge, start = self._merge()
-        chunk = -(-granules // self.configuration.split_k) * granularity
+        chunk = granules * granularity
         return Cut(span=chunk, partial_dtype=partial, merge_dtype=merge, start=start)
 
     def _granularity(self) -> int:
@@ -312,8 +320,15 @@ class _Description:
         if sliced and "dealt" in row:
             cuts = (Cut(layout="strided", count=split, tile=int(row["dealt"]), merge=row["merge"]),)
         elif sliced:
-            cuts = (self._granules(int(row.get("granularity") or self._granularity())),)
-        return self._chains(starting_from_zero(cuts) if row.get("start") == "zero" else cuts)
+            granularity = int(row.get("granularity") or self._granularity())
+            cuts = (self._granules(granularity, floored=bool(row.get("floored"))),)
+        zero = row.get("start") == "zero" or self._is_filled(cuts, row)
+        return self._chains(starting_from_zero(cuts) if zero else cuts)
+
+    def _is_filled(self, cuts: tuple[Cut, ...], row: Row) -> bool:
+        """Whether a slice is shorter than an iteration, which is filled with products of +0: its sum is never -0."""
+        lengths = cuts[0].part_lengths(self.query.k) if cuts else [self.query.k]
+        return min(lengths) < row.get("iteration", 0)
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
@@ -402,13 +417,13 @@ class _Description:
         return self._scalar(*strided_blocks(blocks, wide))
 
 
-def from_first_slice(desc: GEMMDesc) -> GEMMDesc:
-    """The descriptor without the +0 to which the first slice is added."""
+def from_first_slice(desc: GEMMDesc, *, each: bool = False) -> GEMMDesc:
+    """The descriptor without the +0 to which the first slice is added; with `each`, every slice is added to +0."""
     first = desc.k_cuts[0] if desc.k_cuts else None
     if first != Cut(count=1, start="zero"):
         return desc
     fields = {name: getattr(desc, name) for name in type(desc).model_fields}
-    return GEMMDesc(**(fields | {"k_cuts": desc.k_cuts[1:]}))
+    return GEMMDesc(**(fields | {"k_cuts": (*desc.k_cuts[1:], *((first,) if each else ()))}))
 
 
 def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:

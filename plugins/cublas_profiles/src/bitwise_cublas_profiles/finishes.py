@@ -7,7 +7,9 @@ which order a kernel rounds alpha P + beta C:
 - `addend_fused`: fma(beta, C, alpha P), then rounded to the output's type.
 - `rounded`: alpha P is rounded to the output's type before C is added; beta is 1.
 - `operand_scaled`: an operand is multiplied by alpha in fp32 before the product, then as `addend_fused`.
-- `onto_product_fused`, `onto_addend_fused`: the slices of k are added one after the other to the addend.
+- `onto_product_fused`, `onto_addend_fused`: the slices of k are added one after the other to the addend, or without
+  one to the first slice, which is multiplied by alpha.
+- `onto_itself`: the slices, each multiplied by alpha and rounded, are added one after the other, and then the addend.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Literal
 
 from bitwise_core.descriptors import Cut, Epilogue, GEMMDesc, Instruction, Step
 from bitwise_core.descriptors.problem import Finish, FinishedGEMM, GEMMProblem
-from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of, from_first_slice
+from bitwise_cublas_profiles.describe import FILLING, biased_product_of, descriptor_of, from_first_slice
 from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, CublasError, GemmQuery
 
@@ -29,6 +31,8 @@ _INSTRUCTION_K = 32
 _BLOCK = 128
 """The k after which fp8 kernels start an accumulator without fast accumulation."""
 _ONTO = "onto_"
+_ONTO_ITSELF = "itself"
+"""The order, without the prefix, in which an addend follows the slices."""
 """The prefix of orders in which slices are added to the addend."""
 _FP32_PARTIALS = 2
 """The REDUCTION_SCHEME that adds slices in fp32."""
@@ -225,10 +229,7 @@ def finished_product_of(
     Raises RowNotCovered.
     """
     if query.compute == "fp16":
-        raise RowNotCovered(
-            f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
-            "measured alone"
-        )
+        return _added_in_fp16(query, configuration, known, finish)
     if finish.activation == "gelu":
         raise RowNotCovered(
             f"{query.description} with gelu is not described: the library's approximation of tanh is not; the nearest "
@@ -248,7 +249,7 @@ def finished_product_of(
     order = "rounded" if rounded else _order(known, query, configuration, finish)
     onto |= order.startswith(_ONTO)
     order = order.removeprefix(_ONTO)
-    product = from_first_slice(product) if onto else product
+    product = from_first_slice(product, each=configuration.algorithm == FILLING) if onto else product
     fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
     alpha, scaled = finish.alpha, {}
     if order == "operand_scaled" and alpha != 1.0:
@@ -257,7 +258,7 @@ def finished_product_of(
         scaled = {"scaled": operand, "scale": alpha, "widened_from": query.a}
         fields |= {"left_dtype": "fp32", "right_dtype": "fp32"}
         alpha = 1.0
-    steps = Epilogue.of(*_steps(query.c, order, finish, alpha))
+    steps = Epilogue.of(*_steps(query.c, order, finish, alpha, onto=onto))
     if onto and (product.k_dropped or product.tail or not product.k_cuts or steps.steps[0].name != "axpby"):
         raise RowNotCovered(
             f"{query.description} with {finish.words} is not described: slices of this product onto the addend are not "
@@ -266,17 +267,39 @@ def finished_product_of(
     return FinishedGEMM(product=GEMMDesc(**fields), steps=steps, onto_addend=onto, **scaled)
 
 
-def _steps(output: str, order: str, finish: Finish, alpha: float) -> tuple[Step | str, ...]:
-    """The steps on a sum in fp32, in an order of the table, for an alpha that is not yet part of the product."""
+def _added_in_fp16(query: GemmQuery, configuration: Configuration, known: Profile, finish: Finish) -> FinishedGEMM:
+    """What the library computes for sums of fp16 without slices, to which a matrix is only added. Raises RowNotCovered.
+
+    The sum of two numbers of fp16 rounds to the same number of fp16 by way of fp32.
+    """
+    added = (finish.addend, finish.alpha, finish.beta, finish.activation) == ("matrix", 1.0, 1.0, "none")
+    if not added or query.m == 1 or configuration.split_k > 1:
+        raise RowNotCovered(
+            f"{query.description} with {finish.words} is not described: products that are accumulated in fp16 are "
+            "measured alone, and without slices with a matrix that is only added"
+        )
+    product = descriptor_of(replace(query, epilogue="none"), configuration, known)
+    fields = {name: getattr(product, name) for name in type(product).model_fields} | {"output_dtype": "fp32"}
+    steps = Epilogue.of(Step(name="add", operand_dtype="fp16"), _converted("fp16"))
+    return FinishedGEMM(product=GEMMDesc(**fields), steps=steps)
+
+
+def _steps(output: str, order: str, finish: Finish, alpha: float, *, onto: bool) -> tuple[Step | str, ...]:
+    """The steps on a sum in fp32, in an order of the table, for an alpha that is not yet part of the product.
+
+    With `onto` they are those of slices that are added in place.
+    """
     activation = ("relu",) if finish.activation == "relu" else ()
     scale = () if alpha == 1.0 else (Step(name="scale", value=alpha),)
-    if finish.addend == "none":
+    if finish.addend == "none" and not onto:
         return (*scale, *activation, _converted(output))
     if order == "rounded":
         return (*scale, _converted(output), "add", *activation)
     fused: Literal["x", "operand"] = "x" if order == "product_fused" else "operand"
-    step = Step(name="axpby", value=alpha, operand_value=finish.beta, fused=fused, operand_dtype=output)
-    return (step, *activation, _converted(output))
+    after = (Step(name="add", operand_dtype=output),) if order == _ONTO_ITSELF else ()
+    under = 0.0 if after else finish.beta
+    step = Step(name="axpby", value=alpha, operand_value=under, fused=fused, operand_dtype=output)
+    return (step, *after, *activation, _converted(output))
 
 
 def _order(known: Profile, query: GemmQuery, configuration: Configuration, finish: Finish) -> str:

@@ -157,6 +157,13 @@ _DTYPE_BYTES = {
 }
 
 
+_ELEMENT_TYPES = {
+    "fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64", "i64": "s64", "u64": "u64", "i32": "s32", "u32": "u32",
+    "u16": "u16", "u8": "u8",
+}  # fmt: skip
+"""The types of tensor maps by the types of a manifest, without those that have no type of their own."""
+
+
 def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_maps.TensorMap:
     """Return the tensor map that the host encodes from shape, strides and block.  Raises Unsupported."""
     if argument.dtype == "tf32" or argument.round_f32_to_tf32:
@@ -173,6 +180,8 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
     rank = len(argument.shape)
     numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element,
                "packed bytes": packed, "swizzle": modes[argument.swizzle]}  # fmt: skip
+    if argument.dtype in _ELEMENT_TYPES and not packed:
+        numbers["element type"] = tensor_maps.ELEMENT_TYPES[_ELEMENT_TYPES[argument.dtype]]
     for dimension in range(rank):
         axis = rank - 1 - dimension
         numbers[f"size {dimension}"] = argument.shape[axis]

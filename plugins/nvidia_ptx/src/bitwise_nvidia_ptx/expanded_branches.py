@@ -7,7 +7,7 @@ document says so.
 
 from __future__ import annotations
 
-from bitwise_core.assembly.module import Instruction, Kernel, once_a_kernel
+from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Register, once_a_kernel
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.program import successors
 
@@ -22,16 +22,22 @@ def may_branch(instruction: Instruction) -> bool:
     return root in ("atom", "red", "call", "fns", "multimem") or instruction.opcode.startswith("cp.async.bulk")
 
 
-def joins_block(instruction: Instruction) -> bool:
-    """Return whether all threads of a block execute an instruction together, the lanes of each warp as one."""
+def joins_warps(instruction: Instruction) -> bool:
+    """Return whether the lanes of each warp execute an instruction together: a barrier of the block, or an exchange."""
     root, *modifiers = instruction.opcode.split(".")
+    if instruction.guard is not None:
+        return False
+    if root == "shfl":
+        source, members = instruction.operands[1], instruction.operands[-1]
+        everyone = isinstance(members, Immediate) and members.value & 0xFFFFFFFF == 0xFFFFFFFF
+        return everyone and isinstance(source, Register)
     aligned = (root == "bar" and modifiers[:1] == ["sync"]) or (root == "barrier" and "aligned" in modifiers)
-    return aligned and "warp" not in modifiers and instruction.guard is None and len(instruction.operands) == 1
+    return aligned and "warp" not in modifiers and len(instruction.operands) == 1
 
 
 @once_a_kernel
 def behind_expanded_branches(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
-    """Return the instructions that may follow one that `may_branch` with no barrier of the block between.
+    """Return the instructions that may follow one that `may_branch` with none between that `joins_warps`.
 
     They are identified by `id`, since a line of the text may hold several.
     """
@@ -42,6 +48,6 @@ def behind_expanded_branches(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[
         for place in following[work.pop()]:
             if 0 <= place < len(kernel.instructions) and place not in found:
                 found.add(place)
-                if not joins_block(kernel.instructions[place]):
+                if not joins_warps(kernel.instructions[place]):
                     work.append(place)
     return frozenset(id(kernel.instructions[place]) for place in found)

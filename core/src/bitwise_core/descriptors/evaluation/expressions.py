@@ -87,10 +87,10 @@ def _merged(
 
 def _start(desc: GEMMDesc) -> Node:
     """Return the initial value of an accumulator."""
-    if desc.accumulator_start == "zero":
-        return _zero(desc.accumulator_dtype)
     kind = FLOAT_FORMATS[desc.accumulator_dtype]
-    return Constant(kind.bits, int(kind.negative_zero))
+    if desc.accumulator_start == "zero" or kind.negative_zero is None:
+        return _zero(desc.accumulator_dtype)
+    return Constant(kind.bits, kind.negative_zero)
 
 
 def _accumulated(

@@ -33,12 +33,13 @@ def evaluate_finished(
         left = times.evaluate(left, scale) if desc.scaled == "a" else left
         right = times.evaluate(right, scale) if desc.scaled == "b" else right
     if desc.onto_addend:
-        (total,) = operands
-        for low, product, steps in desc.slices:
+        under, others = operands[: int(desc.starts_from_addend)], operands[int(desc.starts_from_addend) :]
+        for place, (low, product, steps) in enumerate(desc.slices):
             k = slice(low, low + product.k)
             sums = evaluate_gemm(product, left[:, k], right[k], hardware=hardware)
-            total = evaluate_epilogue(steps, "fp32", sums, [total], formulas=formulas, hardware=hardware)
-        return np.asarray(total)
+            given = [*under, *(others if place == len(desc.slices) - 1 else ())]
+            under = [evaluate_epilogue(steps, "fp32", sums, given, formulas=formulas, hardware=hardware)]
+        return np.asarray(under[0])
     if desc.block_scaling != "none":
         sums = _scaled_blocks(desc, left, right, *operands[:2], hardware=hardware)
         operands = operands[2:]

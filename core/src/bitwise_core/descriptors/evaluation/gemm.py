@@ -97,8 +97,9 @@ def _accumulators(
     shape = a.shape[0], b.shape[1]
     for length, places in by_length.items():
         begin = zeros(desc.accumulator_dtype, (len(places), *shape))
-        if desc.accumulator_start == "negative-zero":
-            begin |= begin.dtype.type(FLOAT_FORMATS[desc.accumulator_dtype].negative_zero)
+        minus = FLOAT_FORMATS[desc.accumulator_dtype].negative_zero
+        if desc.accumulator_start == "negative-zero" and minus is not None:
+            begin |= begin.dtype.type(minus)
         if start is not None:
             begin = begin | start
         if length:

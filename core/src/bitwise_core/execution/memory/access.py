@@ -175,9 +175,8 @@ def read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> li
     cells = accessed_cells(machine, np.concatenate(addresses, axis=1))
     if len(cells) > 1 or machine.shared.recorder is not None:
         return None
-    loaded = machine.shared.load(cells, bits, None, machine.active_whole_blocks())
     parts = [slice(first, first + threads) for first in range(0, cells.shape[1], threads)]
-    values = _parts_of_lanes(loaded, parts, cells.shape[1])
+    values = _loaded_parts(machine, [cells[:, part] for part in parts], bits)
     if values is None:
         return None
     accesses = [each for part in parts for each in detector_cells(machine, cells[:, part], bits, machine.mask)]
@@ -190,6 +189,27 @@ def read_together(machine: Machine, addresses: Sequence[Array], bits: int) -> li
         elif L.some(races.unordered_reads(row, who)):
             return None
     return [machine.domain.recalled(each, machine.mask) for each in values]
+
+
+def _loaded_parts(machine: Machine, cells: Sequence[Array], bits: int) -> list[Value] | None:
+    """Return what is at several cells of each thread, shape (1, threads), if all values are of one kind; else None.
+
+    Cells in chunks are loaded together, and other ones together.
+    """
+    kinds = [machine.shared.is_in_chunk(int(each[0, 0])) for each in cells]
+    found: dict[int, Value] = {}
+    for kind in set(kinds):
+        own = [index for index, each in enumerate(kinds) if each is kind]
+        lanes = np.concatenate([cells[index] for index in own], axis=1)
+        loaded = machine.shared.load(lanes, bits, None, machine.active_whole_blocks())
+        size = machine.threads
+        split = _parts_of_lanes(
+            loaded, [slice(first, first + size) for first in range(0, lanes.shape[1], size)], lanes.shape[1]
+        )
+        if split is None:
+            return None
+        found.update(zip(own, split, strict=True))
+    return [found[index] for index in range(len(cells))]
 
 
 def _parts_of_lanes(value: Value, parts: Sequence[slice], lanes: int) -> list[Value] | None:

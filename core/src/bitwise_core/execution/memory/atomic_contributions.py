@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Domain
+from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
-from bitwise_core.numerics import Operation
+from bitwise_core.numerics import FloatFormat, Operation
 
 
 def combined(
@@ -50,3 +51,29 @@ def identity_of(operation: Operation) -> int | None:
         "maxbysign": ones,
         "minbysign": top - 1,
     }.get(operation.verb)
+
+
+def kept_contributions(added: Operation, address: Array, words: Array, flags: Array) -> Array:
+    """Return which contributions to elements, sorted by their `address`, decide the element's content.
+
+    Known zeros do not, in a sum of floats whose contributions are all known, where another one is large enough: a sum
+    with a number c is never -0, nor is it flushed to -0, if the last bit of every number near c is a normal number.  So
+    a zero added before or after it changes nothing.  `words` has the shape (2, contributions).
+    """
+    every = np.ones(address.size, dtype=bool)
+    form = added.result
+    if added.verb != "add" or "rn" not in added.modifiers or not isinstance(form, FloatFormat):
+        return every
+    known = (flags & np.uint32(L.FORM | L.STICKY)) == L.CONST
+    magnitude = words[0] & np.uint64((1 << form.bits - 1) - 1)
+    exponent = magnitude >> np.uint64(form.mantissa_bits)
+    finite = exponent < (1 << form.bits - 1 - form.mantissa_bits) - 1
+    large = known & finite & (exponent >= form.mantissa_bits + 3)
+    zero = known & (magnitude == 0)
+    if not (zero.any() and large.any()):
+        return every
+    start = np.flatnonzero(np.append(True, address[1:] != address[:-1]))
+    count = np.diff(np.append(start, address.size))
+    settled = np.logical_and.reduceat(large | zero, start) & np.logical_or.reduceat(large, start)
+    found: Array = ~(zero & np.repeat(settled, count))
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Kernel, Module, program_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
-from bitwise_core.execution.memory.atomic_contributions import combined
+from bitwise_core.execution.memory.atomic_contributions import combined, kept_contributions
 from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
@@ -533,6 +533,7 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, name: str, events: Se
     address = np.concatenate([e.address for e in events])
     words, flags = payload(events)
     order = np.argsort(address, kind="stable")
+    order = order[kept_contributions(operation(name), address[order], words[:, order], flags[order])]
     address, words, flags = address[order], words[:, None, order], flags[None, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
     initial = memory.initial(unique[None], bits, None, (buffer,), events[0].line)

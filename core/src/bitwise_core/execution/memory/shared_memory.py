@@ -474,6 +474,10 @@ class SharedMemory:
         found = join(parts, self.granule, self.recorder)
         return found if self.recorder is None else self.recorder.mark(found)
 
+    def is_in_chunk(self, cell: int) -> bool:
+        """Return whether a cell may be in a chunk that holds a load as a whole."""
+        return self.chunks is not None and bool(self.chunks.held[cell >> self.chunks.shift])
+
     def undefined(self, cells: Array, count: int) -> Array:
         """Return in which blocks all of `count` cells from `cells` on, shape (1 or blocks, 1), are undefined."""
         self.reserve_cells(int(cells.max()) + count)

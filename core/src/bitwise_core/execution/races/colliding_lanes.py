@@ -48,8 +48,8 @@ MAXIMUM_RECENT = 64
 def lanes_are_together(machine: Machine) -> bool:
     """Return whether the active lanes of each warp are known and execute the current instruction together.
 
-    They are not after a branch that may have split a warp, up to an aligned barrier that all threads pass, nor under a
-    condition on data.
+    They are not after a branch that may have split a warp, up to an aligned barrier that all threads pass or to an
+    exchange between all lanes of all warps, nor under a condition on data.
     """
     return machine.condition is None and not machine.parted_lanes
 

@@ -168,6 +168,8 @@ def chosen_place(
     if of_pairs and not known.any():
         return None
     compared = list(_known_comparisons(condition, _DEPTH, np.ones((1, 1), dtype=bool))) if conjunction else []
+    unknown = ~np.asarray(L.constant_mask(condition))
+    operations = list(_operations(condition, _DEPTH, np.atleast_2d(unknown))) if conjunction else []
     for form, first, second, largest in _candidates(condition):
         if not _may_order(compared, first, second, ~np.asarray(L.constant_mask(condition))):
             continue
@@ -185,7 +187,8 @@ def chosen_place(
             rest = rest & ~done
         lanes: Array = np.zeros((1, 1), dtype=bool)
         tested: list[hashing.Words] = []
-        for lower in _lower_places(better, other, sets, apply) if conjunction else ():
+        ordered = conjunction and _may_be_an_order(operations, (better, other), sets, rest & unknown, apply)
+        for lower in _lower_places(better, other, sets, apply) if ordered else ():
             hashes = exact_hash(as_symbolic_vector(lower))
             if any(np.array_equal(hashes, each) for each in tested):
                 continue  # the same predicate in another way
@@ -212,6 +215,42 @@ def chosen_place(
     for form, value, largest, union, lanes in readings:
         firsts.note(form, value, chosen, largest, union, lanes)
     return (done, result) if done.any() else None
+
+
+def _may_be_an_order(
+    operations: Sequence[str | None], places: Pair, sets: list[_Sets], lanes: Array, apply: Apply
+) -> bool:
+    """Return whether a conjunction of these operations (None: unknown) may be that of `_is_not_better` in a lane.
+
+    That tests which of the numbers is NaN, unless the first one is known to be none, and which place is lower, unless
+    this is a constant.  So there is nothing to build where a conjunction tests neither.
+    """
+    if None in operations:
+        return True
+    names = [each.partition(".") for each in operations if each is not None]
+    equalities = sum(verb == "eq" and form in _FORMS for verb, _, form in names)
+    tests_numbers = equalities > 1 or any(verb not in ("lt", "eq") and form in _FORMS for verb, _, form in names)
+    if not tests_numbers and not (sets[0].numbers & lanes).any():
+        return False
+    if any(form not in _FORMS for _, _, form in names) or (_decided(sets)[1] & lanes).any():
+        return True
+    lower = as_symbolic_vector(apply(f"lt.s{places[0].bits}", places))
+    return bool((np.asarray(L.constant_mask(lower)) & lanes).any())
+
+
+def _operations(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[str | None]:
+    """Yield the names of the operations of which a conjunction consists in these lanes, None for an unknown one."""
+    if (lanes & ~_any_of(np.atleast_2d(each.lanes) for each in predicate.origins)).any():
+        yield None
+    for each in predicate.origins:
+        here = lanes & np.atleast_2d(each.lanes)
+        if not here.any():
+            continue
+        if each.name != "and.b1" or not depth:
+            yield each.name
+            continue
+        for operand in each.operands:
+            yield from _operations(operand, depth - 1, here)
 
 
 def _lower_places(one: SymbolicVector, other: SymbolicVector, sets: list[_Sets], apply: Apply) -> Iterator[Value]:

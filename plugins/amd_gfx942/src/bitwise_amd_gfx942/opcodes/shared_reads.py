@@ -8,20 +8,20 @@ read finds the same and takes part in the same races wherever in the run it is m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, form, immediate_offset
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
-from bitwise_amd_gfx942.opcodes.operand_access import reader
 from bitwise_core.assembly.module import Instruction, Kernel, Register, once_a_kernel
 from bitwise_core.execution.architecture import OpcodeTable, UnknownInstruction, infos_of
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.access import read_together
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 
 _READ = re.compile(r"ds_read_(?:b(32|64|128)|[ui](8|16)(?:_d16(?:_hi)?)?)")
 _TWO = re.compile(r"ds_(?:read|write)2(st64)?_b(32|64)")
@@ -74,8 +74,6 @@ class ReadOfRun:
     read: SharedRead
     run: _Run
     first: int
-    address_of: Mapping[str, Callable[[Machine], Value]]
-    """The readers of the registers of all addresses."""
 
     def parts(self, machine: Machine) -> Sequence[Value] | None:
         """Return the parts that the read returns, if they are read together with others."""
@@ -103,10 +101,13 @@ class ReadOfRun:
             return None
         numbers: dict[str, Value] = {}
         addresses: dict[str, Array] = {}
-        for register, address_of in self.address_of.items():
-            number = machine.registers.get(register)
-            known = None if number is None else machine.known(address_of(machine))
-            if number is None or known is None or known.shape != (1, machine.threads):
+        for register in dict.fromkeys(register for register, _ in self.run.places):
+            # Each read of the run declares its own register, and tests that this is still its content.
+            number = dict.get(machine.registers, register)
+            if not (isinstance(number, np.ndarray) or type(number) is SymbolicVector):
+                return None
+            known = machine.known(number)
+            if known is None or known.shape != (1, machine.threads) or L.width(number) != 32:
                 return None
             numbers[register], addresses[register] = number, known
         places = [(addresses[register] + np.uint32(offset)).astype(np.uint64) for register, offset in self.run.places]
@@ -155,6 +156,7 @@ def shared_read(instruction: Instruction) -> SharedRead | None:
 def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRun]:
     """Return the reads that are made together with others, by the identity of the instruction."""
     entries = set(kernel.labels.values())
+    copies = {index for index, each in enumerate(kernel.instructions) if "lds" in form(each.opcode).modifiers}
     found: dict[int, ReadOfRun] = {}
     runs: dict[int, list[tuple[Instruction, SharedRead]]] = {}
     written: dict[int, set[str]] = {}
@@ -164,16 +166,17 @@ def reads_of_runs(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, ReadOfRu
         members = runs.pop(bits, [])
         if len(members) > 1:
             run = _Run(bits, tuple((read.register, offset) for _, read in members for offset in read.offsets))
-            readers = {read.register: reader(Register(read.register), "b32", one) for one, read in members}
             first = 0
             for instruction, read in members:
-                found[id(instruction)] = ReadOfRun(read, run, first, readers)
+                found[id(instruction)] = ReadOfRun(read, run, first)
                 first += len(read.offsets)
 
     for index, (instruction, info) in enumerate(zip(kernel.instructions, infos_of(kernel, opcodes), strict=True)):
         read = shared_read(instruction)
         writes = info.effects.overlaps(Effect.STORE) and not instruction.opcode.startswith(("global_", "buffer_"))
-        if index in entries or writes or info.effects.overlaps(_ENDS) or not EXECUTION_MASK.isdisjoint(info.writes):
+        arrives = bool(copies) and (index in copies or instruction.opcode.startswith("s_waitcnt"))
+        ends = info.effects.overlaps(_ENDS) or not EXECUTION_MASK.isdisjoint(info.writes)
+        if index in entries or writes or arrives or ends:
             for bits in list(runs):
                 close(bits)
         if read is not None:

@@ -8,7 +8,7 @@ tracks it.  Until then an access to its cells is a race.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from bitwise_core.assembly.module import Address, Instruction, Operand, Register
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
-from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
@@ -25,6 +25,7 @@ from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
+from bitwise_nvidia_ptx.opcodes.common import DEPENDS_ON_ORDER
 from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
 from bitwise_nvidia_ptx.opcodes.mbarriers import ThreadCopy, count_arrivals, enter_phase, mbarrier_at
 from bitwise_nvidia_ptx.opcodes.memory import PointerParameters, address_of, buffers_of, literal_value
@@ -68,10 +69,17 @@ def _effects(instruction: Instruction) -> Effect:
     copies = Effect.LOAD | Effect.STORE
     if not {"multicast::cluster", "cta_group::2"}.isdisjoint(instruction.opcode.split(".")):
         copies |= Effect.CLUSTER
-    return copies | Effect.ASYNCHRONOUS if instruction.opcode.startswith("cp.async") else copies
+    return copies | Effect.ASYNCHRONOUS if instruction.opcode.startswith(("cp.async", "cp.reduce.async")) else copies
 
 
-@TABLE.opcode("cp", operands=NO_DESTINATION, effects=_effects)
+def _info(instruction: Instruction) -> InstructionInfo:
+    info = NO_DESTINATION.info(instruction, _effects(instruction))
+    parts = instruction.opcode.split(".")
+    # Only the tensor map says whether a sum is one of floats.
+    return replace(info, nondeterminism=DEPENDS_ON_ORDER) if {"reduce", "add"} <= set(parts) else info
+
+
+@TABLE.opcode("cp", operands=_info)
 def copy(instruction: Instruction, context: Context) -> Step:
     """cp.async.{ca,cg}, its groups and waits.  `tensor_copy` handles bulk and tensor copies."""
     parts = instruction.opcode.split(".")

@@ -25,7 +25,7 @@ from bitwise_core.execution.values.predicate_bits import without_bits
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
-from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
+from bitwise_nvidia_ptx.opcodes.common import DEPENDS_ON_ORDER, PACKED, name_of_update, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
 from bitwise_nvidia_ptx.opcodes.memory import IGNORED_MODIFIERS, address_of, buffers_of
 from bitwise_nvidia_ptx.pointer_parameters import pointer_parameters
@@ -67,7 +67,7 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
     unordered = floats or not _UPDATES.keys().isdisjoint(modifiers)
     return replace(
         info,
-        nondeterminism="an atomic operation's result depends on the order of threads" if unordered else None,
+        nondeterminism=DEPENDS_ON_ORDER if unordered else None,
         nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
         # Without a scope, an atomic operation has that of the device.
         acquires=device and not {"acquire", "acq_rel"}.isdisjoint(modifiers),
@@ -93,12 +93,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     items = source.items if isinstance(source, Vector) else (source,)
     element, packed = PACKED.get(kind, (kind, 1))
     bits = type_bits(element)
-    name = f"{verb}.rn.{FORMATS[element]}" if element in FORMATS else f"{verb}.{element}"
-    if element in FORMATS and verb != "add":
-        name = f"{verb}.{FORMATS[element]}"
-    if element == "f32" and verb == "add":
-        name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever its modifiers
-    meaning = named(instruction, name)
+    meaning = named(instruction, name_of_update(verb, element))
     line, of_block = instruction.line, _has_scope_of_block(instruction)
     base = target.base.name if isinstance(target, Address) and isinstance(target.base, Register) else ""
 

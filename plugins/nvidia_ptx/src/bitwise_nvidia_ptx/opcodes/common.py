@@ -115,3 +115,19 @@ def integer_step(instruction: Instruction, operation: Operation, *, packed: int 
         machine.write(destination, concat([apply_integer(machine, operation, part) for part in parts]))
 
     return step
+
+
+DEPENDS_ON_ORDER = "an atomic operation's result depends on the order of threads"
+"""Why the content after an atomic operation may not be determined."""
+
+
+def name_of_update(verb: str, kind: str) -> str:
+    """Return the name of the operation by which an atomic operation changes an element of a PTX type in global memory.
+
+    An addition of f32 flushes subnormal operands and results there, whatever its modifiers.
+    """
+    if kind not in FORMATS:
+        return f"{verb}.{kind}"
+    if verb != "add":
+        return f"{verb}.{FORMATS[kind]}"
+    return "add.rn.ftz.atomic.fp32" if kind == "f32" else f"add.rn.{FORMATS[kind]}"

@@ -1,11 +1,11 @@
 """Bulk tensor copies (TMA) between global and shared memory.
 
-Source: PTX ISA 8.7, "Tensors" and "cp.async.bulk.tensor".
+Source: PTX ISA 8.7, "Tensors", "cp.async.bulk.tensor" and "cp.reduce.async.bulk.tensor".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,8 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, concat, take_blocks, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
-from bitwise_core.numerics import operation
-from bitwise_nvidia_ptx.opcodes.common import check_modifiers
+from bitwise_core.numerics import Operation, operation
+from bitwise_nvidia_ptx.opcodes.common import check_modifiers, name_of_update
 from bitwise_nvidia_ptx.opcodes.issuing_thread import (
     active_lane_count,
     blocks_of_mask,
@@ -48,7 +48,7 @@ from bitwise_nvidia_ptx.opcodes.mbarriers import (
     mbarrier_at,
 )
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_value
-from bitwise_nvidia_ptx.opcodes.tensor_maps import used_map
+from bitwise_nvidia_ptx.opcodes.tensor_maps import ELEMENT_TYPES, used_map
 from bitwise_nvidia_ptx.shared_addresses import own_offset, place_of
 
 _BULK_STORES = "bulk stores"
@@ -72,9 +72,18 @@ _MODIFIERS = {
 """The modifiers of a tensor copy that are modelled."""
 
 
+REDUCED_TYPES: Mapping[str, tuple[str, ...]] = {
+    "add": ("u32", "s32", "f16", "f32", "bf16"),
+    **dict.fromkeys(("min", "max", "and", "or", "xor"), ("u32", "s32")),
+}
+"""The operations of reductions that are modelled, each with the types of elements that it combines."""
+
+
 def copy(instruction: Instruction, context: Context) -> Step:
-    """cp.async.bulk.tensor between global and shared memory, and the groups of bulk stores."""
+    """cp.async.bulk.tensor between global and shared memory, reductions to global memory, and groups of bulk stores."""
     parts = instruction.opcode.split(".")
+    if parts[1:3] == ["reduce", "async"]:
+        return _reduction(instruction, parts)
     if "commit_group" in parts:
         return _commit_stores
     if "wait_group" in parts:
@@ -110,6 +119,22 @@ def copy(instruction: Instruction, context: Context) -> Step:
         _for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, rows), instruction.line))
 
     return store
+
+
+def _reduction(instruction: Instruction, parts: Sequence[str]) -> Step:
+    """cp.reduce.async.bulk.tensor: each element of a box in global memory is combined with one of shared memory."""
+    verb = next((each for each in parts if each in REDUCED_TYPES), None)
+    if "tensor" not in parts or verb is None:
+        raise UnknownInstruction(instruction)
+    check_modifiers(instruction, parts[3:], (_MODIFIERS | {verb}) - {"tile::gather4", "tile::scatter4"})
+    rank = next(int(each[0]) for each in parts if each in ("1d", "2d", "3d", "4d", "5d"))
+    target, source = instruction.operands[:2]
+    line = instruction.line
+
+    def reduce(machine: Machine) -> None:
+        _for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, 0), line, verb))
+
+    return reduce
 
 
 def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int, rows: int) -> Step:
@@ -459,7 +484,10 @@ def add_copy(machine: Machine, barrier: MBarrier, copy: Copy, size: int) -> None
     complete_phase(machine, barrier)
 
 
-def _store_box(machine: Machine, target: Operand, source: Operand, axes: tuple[int, int], line: int) -> None:
+def _store_box(
+    machine: Machine, target: Operand, source: Operand, axes: tuple[int, int], line: int, verb: str | None = None
+) -> None:
+    """Store a box of shared memory; with `verb`, combine it with what global memory holds, element by element."""
     box = _box(machine, target, axes, line, writes=True)
     if box.padding is not None:
         raise Unsupported("a tensor copy of padded elements from shared memory is not modelled", line)
@@ -475,4 +503,29 @@ def _store_box(machine: Machine, target: Operand, source: Operand, axes: tuple[i
     value = machine.shared.load(cells, box.element * 8)
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
-    machine.memory.store(box.address, value, mask, machine.new_storing_agent(), machine.epoch, line)
+    agent = machine.new_storing_agent()
+    if verb is None:
+        machine.memory.store(box.address, value, mask, agent, machine.epoch, line)
+        return
+    meaning = _meaning_of_reduction(machine, target, verb, line)
+    machine.memory.atomic(meaning, box.address, value, mask, agent, machine.epoch, line)
+
+
+def _meaning_of_reduction(machine: Machine, target: Operand, verb: str, line: int) -> Operation:
+    """Return the operation of a reduction to the tensor of a map, whose elements have a type.  Raises Unsupported."""
+    assert isinstance(target, Address)
+    place = machine.known(address_of(machine, Address(target.base, target.offset)))
+    assert place is not None
+    code = used_map(machine, place, line).uniform("element type", machine.active_blocks())
+    kind = next((name for name, number in ELEMENT_TYPES.items() if number == code), "")
+    if kind not in REDUCED_TYPES[verb]:
+        raise Unsupported(f"a reduction ({verb}) of a tensor copy on elements of the type {kind or code}", line)
+    return operation(name_of_reduction(verb, kind))
+
+
+def name_of_reduction(verb: str, kind: str) -> str:
+    """Return the name of the operation by which a reduction changes an element of a PTX type.
+
+    A sum of f32 keeps subnormals, which an atomic addition flushes (`records/tensor-reductions-sm90-h200.json`).
+    """
+    return "add.rn.atomic.fp32" if (verb, kind) == ("add", "f32") else name_of_update(verb, kind)

@@ -192,6 +192,10 @@ ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10:
 
 The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz.
 """
+ELEMENT_TYPES = {
+    "u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 9, "bf16": 10,
+}  # fmt: skip
+"""The .elemtype codes of types by their names in PTX."""
 ROUNDED_ELEMENTS = frozenset({11, 12})
 """The codes of tf32 and tf32.ftz: a copy to shared memory rounds elements.  Copies of other types keep all bits."""
 ROUNDS_ELEMENTS = "a tensor map of tf32, whose copies round elements, is not modelled"
@@ -321,7 +325,7 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array, r
         if (own != code).any() or (code not in ELEMENT_BYTES and not packed):
             raise Unsupported(f"a tensor map with the element type {code} is not modelled")
         size = PACKED_BYTES if packed else ELEMENT_BYTES[code]
-        for field_name, number in (("element bytes", size), ("packed bytes", packed)):
+        for field_name, number in (("element type", code), ("element bytes", size), ("packed bytes", packed)):
             table.put(field_name, _number(number), rows)
     elif name == "swizzle" and (own > _LAST_SWIZZLE).any():
         raise Unsupported(f"a tensor map with the swizzle mode {int(own.max())} is not modelled")

@@ -72,11 +72,15 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             raise DataDependent("a shuffle's distance depends on data", line)
         if _parts_of_warps_choose(machine):
             raise DataDependent("the set of lanes that take part in a shuffle depends on data", line)
-        _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
+        everyone = machine.known(machine.read_bits(members, 32))
+        _check_members(machine, everyone, line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         lane, base = thread & 31, thread & ~31
         chosen, valid = source_lanes(mode, lane, amounts[0].astype(np.int64), amounts[1].astype(np.int64))
         value = machine.read_bits(source, 32)
+        if machine.parted_lanes and (chosen != lane).any() and _whole_warps_exchange(machine, everyone):
+            exchanged = machine.domain.name == "bits" or (machine.domain.name == "terms" and _differs_in_warps(value))
+            machine.parted_lanes = not exchanged
         index = base + chosen
         if machine.threads % 32 and ((index >= machine.threads) & machine.active()).any():
             raise Unsupported("a shuffle reads a lane that the block does not have", line)
@@ -96,6 +100,28 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
+
+
+def _whole_warps_exchange(machine: Machine, members: Array | None) -> bool:
+    """Return whether all lanes of all warps take part in an exchange, which lanes do together.
+
+    A lane receives what another one holds in the same instruction.  So a warp that a branch may have parted is together
+    again, as long as the assembler keeps the exchange.
+    """
+    whole = machine.mask is None and machine.threads % machine.warp == 0
+    here = whole and machine.condition is None and machine.path is None
+    return here and members is not None and bool((members == 0xFFFFFFFF).all())
+
+
+def _differs_in_warps(value: Value) -> bool:
+    """Return whether lanes of a warp hold several values: an assembler cannot take their exchange for a copy."""
+    if not _varies_between_threads(value):
+        return False
+    words = as_symbolic_vector(value).words
+    if words.shape[2] % 32:
+        return False
+    words = words.reshape(*words.shape[:2], -1, 32)
+    return bool((words != words[..., :1]).any())
 
 
 def _reads_any_lane(machine: Machine, clamp: Array | None, members: Operand) -> bool:

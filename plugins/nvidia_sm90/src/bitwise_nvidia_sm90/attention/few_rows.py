@@ -10,25 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CHUNK = 512
-_START, _RAGGED_START = 1.6e-6, 2.5e-6
+_START, _RAGGED_START = 1.9e-6, 2.69e-6
 """Seconds until the first copy; with lengths that are read first."""
-_MERGE, _RAGGED_MERGE = 2.3e-6, 3.1e-6
+_MERGE, _RAGGED_MERGE = 2.02e-6, 1.95e-6
 """Seconds of another launch, which merges states."""
 _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
-_STATES = 1.0e12
+_STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
-_PART = 4.5e-7
+_PART = 4.55e-7
 """Seconds between the parts of a program."""
-_PAIR = 8.2e10
+_PAIR = 8.58e10
 """Bytes a second of two neighbouring multiprocessors."""
-_CACHED, _CACHE = 5.0e12, 4e7
+_CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
 _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
-_RAGGED_RATE = 0.79
+_RAGGED_RATE = 0.87
 """What programs that look up lengths and pages stream, of what others do."""
-_LONGER = 0.3
+_LONGER = 0.25
 """How much longer the longest sequence may take than the mean, where lengths may differ and programs have one row."""
 
 
@@ -51,89 +51,60 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Bytes a second of memory, of memory in pages as a share of these, and of a multiprocessor, for heads of a width.
-
-    `many` are the divisions for more parts than multiprocessors, `few` those for up to three times as many.
-    """
+    """Bytes a second of memory, the share of these from pages, and those of a multiprocessor, for heads of a width."""
 
     memory: float
     pages: float
     processor: float
-    many: tuple[Division, ...]
-    few: tuple[Division, ...]
+    divisions: tuple[Division, ...]
 
 
 _WHOLE, _SPLIT = False, True
 DEVICES = {
     64: Device(
-        5.23e12, 1.09, 4.67e10,
+        4.68e12, 0.839, 3.63e10,
         (
-            Division(_WHOLE, 1, 3, 4, 1, 16.9, 1.01), Division(_WHOLE, 2, 2, 6, 1, 37.2, 1.05),
-            Division(_WHOLE, 2, 1, 12, 1, 34.8, 1.0), Division(_WHOLE, 1, 4, 4, 1, 16.9, 0.77),
-            Division(_SPLIT, 1, 3, 4, 1, 16.9, 0.92), Division(_SPLIT, 1, 2, 8, 1, 30.7, 0.73),
-            Division(_SPLIT, 2, 2, 6, 1, 37.2, 0.77), Division(_SPLIT, 1, 4, 4, 1, 16.9, 0.83),
-        ),
-        (
-            Division(_WHOLE, 2, 1, 6, 1, 37.2, 0.97), Division(_WHOLE, 2, 1, 12, 1, 34.8, 1.0),
-            Division(_WHOLE, 2, 2, 6, 1, 37.2, 1.05), Division(_WHOLE, 2, 2, 6, 2, 38.1, 1.05),
-            Division(_WHOLE, 2, 1, 12, 4, 35.9, 1.0), Division(_WHOLE, 2, 2, 6, 4, 21.0, 1.05),
-            Division(_SPLIT, 2, 2, 6, 2, 38.1, 0.77), Division(_SPLIT, 2, 1, 12, 2, 27.5, 0.97),
-            Division(_SPLIT, 1, 2, 8, 1, 30.7, 0.73), Division(_SPLIT, 1, 3, 8, 1, 30.7, 0.79),
-            Division(_SPLIT, 2, 2, 6, 1, 37.2, 0.77),
+            Division(_WHOLE, 1, 2, 8, 1, 27.7, 1.02), Division(_WHOLE, 1, 3, 8, 1, 19.9, 1.08),
+            Division(_WHOLE, 2, 1, 8, 1, 200, 0.962), Division(_WHOLE, 2, 1, 8, 4, 26.4, 4),
+            Division(_WHOLE, 2, 2, 6, 1, 200, 1.13), Division(_WHOLE, 2, 2, 6, 2, 200, 0.7),
+            Division(_SPLIT, 1, 2, 8, 1, 17.9, 1.64), Division(_SPLIT, 1, 3, 8, 1, 28.7, 0.938),
+            Division(_SPLIT, 1, 4, 6, 1, 22.7, 0.936), Division(_SPLIT, 2, 2, 6, 1, 153, 2.83),
+            Division(_SPLIT, 2, 2, 6, 2, 31.1, 4),
         ),
     ),
     96: Device(
-        4.47e12, 0.825, 3.67e10,
+        4.57e12, 1.02, 2e11,
         (
-            Division(_WHOLE, 1, 3, 4, 1, 29.4, 1.06), Division(_WHOLE, 1, 1, 12, 1, 31.9, 0.74),
-            Division(_WHOLE, 2, 1, 6, 1, 43.0, 0.9), Division(_SPLIT, 1, 3, 4, 1, 29.4, 0.84),
-            Division(_SPLIT, 1, 1, 12, 1, 31.9, 0.89), Division(_SPLIT, 2, 1, 6, 1, 43.0, 1.07),
-            Division(_SPLIT, 1, 2, 6, 1, 43.4, 0.91),
-        ),
-        (
-            Division(_WHOLE, 2, 1, 6, 1, 43.0, 0.9), Division(_WHOLE, 2, 1, 6, 2, 44.9, 0.9),
-            Division(_WHOLE, 1, 2, 6, 1, 43.4, 0.97), Division(_WHOLE, 1, 2, 6, 4, 25.0, 0.97),
-            Division(_SPLIT, 2, 1, 6, 1, 43.0, 1.07), Division(_SPLIT, 2, 1, 6, 2, 44.9, 1.07),
-            Division(_SPLIT, 1, 2, 6, 2, 29.7, 0.91),
+            Division(_WHOLE, 1, 1, 10, 1, 37.6, 0.986), Division(_WHOLE, 1, 2, 6, 1, 37.6, 0.988),
+            Division(_WHOLE, 2, 1, 6, 1, 53.5, 0.849), Division(_SPLIT, 1, 1, 10, 1, 35.8, 0.885),
+            Division(_SPLIT, 1, 2, 6, 1, 37.2, 0.9), Division(_SPLIT, 1, 3, 5, 1, 29.6, 0.887),
+            Division(_SPLIT, 2, 1, 6, 1, 47.1, 1.09), Division(_SPLIT, 2, 1, 9, 1, 39.4, 0.929),
+            Division(_SPLIT, 2, 1, 9, 3, 38.9, 0.402), Division(_SPLIT, 2, 2, 4, 1, 45.3, 0.99),
         ),
     ),
     128: Device(
-        4.54e12, 0.922, 7.75e10,
+        4.49e12, 1.04, 5.69e10,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 67.5, 0.95), Division(_WHOLE, 2, 1, 3, 1, 48.3, 1.1),
-            Division(_WHOLE, 1, 2, 3, 1, 51.9, 0.98), Division(_SPLIT, 1, 1, 6, 1, 67.5, 1.0),
-            Division(_SPLIT, 1, 2, 3, 1, 51.9, 1.07),
-        ),
-        (
-            Division(_WHOLE, 1, 1, 6, 1, 67.5, 0.95), Division(_WHOLE, 1, 1, 6, 2, 52.3, 0.95),
-            Division(_WHOLE, 1, 1, 6, 4, 55.3, 0.95), Division(_WHOLE, 2, 1, 3, 4, 37.4, 1.1),
-            Division(_SPLIT, 1, 1, 6, 1, 67.5, 1.0), Division(_SPLIT, 1, 1, 6, 2, 52.3, 1.0),
-            Division(_SPLIT, 2, 1, 3, 2, 69.5, 0.62), Division(_SPLIT, 2, 1, 3, 4, 37.4, 0.62),
-            Division(_SPLIT, 1, 2, 3, 1, 51.9, 1.07),
+            Division(_WHOLE, 1, 1, 6, 1, 200, 1.12), Division(_WHOLE, 1, 1, 6, 2, 200, 3.3),
+            Division(_WHOLE, 1, 1, 6, 4, 49.1, 0.562), Division(_WHOLE, 1, 2, 3, 1, 43.4, 0.87),
+            Division(_WHOLE, 2, 1, 3, 1, 47.1, 0.854), Division(_SPLIT, 1, 1, 6, 1, 49.3, 1.08),
+            Division(_SPLIT, 1, 1, 6, 2, 49.5, 0.645), Division(_SPLIT, 1, 2, 3, 1, 38.7, 0.924),
         ),
     ),
     192: Device(
-        4.92e12, 0.95, 6.0e10,
+        4.44e12, 1.05, 2e11,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 44.9, 0.87), Division(_WHOLE, 1, 2, 3, 1, 18.3, 1.09),
-            Division(_SPLIT, 1, 1, 6, 1, 44.9, 0.86), Division(_SPLIT, 1, 2, 3, 1, 18.3, 0.94),
-        ),
-        (
-            Division(_WHOLE, 1, 1, 6, 1, 44.9, 0.87), Division(_WHOLE, 1, 1, 6, 2, 33.6, 0.87),
-            Division(_SPLIT, 1, 1, 6, 1, 44.9, 0.86), Division(_SPLIT, 1, 1, 6, 2, 33.6, 0.86),
-            Division(_SPLIT, 1, 2, 3, 1, 18.3, 0.94),
+            Division(_WHOLE, 1, 1, 6, 1, 55.8, 0.999), Division(_WHOLE, 2, 1, 4, 1, 74.7, 0.949),
+            Division(_SPLIT, 1, 1, 6, 1, 52.2, 0.926), Division(_SPLIT, 1, 2, 4, 1, 40, 1),
+            Division(_SPLIT, 2, 1, 4, 1, 64.3, 1.02),
         ),
     ),
     256: Device(
-        4.71e12, 0.963, 5.74e10,
+        4.46e12, 1.53, 5.89e10,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 47.7, 1.1), Division(_WHOLE, 1, 2, 3, 1, 21.6, 0.91),
-            Division(_SPLIT, 1, 1, 6, 1, 47.7, 1.0), Division(_SPLIT, 1, 2, 3, 1, 21.6, 0.86),
-        ),
-        (
-            Division(_WHOLE, 1, 1, 6, 1, 47.7, 1.1), Division(_WHOLE, 1, 1, 6, 2, 57.4, 1.1),
-            Division(_WHOLE, 1, 1, 6, 4, 50.4, 1.1), Division(_SPLIT, 1, 1, 6, 1, 47.7, 1.0),
-            Division(_SPLIT, 1, 1, 6, 2, 57.4, 1.0), Division(_SPLIT, 1, 2, 3, 1, 21.6, 0.86),
+            Division(_WHOLE, 1, 1, 6, 1, 200, 1.06), Division(_WHOLE, 1, 1, 6, 2, 82.5, 4),
+            Division(_WHOLE, 1, 1, 6, 4, 200, 4), Division(_WHOLE, 2, 1, 3, 1, 200, 0.646),
+            Division(_SPLIT, 1, 1, 6, 1, 200, 1.07), Division(_SPLIT, 1, 2, 3, 1, 19.9, 0.985),
         ),
     ),
 }  # fmt: skip
@@ -167,10 +138,9 @@ class Work:
 
 def division_of(work: Work, processors: int) -> tuple[Division, int]:
     """Return the division that should take the least time on a GPU with so many multiprocessors, and its programs."""
-    device, parts = DEVICES[work.depth], work.rows * work.chunks
-    possible = [*(device.many if parts > processors else ()), *(device.few if parts <= 3 * processors else ())]
+    parts = work.rows * work.chunks
     found: list[tuple[float, int, Division, int]] = []
-    for place, division in enumerate(possible):
+    for place, division in enumerate(DEVICES[work.depth].divisions):
         units = work.units(division)
         # The numbers are not of divisions whose last programs of each multiprocessor would have nothing to do.
         idle = parts > processors and units <= (division.resident - 1) * processors
@@ -178,8 +148,8 @@ def division_of(work: Work, processors: int) -> tuple[Division, int]:
             continue
         full = min(division.resident * processors, units)
         turns = -(-units // full)
-        # As many programs as are needed for so many turns, which all have as many.
-        counts = {full, -(-units // turns)} if turns <= 6 else {full}
+        # As many programs as so many turns need, which all have as many; lengths that differ have fewer parts.
+        counts = {full, -(-units // turns)} if turns <= 4 and not work.ragged else {full}
         found += [(seconds_of(work, division, each, processors), place, division, each) for each in counts]
     _, _, division, programs = min(found, key=lambda each: (*each[:2], -each[3]))
     return division, programs

@@ -296,11 +296,13 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
-    padded, share_of_values = power_above(depth), power_above(width) // columns
-    maps = [
-        _key_map(operands, operands.key, desc.key_block, padded),
-        _key_map(operands, operands.value, desc.key_block, share_of_values),
-    ]
+    # A width that is no power of 2 has two parts, or is divided among the columns.
+    first, rest = _power_below(depth), depth - _power_below(depth)
+    own, own_rest = _power_below(width), width - _power_below(width)
+    if columns > 1:
+        own, own_rest = width // columns, 0
+    maps = [_key_map(operands, operands.key, desc.key_block, each) for each in (first, rest)]
+    maps += [_key_map(operands, operands.value, desc.key_block, each) for each in (own, own_rest)]
     forward = Call(
         "chunk_turns",
         "visit_parts",
@@ -312,8 +314,8 @@ def _turns_calls(
             desc.cap_factor or 0.0, desc.window or 0, tiles, groups, chunks, sequences, stored,
         ),
         {
-            "D": padded, "W": depth, "DV": share_of_values, "V": width, "GROUP": share, "M": schedule.rows,
-            "N": schedule.blocks * desc.key_block, "BLOCK": desc.key_block, "CHUNK": desc.chunk,
+            "D1": first, "D2": rest, "DV1": own, "DV2": own_rest, "VP": power_above(width), "GROUP": share,
+            "M": schedule.rows, "N": schedule.blocks * desc.key_block, "BLOCK": desc.key_block, "CHUNK": desc.chunk,
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,

@@ -307,10 +307,10 @@ def _warpgroups(
     if chosen.gathering:
         k_major = is_k_major(shapes[0], strides[0]), is_k_major(shapes[1], strides[1])
         lines = [each[0] if whole else each[1] for each, whole in zip(strides, k_major, strict=True)]
-        vectors = [int(matrix.data_ptr()) % ALIGNMENT == 0 for matrix in matrices]
+        aligned = [int(matrix.data_ptr()) % ALIGNMENT == 0 for matrix in matrices]
     else:
         k_major = not is_transposed(shapes[0], strides[0], size), not is_transposed(shapes[1], strides[1], size)
-        lines, vectors = [], [False, False]
+        lines, aligned = [], [True, True]
     out_strides = common["stride_cm"], common["stride_cn"]
     store = _store_of(plan, (m, n), out_strides, output_size)
     if store == "map" and not fills_lines(chosen.block_n, output_size):
@@ -325,7 +325,7 @@ def _warpgroups(
         of_map = {"map": "rows", "columns": "columns"}.get(store) if output_size == 2 and not early else None
         finish = fusion.finish(common, of_map)
     scales = scaling.scales(*((n, m) if chosen.transposed else (m, n)), chosen.transposed) if scaling else None
-    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (vectors[0], vectors[1]), scales)
+    tiles = warpgroup_tiles(plan, chosen, types, k_major, store, finish, (aligned[0], aligned[1]), scales)
     if chosen.gathering:
         given = {**common, **dict(zip(LINE_PARAMETERS, lines, strict=True))}
     else:
@@ -454,16 +454,18 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
     tile = plan.tile if plan.strided else 0
     own = -(-plan.slices.span // (active * (tile or plan.tile))) * (tile or plan.tile)
     given = LaneRows(
-        plan.lanes, active, tile, chosen.block_k, -(-chosen.block_m // 32), bool(line % 2), plan.lane_sum,
-        plan.from_zero, type_of(matrix), type_of(common["C"]),
+        plan.lanes, active, tile, chosen.block_k, min(chosen.block_m, 32), -(-chosen.block_m // 32), bool(line % 2),
+        plan.lane_sum, plan.from_zero, type_of(matrix), type_of(common["C"]),
     )  # fmt: skip
     contiguous = common[f"stride_{v_k}"] == common[f"stride_{step}"] == 1 and count > 1 and line >= count
     # A prepared launch is repeated for other addresses that are multiples of ALIGNMENT, or for others that are not.
-    aligned = int(matrix.data_ptr()) % ALIGNMENT == 0 and type_of(vector) == type_of(matrix)
-    if min(m, n) != 1 or not contiguous or not aligned or plan.chunk < min(own, plan.slices.span) or not given.exists:
+    aligned = given.own == 1 or int(matrix.data_ptr()) % ALIGNMENT == 0
+    fits = aligned and type_of(vector) == type_of(matrix) and given.exists
+    if min(m, n) != 1 or not contiguous or not fits or plan.chunk < min(own, plan.slices.span):
         raise UnsupportedGEMM(
             f"{chosen}: lane_rows needs one row or column, a dense vector, a matrix of 16 bits with neighbours in "
-            f"memory, aligned to {ALIGNMENT} bytes, and 2 to 32 lanes with one accumulator and whole batches of lines"
+            f"memory, aligned to {ALIGNMENT} bytes for threads of two elements, and 2 to 32 lanes with one accumulator "
+            "and whole batches of lines"
         )
     return KernelCall(
         lane_rows(given),

@@ -135,7 +135,7 @@ class BlocksPlan:
 
 @dataclass(frozen=True, slots=True)
 class SinglePrecisionPlan:
-    """A product of fp32 matrices in one accumulator for each element and slice.
+    """A product of matrices of fp32, or widened to it, in one accumulator for each element and slice.
 
     With `tf32`, operands are rounded to tf32 and multiplied by matrix instructions, otherwise by fused multiply-adds.
     `dealt` is the length of tiles of k that are distributed round-robin to the slices (0: a slice is a range of k); the
@@ -158,7 +158,7 @@ Plan = MatrixPlan | ScalarPlan | BlocksPlan | SinglePrecisionPlan
 def plan(desc: GEMMDesc) -> Plan:
     """Return the plan of a descriptor.  Raises UnsupportedGEMM if the kernels do not implement it."""
     _check(desc)
-    if desc.left_dtype == "fp32":
+    if desc.left_dtype == "fp32" or desc.accumulator_start != "zero":
         single = _single_precision_plan(desc)
         if single is not None:
             return single
@@ -190,8 +190,11 @@ def _check(desc: GEMMDesc) -> None:
         )
     if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise UnsupportedGEMM("rotated or permuted iterations: these kernels loop over k in ascending order")
-    if desc.accumulator_start != "zero" and desc.left_dtype != "fp32":
-        raise UnsupportedGEMM(f"sums of {desc.left_dtype} from -0: these kernels start those of fp32 from it")
+    if desc.accumulator_start != "zero" and (desc.left_dtype in _FP8 or desc.path != "fma"):
+        raise UnsupportedGEMM(
+            f"sums of {desc.left_dtype} from -0 by {desc.path}: these kernels start fused multiply-adds of fp32 and of "
+            "16-bit operands from it"
+        )
     if desc.tail is not None:
         raise UnsupportedGEMM("a tail outside of the cuts and iterations: these kernels cut all of k")
     if desc.output_satfinite:

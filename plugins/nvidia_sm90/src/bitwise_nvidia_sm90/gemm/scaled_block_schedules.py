@@ -84,7 +84,8 @@ def _candidates(
         # A group of multiprocessors holds whole clusters: on an H100 120 of 132 in clusters of four.
         slots = multiprocessors if blocks <= 2 else multiprocessors * 10 // 11 // blocks * blocks
         for resident in (1, 2) if consumers == 1 else (1,):
-            stages = _stages(rows, wide, consumers, sum(scales.line(rows, wide)), resident)
+            line = sum(scales.line(rows, wide)) * (1 if ping_pong else 2)
+            stages = _stages(rows, wide, consumers, line, resident)
             if stages >= 2:
                 yield Schedule(
                     rows, wide, BLOCK, warps=4 * (consumers + 1), stages=stages,

@@ -5,6 +5,7 @@ Kernels of warpgroups compute them where tensor maps have the operands, and a Tr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors.problem import BLOCK_K, FinishedGEMM
@@ -131,7 +132,13 @@ def schedules(
         own = scaling.scales(m, n, False), scaling.scales(m, n, True)
         types = type_of(a), type_of(b), type_of(out)
         return ranked_schedules(planned, m, n, own, types, costs_of_device(out.device).multiprocessors)
-    found = [each for each in ranked(planned, a, b, out, _CANDIDATES) if each.consumers]
+    # The scales may leave room for one stage less.
+    found = [
+        replace(each, stages=each.stages - less)
+        for each in ranked(planned, a, b, out, _CANDIDATES)
+        if each.consumers
+        for less in (0, 1)
+    ]
     shared = int(scales_a.shape[0]) < out.shape[0], int(scales_b.shape[1]) < out.shape[1]
     if any(shared):
         found.sort(key=lambda each: not shared[0 if each.transposed else 1] and each.block_n > _FEW_COLUMNS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from bitwise_nvidia_sm90.gemm.expected_times import MULTIPROCESSORS, bytes_moved
-from bitwise_nvidia_sm90.gemm.kernels.few_rows import MOST_ROWS, STEPS
+from bitwise_nvidia_sm90.gemm.kernels.few_rows import MOST_LOADS, MOST_ROWS, MOST_VALUES, STEPS
 from bitwise_nvidia_sm90.gemm.kernels.lane_rows import MOST_LANES
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import (
     DEPTHS,
@@ -78,18 +78,14 @@ _FILLED, _FEW_STEPS, _MANY_STEPS = 20, 64, 32
 _FEW_LANES = 132 * 16 * _THREADS
 """The lanes of a product up to which the loads of an iteration precede the sums of the one before: 16 warps for each
 multiprocessor of an H100."""
-_ENOUGH_BLOCKS = 128
-"""The blocks that fill a device."""
-_FEWEST_OF_MANY_LANES = 1024
-"""With `lane_rows` and more than 16 lanes: the fewest elements for which such schedules come first."""
+_ENOUGH_BLOCKS = {4: 72, 2: 100, 1: 0}
+"""With `few_rows`: by the columns of a thread, the blocks of a product from which fewer columns are no faster."""
 _STEPS = 16
 """With `few_rows`: the values of k of an iteration, where a lane has one accumulator."""
-_MOST_LINES = 512
-"""With `lane_rows`: the lines that all warps of a program load at once, for which there are registers."""
-_WHOLE_VECTORS = 8
-"""The neighbours that a thread loads at once where the length of a line is a multiple of them."""
-_LINES_AT_ONCE, _NEIGHBOURS_OF_WARP = (32, 16, 8), 64
-"""With `lane_rows`: the lines of a batch, and the elements of a warp."""
+_MOST_VALUES = 512 * _THREADS
+"""With `lane_rows`: the values, or words, that a program loads at once, for which there are registers."""
+_LINES_AT_ONCE, _FEWEST_LINES, _MANY_LINES = (16, 32, 8), 4, 200
+"""With `lane_rows`: the most lines of a batch, the fewest, and the k of a lane from which larger batches come first."""
 _NEIGHBOURS = 4
 """The neighbouring elements of a thread with `wide`."""
 _ROWS_OF_LANES = (
@@ -103,6 +99,9 @@ _ROWS_OF_LANES = (
     (8, 2, 4, 8),
 )
 """By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
+_SHARED_ROWS = (4, 1)
+"""The rows and warps of the first schedule of many lanes without contiguous k: 7.0 instead of 11.0 us for the product
+8 x 3033 x 443 on an H200."""
 _MOST_LOADS = 128
 """The loads of a thread in an iteration of lanes."""
 _LARGE, _LARGEST = 2e10, 6e10
@@ -116,7 +115,11 @@ _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 
 
 def lane_schedules(
-    plan: ScalarPlan | BlocksPlan, m: int, n: int, k_contiguous: tuple[bool, bool] = (True, True)
+    plan: ScalarPlan | BlocksPlan,
+    m: int,
+    n: int,
+    k_contiguous: tuple[bool, bool] = (True, True),
+    mapped: tuple[bool, bool] = (True, True),
 ) -> list[Schedule]:
     """Return schedules of lanes, the best first by measured times.
 
@@ -125,7 +128,8 @@ def lane_schedules(
     there are many threads, and with many k in an iteration each has many loads under way.  Neighbouring lanes that have
     neighbouring k run fastest in programs of one warp.  Unless the values of k of an element are contiguous, the
     threads of a warp load one k of neighbouring elements: a program should have several warps of them, and the k of a
-    lane should fill its iterations.  `k_contiguous` is that of `mapped_schedules`.
+    lane should fill its iterations.  `k_contiguous` is that of `mapped_schedules`; `mapped` says of A and B whether
+    there is a tensor map of it: the lines of others are aligned to no vectors.
     """
     elements, along_k = m * n, m * n == 1 or k_contiguous[1 if n > 1 else 0]
     if isinstance(plan, BlocksPlan):
@@ -157,49 +161,67 @@ def lane_schedules(
                 if fits and accumulators * unroll <= _MOST_LOADS:
                     found += [Schedule(block, block_k=unroll, warps=warps, stages=stages) for stages in depths]
     rows = _lane_rows(plan, max(m, n), own) if not along_k and min(m, n) == 1 else []
-    first = max(m, n) % _WHOLE_VECTORS and (lanes <= _THREADS // 2 or max(m, n) >= _FEWEST_OF_MANY_LANES)
-    found = rows + found if first else found[:1] + rows + found[1:]
+    found = found[:1] + rows + found[1:] if mapped[1 if n > 1 else 0] else rows + found
     sharing = _few_rows(plan, m, n) + _rows_of_lanes(plan, m, n)
     if min(m, n) == 1:
         restarts = isinstance(plan, ScalarPlan) and plan.chunk * lanes < plan.slices.span
         whole = [each for each in found if restarts and (each.warps, each.block_k) == (4, _STEPS)][:1]
-        found = whole + found[:1] + sharing + found[1:] if along_k else found + sharing
+        usual = whole + found[:1]
+        if restarts and depths == (3,):
+            usual = sharing[:1] + usual
+        found = usual + sharing + found[1:] if along_k else found + sharing
+    elif along_k:
+        found = sharing + found
     else:
-        found = sharing + found if along_k else found + sharing
+        shared = [each for each in sharing if (each.block_n, each.warps) == _SHARED_ROWS]
+        found = (shared if depths == (3,) else []) + found + sharing
     return list(dict.fromkeys(found + _wide_lanes(plan, m, n, along_k)))
 
 
 def _lane_rows(plan: ScalarPlan | BlocksPlan, count: int, own: int) -> list[Schedule]:
-    """Return schedules of one row or column whose warps have a lane each, which has `own` values of k.
+    """Return schedules of one row or column whose lanes, of `own` values of k, have threads of neighbours.
 
-    Threads have one element each where a few multiprocessors would have all, else two.
+    Threads have one element each where a few multiprocessors would have all, else two.  Lanes have half a warp where
+    that leaves multiprocessors without a block.
     """
     if not isinstance(plan, ScalarPlan) or not 2 <= plan.lanes <= MOST_LANES:
         return []
-    tile = plan.tile if plan.strided else 1
-    few = (2 if count % 2 else 4) * count * plan.slices.number < MULTIPROCESSORS * _NEIGHBOURS_OF_WARP
-    return [
-        Schedule(neighbours, block_k=rows, warps=plan.lanes, lane_rows=True)
-        for neighbours in ((_NEIGHBOURS_OF_WARP // 2, _NEIGHBOURS_OF_WARP) if few else (_NEIGHBOURS_OF_WARP,))
-        for rows in _LINES_AT_ONCE
-        if rows <= own and (tile == 1 or tile % rows == 0) and rows * plan.lanes <= _MOST_LINES
-    ]
+    tile, elements = plan.tile if plan.strided else 1, count * plan.slices.number
+    half, one, two = _THREADS // 2, _THREADS, 2 * _THREADS
+    if elements >= MULTIPROCESSORS * _THREADS:
+        widths = [two, one]
+    elif plan.lanes > half:
+        widths = [half, one, two]
+    else:
+        few = (2 if count % 2 else 4) * elements < MULTIPROCESSORS * two
+        widths = [one, half, two] if few else [two, half, one]
+    many = plan.lanes < half or (plan.lanes == half and own >= _MANY_LINES)
+    found = []
+    for lines in sorted(_LINES_AT_ONCE, reverse=True) if many else _LINES_AT_ONCE:
+        rows = lines if tile == 1 else max(each for each in range(1, lines + 1) if tile % each == 0)
+        for neighbours in widths:
+            threads = min(neighbours, _THREADS) * plan.lanes
+            if _FEWEST_LINES <= rows <= own and rows * threads <= _MOST_VALUES:
+                warps = max(1, threads // _THREADS)
+                found.append(Schedule(neighbours, block_k=rows, warps=warps, lane_rows=True))
+    return list(dict.fromkeys(found))
 
 
 def _few_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
-    """Return schedules of few rows or columns whose threads have all of them, those with the fullest device first."""
+    """Return schedules of few rows or columns whose threads have all of them, the best first by measured times."""
     if not isinstance(plan, ScalarPlan) or not plan.strided or plan.tile != 1 or plan.lanes & (plan.lanes - 1):
         return []
     if not 1 <= min(m, n) <= MOST_ROWS or not 2 <= plan.lanes <= _THREADS:
         return []
     steps = plan.chunk if plan.chunk in (8, 16, STEPS) else _STEPS
-    found = []
-    for columns, warps in ((2, 8), (2, 4), (1, 8), (1, 4), (4, 4)):
+    first, later = list[Schedule](), list[Schedule]()
+    for columns, warps in ((4, 4), (2, 4), (1, 4), (2, 8), (1, 8)):
         block = columns * _THREADS * warps // plan.lanes
-        if block < 2 * max(m, n):
-            found.append(Schedule(block, block_k=steps, warps=warps, few_rows=True))
-    blocks = {each: -(-max(m, n) // each.block_m) for each in found}
-    return sorted(found, key=lambda each: -min(blocks[each], _ENOUGH_BLOCKS))
+        fits = columns * steps <= MOST_LOADS and 2 * columns * min(m, n) <= MOST_VALUES
+        if fits and block < 2 * max(m, n):
+            enough = -(-max(m, n) // block) >= _ENOUGH_BLOCKS[columns]
+            (first if enough else later).append(Schedule(block, block_k=steps, warps=warps, few_rows=True))
+    return first + later
 
 
 def _wide_lanes(plan: ScalarPlan | BlocksPlan, m: int, n: int, along_k: bool) -> list[Schedule]:

@@ -54,7 +54,7 @@ def schedules_to_try(
     if isinstance(plan, MatrixPlan) and plan.fp16_sums:
         return [*[each for each in pointer_schedules(plan, m, n) if each != last][: most - 1], last]
     if not isinstance(plan, MatrixPlan):
-        lanes = [each for each in lane_schedules(plan, m, n, k_contiguous) if each != last]
+        lanes = [each for each in lane_schedules(plan, m, n, k_contiguous, mapped[:2]) if each != last]
         return [*lanes[: most - 1], last]
     every, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
     found = _ranked(every, seconds) or [each for each in pointer_schedules(plan, m, n) if each != last]

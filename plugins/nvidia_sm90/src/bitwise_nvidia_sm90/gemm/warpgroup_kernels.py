@@ -21,18 +21,18 @@ from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 def warpgroup_tiles(
     plan: MatrixPlan, chosen: Schedule, types: tuple[str, str, str], k_major: tuple[bool, bool], store: str,
-    finish: Finish | None = None, vectors: tuple[bool, bool] = (False, False), scales: BlockScales | None = None,
+    finish: Finish | None = None, aligned: tuple[bool, bool] = (True, True), scales: BlockScales | None = None,
 ) -> WarpgroupTiles:  # fmt: skip
     """Return the tiles of a schedule with consumers.
 
     `types` are those of A, B and the matrix that the kernel stores; `k_major` says for A and B whether their values of
-    k are contiguous; `store` is how a tile is stored, and `finish` what is stored; `vectors` is that of a gathering,
+    k are contiguous; `store` is how a tile is stored, and `finish` what is stored; `aligned` is that of a gathering,
     and `scales` are those of blocks of k.  Raises UnsupportedGEMM.
     """
     *operands, output = types
     gathering = None
     if chosen.gathering:
-        gathering = Gathering(chosen.gathering, plan.short_first, plan.instruction_k8, vectors)
+        gathering = Gathering(chosen.gathering, plan.short_first, plan.instruction_k8, aligned)
     cluster = (chosen.cluster_m, chosen.cluster_n)
     found = WarpgroupTiles(
         chosen.block_m, chosen.block_n, chosen.stages, chosen.consumers, chosen.ping_pong, cluster, chosen.group,

@@ -33,6 +33,8 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
+LOOKED_UP = gl.constexpr(128)
+"""The sequences whose lengths a program loads at once."""
 
 
 @gluon.jit
@@ -56,41 +58,71 @@ def parts_of(
 
 
 @gluon.jit
+def sum_of(left, right):
+    """Return the sum of two numbers."""
+    return left + right
+
+
+@gluon.jit
+def sequence_of_place(
+    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the sequence of a place that is counted from the first part of the sequence `block` on.
+
+    The lengths of LOOKED_UP sequences are loaded at once.  The result is the place, counted from the first part of the
+    new block, this block, the sequence, and the number of parts of the sequences of the block before it.  A place
+    behind the last has a sequence behind the last.
+    """
+    ALL: gl.constexpr = gl.BlockedLayout([LOOKED_UP // 32], [32], [gl.num_warps()], [0])
+    index, before = place * 0, place * 0
+    behind = block < sequences
+    while behind:
+        width, _, chunks = parts_of(
+            block + gl.arange(0, LOOKED_UP, ALL), query_starts, key_starts, key_lengths, queries, keys, first_position,
+            window, groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+        )  # fmt: skip
+        up_to = gl.associative_scan(gl.zeros([LOOKED_UP], gl.int32, ALL) + width * chunks, 0, sum_of)
+        index = gl.sum((up_to <= place).to(gl.int32), axis=0)
+        before = gl.max(gl.where(up_to <= place, up_to, 0), axis=0)
+        behind = index == LOOKED_UP
+        place = gl.where(behind, place - before, place)
+        block = gl.where(behind, block + LOOKED_UP, block)
+        behind = behind & (block < sequences)
+    return place, block, block + index, before
+
+
+@gluon.jit
 def next_part(
-    place, sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
+    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
     ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place on.
 
-    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  A sequence of given lengths
-    has a place for each of its parts; those of equal lengths have one axis of places, on which the last chunks, which
-    may be short, come last.  The groups of one chunk follow each other, since their keys share the pages of memory.
-    The result is the place and the sequence, the group of heads, the tile of rows, and the keys from first to last.
+    A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Places of sequences of given
+    lengths are counted from the first part of the sequence `block` on; those of equal lengths have one axis of places,
+    on which the last chunks, which may be short, come last.  The groups of one chunk follow each other, since their
+    keys share the pages of memory.  The result is the place, its block, the sequence, the group of heads, the tile of
+    rows, and the keys from first to last.
     """
     programs = gl.num_programs(0)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if RAGGED:  # eight sequences at a time, whose lengths are loaded at once
-        behind = sequence == sequence
-        while behind & (sequence + 8 <= sequences):
-            count = 0
-            for each in gl.static_range(8):
-                width, _, chunks = parts_of(
-                    sequence + each, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
-                    groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-                )  # fmt: skip
-                count += width * chunks
-            behind = place >= count
-            place = gl.where(behind, place - count, place)
-            sequence = gl.where(behind, sequence + 8, sequence)
-    else:  # without the divisions of a place behind the last
+    sequence, group, tile, begin, end = block, 0, 0, 0, 0
+    if not RAGGED:  # without the divisions of a place behind the last
         width, _, chunks = parts_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
             M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip
         sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
-    group, tile, begin, end = 0, 0, 0, 0
     while (begin >= end) & (sequence < sequences):
+        before = place * 0
+        if RAGGED:
+            place, block, sequence, before = sequence_of_place(
+                place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            )  # fmt: skip
         own_queries, own_keys, own_first = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
@@ -102,14 +134,11 @@ def next_part(
         if not RAGGED:
             of_chunk = width * sequences
             sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
-        elif place >= width * chunks:
-            place -= width * chunks
-            sequence += 1
-            of_chunk = 0
-        if (of_chunk > 0) & (sequence < sequences):
-            group = place % groups
-            tile = place % width // groups
-            chunk = lowest + place // of_chunk
+        if sequence < sequences:
+            own_place = place - before
+            group = own_place % groups
+            tile = own_place % width // groups
+            chunk = lowest + own_place // of_chunk
             begin, end = 0, own_keys
             if CAUSAL:
                 last = gl.minimum((tile * M + M - 1) // GROUP, own_queries - 1)
@@ -123,7 +152,7 @@ def next_part(
                 end = gl.maximum(end, begin + 1)
             if begin >= end:
                 place += programs
-    return place, sequence, group, tile, begin, end
+    return place, block, sequence, group, tile, begin, end
 
 
 @gluon.jit
@@ -136,13 +165,13 @@ def first_part(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if RAGGED:
         gdc_wait()
-    place, sequence, group, tile, begin, end = next_part(
+    place, block, sequence, group, tile, begin, end = next_part(
         gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
         window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
     )  # fmt: skip
     if not RAGGED:
         gdc_wait()
-    return place, sequence, group, tile, begin, end
+    return place, block, sequence, group, tile, begin, end
 
 
 @gluon.jit
@@ -152,7 +181,6 @@ def copy_blocks(
 ):  # fmt: skip
     """Start the copies of the blocks of a tile, D components from `column` on, to a slot of SHARE times as many."""
     HEIGHT: gl.constexpr = source.block_type.shape[2]
-    mbarrier.expect(bar, N * D * 2)
     for part in gl.static_range(N // BLOCK):
         block = (slot * (N // BLOCK) + part) * SHARE
         copy_tile(
@@ -163,15 +191,17 @@ def copy_blocks(
 
 @gluon.jit
 def copy_parts(
-    given, key_map, value_map, k_parts, v_parts, full, empty, pages, page_batch,
-    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, COLUMNS: gl.constexpr,
-    GROUP: gl.constexpr,
+    given, maps, parts, full, empty, pages, page_batch,
+    M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr,
+    DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
     SPLIT: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
-    place, sequence, unit, _tile, begin, end = first_part(
+    key_map, key_rest_map, value_map, value_rest_map = maps
+    k_parts, k_rest_parts, v_parts, v_rest_parts = parts
+    place, block, sequence, unit, _tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
         CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
     )  # fmt: skip
@@ -182,23 +212,37 @@ def copy_parts(
             batch, first = 0, gl.load(key_starts + sequence)
         if PAGE:
             own_keys = gl.load(key_lengths + sequence)
-        group, column = unit // COLUMNS, unit % COLUMNS * DV
+        group, column = unit // COLUMNS, unit % COLUMNS * DV1
+        numbers = pages_of_tile(key_map, pages, page, own_keys, begin, N, PAGE)
         for start in range(begin, end, N):
-            # The pages are read while the slots are not yet free.
-            numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
+            # The pages of the next tile are read while this one is copied.
+            next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
             mbarrier.wait(empty.index(slot), phase)
-            copy_blocks(
-                key_map, k_parts, slot, full.index(slot), numbers, batch, group, first, start, 0, N, BLOCK, D, PAGE, 1
-            )
+            bar = full.index(slot)
+            mbarrier.expect(bar, N * (D1 + D2) * 2)
+            copy_blocks(key_map, k_parts, slot, bar, numbers, batch, group, first, start, 0, N, BLOCK, D1, PAGE, 1)
+            if key_rest_map is not None:
+                copy_blocks(
+                    key_rest_map, k_rest_parts, slot, bar, numbers, batch, group, first, start, D1, N, BLOCK, D2, PAGE,
+                    1,
+                )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
             mbarrier.wait(empty.index(slot), phase)
+            bar = full.index(slot)
+            mbarrier.expect(bar, N * (DV1 + DV2) * 2)
             copy_blocks(
-                value_map, v_parts, slot, full.index(slot), numbers, batch, group, first, start, column, N, BLOCK,
-                DV, PAGE, D // DV,
+                value_map, v_parts, slot, bar, numbers, batch, group, first, start, column, N, BLOCK, DV1, PAGE,
+                D1 // DV1,
             )  # fmt: skip
+            if value_rest_map is not None:
+                copy_blocks(
+                    value_rest_map, v_rest_parts, slot, bar, numbers, batch, group, first, start, DV1, N, BLOCK, DV2,
+                    PAGE, D2 // DV2,
+                )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
-        place, sequence, unit, _tile, begin, end = next_part(
-            place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
+            numbers = next_numbers
+        place, block, sequence, unit, _tile, begin, end = next_part(
+            place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
             first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip
 
@@ -212,13 +256,18 @@ def next_slot(slot, phase, STAGES: gl.constexpr):
 
 @gluon.jit
 def blocks_of_tile(
-    ring, full, slot, phase, COUNT: gl.constexpr, BLOCK: gl.constexpr, D: gl.constexpr, SHARE: gl.constexpr
+    ring, rest, full, slot, phase,
+    COUNT: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, SHARE: gl.constexpr,
 ):  # fmt: skip
-    """Return the blocks of D components of a tile once it has been copied, as matrices."""
+    """Return the blocks of a tile once it has been copied: of each the matrices of D1 and, if any, D2 components."""
     mbarrier.wait(full.index(slot), phase)
     found = ()
     for part in gl.static_range(COUNT):
-        found += (ring.index((slot * COUNT + part) * SHARE).reshape([BLOCK, D]),)
+        first = ring.index((slot * COUNT + part) * SHARE).reshape([BLOCK, D1])
+        if D2:
+            found += ((first, rest.index(slot * COUNT + part).reshape([BLOCK, D2])),)
+        else:
+            found += ((first,),)
     return found
 
 
@@ -253,79 +302,111 @@ def capped_and_masked(
 
 
 @gluon.jit
+def merged_parts(top, total, outs, top_part, total_part, out_parts):
+    """Return the state after the merge of a chunk, whose output has one or two parts."""
+    COUNT: gl.constexpr = len(outs)
+    found = ()
+    highest, all_total = top, total
+    for part in gl.static_range(COUNT):
+        highest, all_total, out = merged(top, total, outs[part], top_part, total_part, out_parts[part])
+        found += (out,)
+    return highest, all_total, found
+
+
+@gluon.jit
+def zeros_of(outs):
+    """Return zeros of the shapes of the parts of an output."""
+    COUNT: gl.constexpr = len(outs)
+    found = ()
+    for part in gl.static_range(COUNT):
+        found += (gl.full(outs[part].shape, 0.0, gl.float32, outs[part].type.layout),)
+    return found
+
+
+@gluon.jit
+def empty_output(M: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
+    """Return zeros for the output of M rows: a part of DV1 components, and if there are DV2 more, one of these."""
+    found = (gl.zeros([M, DV1], gl.float32, OUT),)
+    if DV2:
+        found += (gl.zeros([M, DV2], gl.float32, OUT),)
+    return found
+
+
+@gluon.jit
 def after_chunk(
     start, begin, state_top, state_total, state_out, top, total, out, CHUNK: gl.constexpr, SEVERAL: gl.constexpr
 ):
     """Return the states of the chunks so far and of the chunk of block `start`, which may end the one before it."""
     if SEVERAL and (start % CHUNK == 0) & (start > begin):
-        state_top, state_total, state_out = merged(state_top, state_total, state_out, top, total, out)
+        state_top, state_total, state_out = merged_parts(state_top, state_total, state_out, top, total, out)
         top = gl.full(top.shape, NOTHING, gl.float32, top.type.layout)
         total = gl.full(total.shape, 0.0, gl.float32, total.type.layout)
-        out = gl.full(out.shape, 0.0, gl.float32, out.type.layout)
+        out = zeros_of(out)
     return state_top, state_total, state_out, top, total, out
 
 
 @gluon.jit
 def many_rows(
     rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr,
-    OUT: gl.constexpr, BLOCK: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
+    CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 64 rows, 16 in each warp.
 
     Return the state of all chunks but the last and that of the last, and the slot of the next tile.
     """
-    k_ring, v_ring, full, empty = rings
-    SCORES: gl.constexpr = q.type.layout.parent
+    k_ring, k_rest, v_ring, v_rest, full, empty = rings
+    SCORES: gl.constexpr = q[0].type.layout.parent
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    out = gl.zeros([M, DV], gl.float32, OUT)
+    outs = empty_output(M, DV1, DV2, OUT)
     state_top, state_total = gl.full([M], NOTHING, gl.float32, OUT_ROWS), gl.zeros([M], gl.float32, OUT_ROWS)
-    state_out = gl.zeros([M, DV], gl.float32, OUT)
+    state_outs = empty_output(M, DV1, DV2, OUT)
     s = gl.zeros([M, N], gl.float32, SCORES)
-    keys = blocks_of_tile(k_ring, full, slot, phase, 1, N, D, 1)[0].permute((1, 0))
-    s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+    keys = blocks_of_tile(k_ring, k_rest, full, slot, phase, 1, N, D1, D2, 1)[0][0].permute((1, 0))
+    s = warpgroup_mma(q[0], keys, s, use_acc=False, is_async=True)
     s = warpgroup_mma_wait(0, deps=[s])
     release(empty, slot)
     last = (end - 1) // N * N
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
-        state_top, state_total, state_out, top, total, out = after_chunk(
-            start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        state_top, state_total, state_outs, top, total, outs = after_chunk(
+            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
         s = capped_and_masked(s, start, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
         found, top, total, shrink = softmax_step(s, top, total, scale)
-        out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+        out = outs[0] * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
         weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
-        values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, D // DV)[0]
+        values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, 1, N, DV1, DV2, D1 // DV1)[0][0]
         out = warpgroup_mma(weights, values, out, is_async=True)
-        keys = blocks_of_tile(k_ring, full, slot, phase, 1, N, D, 1)[0].permute((1, 0))
+        keys = blocks_of_tile(k_ring, k_rest, full, slot, phase, 1, N, D1, D2, 1)[0][0].permute((1, 0))
         s = gl.zeros([M, N], gl.float32, SCORES)
-        s = warpgroup_mma(q, keys, s, use_acc=False, is_async=True)
+        s = warpgroup_mma(q[0], keys, s, use_acc=False, is_async=True)
         out, s = warpgroup_mma_wait(0, deps=[out, s])
+        outs = (out,)
         gl.thread_barrier()
         mbarrier.arrive(empty.index(v_slot))
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
-    state_top, state_total, state_out, top, total, out = after_chunk(
-        last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+    state_top, state_total, state_outs, top, total, outs = after_chunk(
+        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
     s = capped_and_masked(s, last, plain, positions, own_keys, window, cap_factor, N, CAUSAL, WINDOW, CAP)
     found, top, total, shrink = softmax_step(s, top, total, scale)
-    out = out * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
+    out = outs[0] * gl.expand_dims(gl.convert_layout(shrink, OUT_ROWS, assert_trivial=True), 1)
     weights = gl.convert_layout(found.to(k_ring.dtype), WEIGHTS)
-    values = blocks_of_tile(v_ring, full, v_slot, v_phase, 1, N, DV, D // DV)[0]
+    values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, 1, N, DV1, DV2, D1 // DV1)[0][0]
     if RAGGED and last + N > own_keys:  # what is behind the last key belongs to others
-        clear_rows(values, own_keys - last, N, DV)
+        clear_rows(values, own_keys - last, N, DV1)
     out = warpgroup_mma(weights, values, out, is_async=True)
     out = warpgroup_mma_wait(0, deps=[out])
     release(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
-    return state_top, state_total, state_out, top, total, out, slot, phase
+    return state_top, state_total, state_outs, top, total, (out,), slot, phase
 
 
 @gluon.constexpr_function
@@ -339,12 +420,16 @@ def product_layout(columns, few, warps):
 @gluon.jit
 def few_scores(q, keys, BLOCK: gl.constexpr):
     """Return the products of 16 rows of queries and each block of keys, of which each warp has some."""
-    SCORES: gl.constexpr = q.type.layout.parent
+    SCORES: gl.constexpr = q[0].type.layout.parent
     COUNT: gl.constexpr = len(keys)
     found = ()
-    for part in gl.static_range(COUNT):
-        right = keys[part].permute((1, 0)).load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
-        found += (mma_v2(q, right, gl.zeros([16, BLOCK], gl.float32, SCORES)),)
+    for block in gl.static_range(COUNT):
+        scores = gl.zeros([16, BLOCK], gl.float32, SCORES)
+        for part in gl.static_range(len(q)):
+            right = keys[block][part].permute((1, 0))
+            right = right.load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
+            scores = mma_v2(q[part], right, scores)
+        found += (scores,)
     return found
 
 
@@ -362,7 +447,7 @@ def greatest_of_four(a, b, c, d, other_a, other_b, other_c, other_d):
 
 @gluon.jit
 def add_few(
-    s, values, start, plain, positions, keys, window, cap_factor, behind, top, total, out, scale, exchanged,
+    s, values, start, plain, positions, keys, window, cap_factor, behind, top, total, outs, scale, exchanged,
     BLOCK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Return the state of a chunk after one, two or four blocks with these scores and values.
@@ -370,7 +455,7 @@ def add_few(
     Values from `behind` on are 0.  Each warp has some components of the output, and all weights, in the order in which
     a warp of 16 rows adds them.
     """
-    OUT: gl.constexpr = out.type.layout
+    OUT: gl.constexpr = outs[0].type.layout
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
     ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=OUT, k_width=2)
@@ -406,71 +491,85 @@ def add_few(
             own = exchanged.index(part).load(ALL)
         shrink = shrinks[part]
         total = gl.fma(total, gl.convert_layout(shrink, total.type.layout, assert_trivial=True), gl.sum(own, axis=1))
-        right = values[part].load(VALUES)
-        if RAGGED:
-            row = gl.expand_dims(gl.arange(0, BLOCK, gl.SliceLayout(1, VALUES)), 1)
-            right = gl.where(row < behind - part * BLOCK, right, gl.full(right.shape, 0.0, right.dtype, VALUES))
-        left = gl.convert_layout(own.to(values[0].dtype), WEIGHTS)
-        out = mma_v2(left, right, out * gl.expand_dims(shrink, 1))
-    return top, total, out
+        left = gl.convert_layout(own.to(values[0][0].dtype), WEIGHTS)
+        added = ()
+        for side in gl.static_range(len(outs)):
+            right = values[part][side].load(VALUES)
+            if RAGGED:
+                row = gl.expand_dims(gl.arange(0, BLOCK, gl.SliceLayout(1, VALUES)), 1)
+                right = gl.where(row < behind - part * BLOCK, right, gl.full(right.shape, 0.0, right.dtype, VALUES))
+            added += (mma_v2(left, right, outs[side] * gl.expand_dims(shrink, 1)),)
+        outs = added
+    return top, total, outs
 
 
 @gluon.jit
 def few_rows(
     rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
-    M: gl.constexpr, N: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr, RAGGED: gl.constexpr, STAGES: gl.constexpr,
-    OUT: gl.constexpr, BLOCK: gl.constexpr,
+    M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
+    CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
-    k_ring, v_ring, full, empty = rings
+    k_ring, k_rest, v_ring, v_rest, full, empty = rings
     WARPS: gl.constexpr = OUT.warps_per_cta[1]
     ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
     ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     COUNT: gl.constexpr = N // BLOCK
     top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
-    out = gl.zeros([M, DV], gl.float32, OUT)
+    outs = empty_output(M, DV1, DV2, OUT)
     state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-    state_out = gl.zeros([M, DV], gl.float32, OUT)
+    state_outs = empty_output(M, DV1, DV2, OUT)
     SWIZZLED: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0])
     exchanged = gl.allocate_shared_memory(gl.float32, [COUNT, M, BLOCK], SWIZZLED)
-    s = few_scores(q, blocks_of_tile(k_ring, full, slot, phase, COUNT, BLOCK, D, 1), BLOCK)
+    s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
     release_after_loads(empty, slot)
     last = (end - 1) // N * N
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
-        state_top, state_total, state_out, top, total, out = after_chunk(
-            start, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+        state_top, state_total, state_outs, top, total, outs = after_chunk(
+            start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
-        next_s = few_scores(q, blocks_of_tile(k_ring, full, slot, phase, COUNT, BLOCK, D, 1), BLOCK)
-        values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, D // DV)
-        top, total, out = add_few(
-            s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, out, scale, exchanged,
+        next_s = few_scores(q, blocks_of_tile(k_ring, k_rest, full, slot, phase, COUNT, BLOCK, D1, D2, 1), BLOCK)
+        values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
+        top, total, outs = add_few(
+            s, values, start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale, exchanged,
             BLOCK, CAUSAL, WINDOW, CAP, False,
         )  # fmt: skip
         s = next_s
         release_after_loads(empty, v_slot)
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
-    state_top, state_total, state_out, top, total, out = after_chunk(
-        last, begin, state_top, state_total, state_out, top, total, out, CHUNK, SEVERAL
+    state_top, state_total, state_outs, top, total, outs = after_chunk(
+        last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
-    values = blocks_of_tile(v_ring, full, v_slot, v_phase, COUNT, BLOCK, DV, D // DV)
+    values = blocks_of_tile(v_ring, v_rest, full, v_slot, v_phase, COUNT, BLOCK, DV1, DV2, D1 // DV1)
     # What is behind the last key of a sequence belongs to others.
-    top, total, out = add_few(
-        s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, out, scale,
+    top, total, outs = add_few(
+        s, values, last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs, scale,
         exchanged, BLOCK, CAUSAL, WINDOW, CAP, RAGGED,
     )  # fmt: skip
     release_after_loads(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
-    return state_top, state_total, state_out, top, total, out, slot, phase
+    return state_top, state_total, state_outs, top, total, outs, slot, phase
+
+
+@gluon.jit
+def lanes_of(column, side: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
+    """Return the components of a row that the first or the second part of an output has."""
+    if side == 0:
+        found = column * DV1 + gl.arange(0, DV1, gl.SliceLayout(0, OUT))
+    else:
+        found = DV1 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
+    return gl.expand_dims(found, 0)
 
 
 @gluon.jit
 def compute_parts(
     given, of_parts, rings,
-    D: gl.constexpr, DV: gl.constexpr, COLUMNS: gl.constexpr, W: gl.constexpr, V: gl.constexpr, GROUP: gl.constexpr,
+    D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, COLUMNS: gl.constexpr,
+    VP: gl.constexpr, GROUP: gl.constexpr,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
     SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
@@ -484,11 +583,11 @@ def compute_parts(
     ) = of_parts  # fmt: skip
     FEW: gl.constexpr = M == 16
     SCORES: gl.constexpr = product_layout(N, FEW, gl.num_warps())
-    OUT: gl.constexpr = product_layout(DV, FEW, gl.num_warps())
+    OUT: gl.constexpr = product_layout(DV1, FEW, gl.num_warps())
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    place, sequence, unit, tile, begin, end = first_part(
+    place, block, sequence, unit, tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
         CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
     )  # fmt: skip
@@ -506,11 +605,12 @@ def compute_parts(
         head = group * GROUP + (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) % GROUP
         base = query_row + head.to(gl.int64) * query_head
         base = gl.expand_dims(base + at.to(gl.int64) * query_step, 1)
-        lane = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, QUERIES)), 0)
         real = gl.expand_dims(at < own_queries, 1)
-        if W < D:
-            real = real & (lane < W)
-        q = gl.load(base + lane, mask=real, other=0.0)
+        lane = gl.expand_dims(gl.arange(0, D1, gl.SliceLayout(0, QUERIES)), 0)
+        q = (gl.load(base + lane, mask=real, other=0.0),)
+        if D2:
+            lane = D1 + gl.expand_dims(gl.arange(0, D2, gl.SliceLayout(0, QUERIES)), 0)
+            q += (gl.load(base + lane, mask=real, other=0.0),)
         positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
         plain = own_keys
         if CAUSAL:
@@ -519,16 +619,15 @@ def compute_parts(
             plain = 0
         if FEW:
             found = few_rows(
-                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D,
-                DV, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D1, D2,
+                DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
         else:
             found = many_rows(
-                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D,
-                DV, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D1, D2,
+                DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
             )  # fmt: skip
-        state_top, state_total, state_out, top, total, out, slot, phase = found
-        lane = column * DV + gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, OUT)), 0)
+        state_top, state_total, state_outs, top, total, outs, slot, phase = found
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         if SPLIT:
@@ -540,18 +639,17 @@ def compute_parts(
             own = inside & (column == 0)
             gl.store(part_top + row, top_row, mask=own, eviction_policy="evict_last")
             gl.store(part_total + row, total_row, mask=own, eviction_policy="evict_last")
-            target = part_out + gl.expand_dims(row, 1) * (DV * COLUMNS) + lane
-            gl.store(target, out, mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
+            for side in gl.static_range(len(outs)):
+                target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+                gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
         else:
-            all_top, all_total, all_out = merged(state_top, state_total, state_out, top, total, out)
+            all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
             heads = group * GROUP + packed % GROUP
             if sinks is not None:
                 sink = gl.load(sinks + heads).to(gl.float32) * 1.4426950408889634
-                all_top, all_total, all_out = merged(
-                    all_top, all_total, all_out, sink, gl.full([M], 1.0, gl.float32, OUT_ROWS),
-                    gl.zeros([M, DV], gl.float32, OUT),
-                )  # fmt: skip
-            all_out, logarithm = finished(all_top, all_total, all_out)
+                all_top, all_total, all_outs = merged_parts(
+                    all_top, all_total, all_outs, sink, gl.full([M], 1.0, gl.float32, OUT_ROWS), zeros_of(all_outs)
+                )
             at = (packed // GROUP).to(gl.int64)
             own_batch = sequence.to(gl.int64)
             if query_starts is not None:
@@ -559,15 +657,15 @@ def compute_parts(
                 own_batch = own_batch * 0
             target = output + own_batch * output_batch + heads.to(gl.int64) * output_head
             target = gl.expand_dims(target + at * output_step, 1)
-            stored_lanes = gl.expand_dims(inside, 1)
-            if V < DV * COLUMNS:
-                stored_lanes = stored_lanes & (lane < V)
-            gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=stored_lanes)
-            if LOGARITHMS:
-                target = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
-                gl.store(target + at * logarithm_step, logarithm, mask=inside & (column == 0))
-        place, sequence, unit, tile, begin, end = next_part(
-            place + gl.num_programs(0), sequence, query_starts, key_starts, key_lengths, queries, keys,
+            for side in gl.static_range(len(outs)):
+                lane = lanes_of(column, side, DV1, DV2, OUT)
+                all_out, logarithm = finished(all_top, all_total, all_outs[side])
+                gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=gl.expand_dims(inside, 1))
+                if LOGARITHMS and side == 0:
+                    place_of_row = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
+                    gl.store(place_of_row + at * logarithm_step, logarithm, mask=inside & (column == 0))
+        place, block, sequence, unit, tile, begin, end = next_part(
+            place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
             first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
         )  # fmt: skip
 
@@ -579,13 +677,13 @@ def compute_parts(
     ]
 )  # fmt: skip
 def visit_parts(
-    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
+    query, key_map, key_rest_map, value_map, value_rest_map, output, logarithms, part_top, part_total, part_out,
     query_starts, key_starts, key_lengths, pages, sinks,
     query_batch, query_step, query_head, output_batch, output_step, output_head,
     logarithm_batch, logarithm_step, logarithm_head, page_batch,
     queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
-    D: gl.constexpr, W: gl.constexpr, DV: gl.constexpr, V: gl.constexpr, GROUP: gl.constexpr, M: gl.constexpr,
-    N: gl.constexpr, BLOCK: gl.constexpr,
+    D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
+    GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
     COLUMNS: gl.constexpr,
@@ -593,14 +691,22 @@ def visit_parts(
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
     A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
-    of N keys have one, two or four blocks.  Keys of W components have D in memory, of which the last are zeros; a part
-    has DV of the V components of values, one of COLUMNS shares.  The arguments are those of `chunks.forward`.
+    of N keys have one, two or four blocks.  Keys have D1 components, a power of 2, and the D2 others in tiles of their
+    own, and values have DV1 and DV2; or a part has DV1 of them, one of COLUMNS shares.  Stored
+    rows have VP components.  The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
-    k_parts = parts_of_ring(key_map, TILES, BLOCK, D)
-    k_ring = ring_of_parts(key_map, k_parts, TILES, BLOCK, D)
+    k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
+    k_ring = ring_of_parts(key_map, k_parts, TILES, BLOCK, D1)
     v_parts = parts_of_other(value_map, k_parts)
-    v_ring = ring_of_parts(value_map, v_parts, TILES * (D // DV), BLOCK, DV)
+    v_ring = ring_of_parts(value_map, v_parts, TILES * (D1 // DV1), BLOCK, DV1)
+    k_rest_parts, k_rest, v_rest_parts, v_rest = None, None, None, None
+    if key_rest_map is not None:
+        k_rest_parts = parts_of_ring(key_rest_map, TILES, BLOCK, D2)
+        k_rest = ring_of_parts(key_rest_map, k_rest_parts, TILES, BLOCK, D2)
+        if value_rest_map is not None:
+            v_rest_parts = parts_of_other(value_rest_map, k_rest_parts)
+            v_rest = ring_of_parts(value_rest_map, v_rest_parts, TILES, BLOCK, DV2)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
@@ -621,15 +727,16 @@ def visit_parts(
             (
                 compute_parts,
                 (
-                    given, of_parts, (k_ring, v_ring, full, empty), D, DV, COLUMNS, W, V, GROUP, M, N, BLOCK, CHUNK,
-                    STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                    given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), D1, D2, DV1, DV2, COLUMNS, VP,
+                    GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
                 ),
             ),
             (
                 copy_parts,
                 (
-                    given, key_map, value_map, k_parts, v_parts, full, empty, pages, page_batch, M, N, BLOCK, D,
-                    DV, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES,
+                    given, (key_map, key_rest_map, value_map, value_rest_map),
+                    (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
+                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES,
                 ),
             ),
         ],

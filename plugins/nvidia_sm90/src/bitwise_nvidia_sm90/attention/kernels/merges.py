@@ -66,11 +66,13 @@ def added(old, fresh, total, out, right_old, right_fresh, right_total, right_out
 
 
 @gluon.jit
-def outputs(part_out, slot, group, behind, lane, GROUPED: gl.constexpr, DVP: gl.constexpr, L: gl.constexpr):
+def outputs(
+    part_out, slot, group, behind, lane, GROUPED: gl.constexpr, DV: gl.constexpr, DVP: gl.constexpr, L: gl.constexpr
+):
     """Return the outputs of GROUPED chunks of a row from `group` on; those from `behind` on are zeros."""
     place = gl.expand_dims(gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1)
     source = gl.expand_dims(part_out + (slot + group) * DVP + lane, 0) + place * DVP
-    return gl.load(source, mask=(place < behind - group) & gl.expand_dims(lane >= 0, 0), other=0.0)
+    return gl.load(source, mask=(place < behind - group) & gl.expand_dims(lane < DV, 0), other=0.0)
 
 
 @gluon.jit
@@ -149,8 +151,8 @@ def merge_parts(
         fresh_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
         total_numbers = gl.allocate_shared_memory(gl.float32, [FACTORS], SHARED)
         behind = (end + CHUNK - 1) // CHUNK
-        outs = outputs(part_out, slot, first, behind, lane, GROUPED, DVP, L)
-        next_outs = outputs(part_out, slot, first + GROUPED, behind, lane, GROUPED, DVP, L)
+        outs = outputs(part_out, slot, first, behind, lane, GROUPED, DV, DVP, L)
+        next_outs = outputs(part_out, slot, first + GROUPED, behind, lane, GROUPED, DV, DVP, L)
         place = gl.expand_dims(gl.arange(0, GROUPED, gl.SliceLayout(1, L)), 1)
         for several in range(first, behind, FACTORS):
             chunk = several + gl.arange(0, FACTORS, C)
@@ -163,7 +165,7 @@ def merge_parts(
             old_numbers.store(gl.exp2(gl.maximum(before, top) - shift))
             fresh_numbers.store(gl.exp2(tops - shift))
             for group in range(several, gl.minimum(behind, several + FACTORS), GROUPED):
-                later_outs = outputs(part_out, slot, group + 2 * GROUPED, behind, lane, GROUPED, DVP, L)
+                later_outs = outputs(part_out, slot, group + 2 * GROUPED, behind, lane, GROUPED, DV, DVP, L)
                 old = in_each_thread(old_numbers, (group - several) // GROUPED, outs, FACTORS, GROUPED, L)
                 fresh = in_each_thread(fresh_numbers, (group - several) // GROUPED, outs, FACTORS, GROUPED, L)
                 totals = in_each_thread(total_numbers, (group - several) // GROUPED, outs, FACTORS, GROUPED, L)

@@ -27,9 +27,9 @@ _TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
 MOST_ROWS, MOST_LANES = 16, 32
 STEPS = 32
 """The values of k of a lane in a tile, at most."""
-_MOST_VALUES = 96
+MOST_VALUES = 96
 """The sums of a thread, at most."""
-_MOST_LOADS = 64
+MOST_LOADS = 64
 """The values of columns that a thread loads at once, at most."""
 
 
@@ -105,8 +105,8 @@ class FewRows:
     def exists(self) -> bool:
         """Whether there is a kernel."""
         powers = all(each & (each - 1) == 0 for each in (self.lanes, self.steps, self.warps))
-        fits = 1 <= self.rows <= MOST_ROWS and 2 * self.rows * self.columns <= _MOST_VALUES and self.columns >= 1
-        fits = fits and self.steps * self.columns <= _MOST_LOADS and 2 <= self.lanes <= MOST_LANES
+        fits = 1 <= self.rows <= MOST_ROWS and 2 * self.rows * self.columns <= MOST_VALUES and self.columns >= 1
+        fits = fits and self.steps * self.columns <= MOST_LOADS and 2 <= self.lanes <= MOST_LANES
         return powers and fits and self.dtype in ("fp16", "bf16") and 1 <= self.steps <= STEPS
 
 

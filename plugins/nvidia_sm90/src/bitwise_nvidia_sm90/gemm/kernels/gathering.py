@@ -7,8 +7,8 @@ stage are under way before it is empty.  Two warpgroups gather every second stag
 written once.
 
 A unit is loaded as the two aligned vectors that hold it, and shifted.  Where not all of its values exist, or a vector
-ends outside of the operand, its values are loaded one by one, and so are those of operands whose address is not
-aligned.
+is not inside of the operand, its values are loaded one by one.  Offsets in an operand whose address is not aligned
+count from the aligned address before it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def gathering_producer(tiles: WarpgroupTiles, decoded: Iterator[str]) -> Lines:
     yield "@%p_done bra END;"
     yield from decoded
     yield from _first_iteration(given)
-    yield from _places_of_job(tiles)
+    yield from _places_of_job(tiles, given)
     yield "mov.u32 %r_stage_group, 0;"
     yield "GATHER_STAGE:"
     if given.warpgroups > 1:
@@ -91,7 +91,7 @@ def gathering_producer(tiles: WarpgroupTiles, decoded: Iterator[str]) -> Lines:
             yield from wait("WAIT_EMPTY", "%r_empty", "%r_empty_parity", "")
             yield from _stage_places(tiles)
         for unit in part:
-            yield from _store(tiles, given, unit)
+            yield from _store(tiles, unit)
         yield "setp.eq.u32 %p_fast, %r_slow, 0;"
         yield f"@%p_fast bra STORED_{start};"
         yield from _one_by_one(tiles, given, part)
@@ -196,6 +196,9 @@ def _thread_places(tiles: WarpgroupTiles, given: Gathering) -> Lines:
         yield f"sub.u32 %r_at, {lines}, 1;\ncvt.u64.u32 %d_end_{name}, %r_at;\ncvt.u64.u32 %d_length, {length};"
         yield f"mul.lo.u64 %d_end_{name}, %d_end_{name}, %d_line_{name};\nshl.b64 %d_length, %d_length, 1;"
         yield f"add.u64 %d_end_{name}, %d_end_{name}, %d_length;"
+        if not given.is_aligned(name):
+            yield f"and.b64 %d_skew_{name}, %d_{name}, {_VECTOR - 1};\nsub.u64 %d_{name}, %d_{name}, %d_skew_{name};"
+            yield f"add.u64 %d_end_{name}, %d_end_{name}, %d_skew_{name};"
     if given.warpgroups > 1:  # 1 before the first stage of the first warpgroup
         yield f"setp.eq.u32 %p_skips, %r_group, {tiles.consumers};"
         yield "selp.u32 %r_turn, 1, 0, %p_skips;"
@@ -218,7 +221,7 @@ def _first_iteration(given: Gathering) -> Lines:
         yield "sub.u32 %r_moved, %r_short, %r_moved;"
 
 
-def _places_of_job(tiles: WarpgroupTiles) -> Lines:
+def _places_of_job(tiles: WarpgroupTiles, given: Gathering) -> Lines:
     """Compute what does not change between the stages of a job: the thread's rows, and how many are left."""
     for name, tile, place, count in _operands(tiles):
         own = "%r_own_row" if tile.k_major else "%r_own_rows"
@@ -229,6 +232,8 @@ def _places_of_job(tiles: WarpgroupTiles) -> Lines:
             yield f"mul.lo.u64 %d_first_{name}, %d_first_{name}, %d_line_{name};"
         else:
             yield f"shl.b64 %d_first_{name}, %d_first_{name}, 1;"
+        if not given.is_aligned(name):
+            yield f"add.u64 %d_first_{name}, %d_first_{name}, %d_skew_{name};"
 
 
 def _sources(given: Gathering, group: str, name: str) -> Lines:
@@ -309,12 +314,8 @@ def _offset(tiles: WarpgroupTiles, given: Gathering, unit: _Unit) -> Lines:
 
 def _load(tiles: WarpgroupTiles, given: Gathering, unit: _Unit, place: int) -> Lines:
     """Load the vectors of a unit, zeros for one that does not exist or is loaded one by one: %r_slow has its bit."""
-    tile, vectors = _tile(tiles, unit.operand), given.vectors[unit.operand == "B"]
+    tile = _tile(tiles, unit.operand)
     words = [f"%r_word_{unit.name}_{index}" for index in range(_WORDS)]
-    if not vectors:
-        yield from _exists(tiles, unit, 1)
-        yield f"@%p_exists or.b32 %r_slow, %r_slow, {1 << place};"
-        return
     yield from _offset(tiles, given, unit)
     yield from (f"mov.b32 {each}, 0;" for each in words)
     yield from _exists(tiles, unit, 1)
@@ -323,9 +324,12 @@ def _load(tiles: WarpgroupTiles, given: Gathering, unit: _Unit, place: int) -> L
     yield f"setp.le.and.s64 %p_fast, %d_last, %d_end_{unit.operand}, %p_exists;"
     if tile.k_major:
         yield f"setp.ge.and.s32 %p_fast, %r_count_{unit.source}, {_UNIT}, %p_fast;"
+    yield f"and.b64 %d_offset, %d_offset, {-_VECTOR};"
+    if not given.is_aligned(unit.operand):
+        yield f"setp.ge.and.s64 %p_fast, %d_offset, %d_skew_{unit.operand}, %p_fast;"
     yield "not.pred %p_slow, %p_fast;\nand.pred %p_slow, %p_slow, %p_exists;"
     yield f"@%p_slow or.b32 %r_slow, %r_slow, {1 << place};"
-    yield f"and.b64 %d_offset, %d_offset, {-_VECTOR};\nadd.s64 %d_offset, %d_offset, %d_{unit.operand};"
+    yield f"add.s64 %d_offset, %d_offset, %d_{unit.operand};"
     yield f"@%p_fast ld.global.v4.b32 {{{', '.join(words[:4])}}}, [%d_offset];"
     yield f"setp.ne.and.u32 %p_fast, %r_low_{unit.source}, 0, %p_fast;"
     yield f"@%p_fast ld.global.v4.b32 {{{', '.join(words[4:])}}}, [%d_offset+{_VECTOR}];"
@@ -340,20 +344,16 @@ def _stage_places(tiles: WarpgroupTiles) -> Lines:
         yield f"add.u32 %r_to_{name}, %r_to_{name}, %r_place_{'k' if tile.k_major else 'rows'};"
 
 
-def _store(tiles: WarpgroupTiles, given: Gathering, unit: _Unit) -> Lines:
+def _store(tiles: WarpgroupTiles, unit: _Unit) -> Lines:
     """Shift a unit, and write it to the current stage."""
-    values = ["%r_none"] * 4
-    if given.vectors[unit.operand == "B"]:
-        words = [f"%r_word_{unit.name}_{index}" for index in range(_WORDS)]
-        values = [f"%r_value_{index}" for index in range(4)]
-        for words_by, count in ((2, 6), (1, 5)):
-            yield f"and.b32 %r_at, %r_low_{unit.source}, {4 * words_by};\nsetp.ne.u32 %p_shifted, %r_at, 0;"
-            for index in range(count):
-                yield f"selp.b32 {words[index]}, {words[index + words_by]}, {words[index]}, %p_shifted;"
-        for index, each in enumerate(values):
-            yield f"prmt.b32 {each}, {words[index]}, {words[index + 1]}, %r_halves_{unit.source};"
-    else:
-        yield "mov.b32 %r_none, 0;"
+    words = [f"%r_word_{unit.name}_{index}" for index in range(_WORDS)]
+    values = [f"%r_value_{index}" for index in range(4)]
+    for words_by, count in ((2, 6), (1, 5)):
+        yield f"and.b32 %r_at, %r_low_{unit.source}, {4 * words_by};\nsetp.ne.u32 %p_shifted, %r_at, 0;"
+        for index in range(count):
+            yield f"selp.b32 {words[index]}, {words[index + words_by]}, {words[index]}, %p_shifted;"
+    for index, each in enumerate(values):
+        yield f"prmt.b32 {each}, {words[index]}, {words[index + 1]}, %r_halves_{unit.source};"
     guard = ""
     if unit.bounded:
         yield f"setp.lt.u32 %p_exists, %r_own_row, {_tile(tiles, unit.operand).rows - unit.rows};"

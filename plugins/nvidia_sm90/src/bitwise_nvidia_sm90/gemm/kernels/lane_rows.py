@@ -1,5 +1,7 @@
 """PTX of products of a vector and a matrix by fused multiply-adds, of which each warp has a lane of neighbours.
 
+Where there are few elements, a warp has several lanes of fewer neighbours, so that there are more blocks.
+
 A thread has one element, or two neighbouring ones, whose values of a line of the matrix are loaded as one word of 4
 bytes.  Where lines have an odd length, every second line is shifted by one value: a thread then takes the second value
 from the word of its neighbour, and the last thread of a warp has no elements of its own.  The words of the next lines
@@ -27,9 +29,9 @@ _TYPES = {"p": "pred", "h": "b16", "r": "b32", "d": "b64"}
 _THREADS = 32
 """The threads of a warp."""
 MOST_LANES = 32
-"""The warps of a block."""
-_MOST_LINES = 512
-"""The lines that a block loads at once, for which its threads have registers."""
+"""The lanes of a block."""
+_MOST_VALUES = 512 * _THREADS
+"""The values, or words, that a block loads at once, for which its threads have registers."""
 _SETS = ("now", "next")
 
 
@@ -37,8 +39,8 @@ _SETS = ("now", "next")
 class LaneRows:
     """A configuration: `lanes`, of which the first `active` have values of k, in tiles of `tile` (0: one tile each).
 
-    `rows` lines are loaded at once; a tile has a multiple of them, or one.  A thread has `own` elements, 1 or 2.  `odd`
-    says that lines have an odd length.
+    `rows` lines are loaded at once; a tile has a multiple of them, or one.  A lane has `width` threads, and a thread
+    `own` elements, 1 or 2; with 2, a lane is a warp.  `odd` says that lines have an odd length.
     `lane_sum` is the order in which lanes are added, to +0 with `from_zero`.  `dtype` is the type of the operands,
     fp16 or bf16, and `output` that of the sums.
     """
@@ -47,6 +49,7 @@ class LaneRows:
     active: int
     tile: int
     rows: int
+    width: int
     own: int
     odd: bool
     lane_sum: LaneSum
@@ -57,7 +60,12 @@ class LaneRows:
     @property
     def columns(self) -> int:
         """The elements of a block."""
-        return self.own * (_THREADS - self.shifts)
+        return self.own * (self.width - self.shifts)
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return self.lanes * self.width
 
     @property
     def shifts(self) -> bool:
@@ -73,16 +81,18 @@ class LaneRows:
     def exists(self) -> bool:
         """Whether there is a kernel."""
         whole = self.tile < 2 or self.tile % self.rows == 0
-        fits = 2 <= self.lanes <= MOST_LANES and self.rows * self.lanes <= _MOST_LINES and self.own in (1, 2)
-        return fits and whole and self.dtype in ("fp16", "bf16")
+        warps = self.width in ((8, 16, 32) if self.own == 1 else (32,)) and self.threads % _THREADS == 0
+        fits = 2 <= self.lanes <= MOST_LANES and self.rows * self.threads <= _MOST_VALUES and self.own in (1, 2)
+        return fits and whole and warps and self.dtype in ("fp16", "bf16")
 
 
 @lru_cache(maxsize=64)
 def lane_rows(given: LaneRows) -> TextKernel:
-    """Return the kernel C[slice, n] = sum over the slice's k of V[k] W[k, n]; the address of W is a multiple of 4.
+    """Return the kernel C[slice, n] = sum over the slice's k of V[k] W[k, n].
 
-    V is contiguous, and the lines of W are `stride_w` elements apart, at least `count`, with contiguous values.  Slices
-    and tiles are those of `scalar.lanes`; each lane has one accumulator.
+    Where a thread has two elements, the address of W is a multiple of 4.  V is contiguous, and the lines of W are
+    `stride_w` elements apart, at least `count`, with contiguous values.  Slices and tiles are those of `scalar.lanes`;
+    each lane has one accumulator.
     """
     body = "\n".join((*_start(given), *_batches(given), *_rest(given), *_sum(given)))
     registers = sorted(set(re.findall(r"%([phrd])_(\w+)", body)))
@@ -92,21 +102,22 @@ def lane_rows(given: LaneRows) -> TextKernel:
     order = "_".join(map(str, given.lane_sum.sequence or given.lane_sum.rounds))
     name = (
         f"lane_rows_{given.dtype}_{given.output}_{given.lanes}_of_{given.active}_tiles_of_{given.tile}_rows_{given.rows}_"
-        f"{given.own}_{'odd' if given.odd else 'even'}_{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}"
+        f"{given.width}_of_{given.own}_{'odd' if given.odd else 'even'}_"
+        f"{'sequence' if given.lane_sum.sequence else 'rounds'}_{order}"
         f"{'_from_zero' if given.from_zero else ''}"
     )
-    shared = given.lanes * given.own * _THREADS * 4
-    threads = given.lanes * _THREADS
+    shared = given.threads * given.own * 4
     text = (
         ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 shared_memory[];\n"
-        f".visible .entry {name}(\n{listed}\n)\n.reqntid {threads}, 1, 1\n{{\n{declared}\n{body}\n}}\n"
+        f".visible .entry {name}(\n{listed}\n)\n.reqntid {given.threads}, 1, 1\n{{\n{declared}\n{body}\n}}\n"
     )
-    return TextKernel(name, text, threads, shared, PARAMETERS)
+    return TextKernel(name, text, given.threads, shared, PARAMETERS)
 
 
 def _start(given: LaneRows) -> Lines:
     """Read the parameters; compute the lane's first k, how many it has, and the thread's place in their lines."""
-    yield "mov.u32 %r_thread, %tid.x;\nshr.u32 %r_lane, %r_thread, 5;\nand.b32 %r_place, %r_thread, 31;"
+    yield f"mov.u32 %r_thread, %tid.x;\nshr.u32 %r_lane, %r_thread, {given.width.bit_length() - 1};"
+    yield f"and.b32 %r_place, %r_thread, {given.width - 1};"
     for each in _POINTERS:
         yield f"ld.param.u64 %d_{each}, [{each}];\ncvta.to.global.u64 %d_{each}, %d_{each};"
     for each in _INTEGERS:
@@ -248,7 +259,7 @@ def _sum(given: LaneRows) -> Lines:
     values = [f"%r_lane_{lane}" for lane in range(given.lanes)]
     for lane, each in enumerate(values):
         if lane < given.active:
-            yield f"ld.shared.b32 {each}, [%r_at+{4 * given.own * _THREADS * lane}];"
+            yield f"ld.shared.b32 {each}, [%r_at+{4 * given.own * given.width * lane}];"
         else:
             yield f"mov.b32 {each}, 0f80000000;"  # -0 changes no sum
     total = yield from added_lanes(given.lane_sum, values)

@@ -1,4 +1,7 @@
-"""Products of fp32 matrices: one chain of fused multiply-adds, or of tf32 instructions, for each element and slice."""
+"""Products of matrices of fp32, or widened to it.
+
+Each element and slice has one chain of fused multiply-adds, or of tf32 instructions.
+"""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
@@ -27,8 +30,8 @@ def _add_products(A, B, accumulator, row_offsets, column_offsets, begin, length,
     k = start + ((position // DEALT) * apart + position % DEALT if DEALT else position)
     real = (position < length) & (k < K)
     where = k.to(tl.int64)
-    a = tl.load(A + row_offsets[:, None] + where[None, :] * stride_ak, mask=real[None, :], other=0.0)
-    b = tl.load(B + where[:, None] * stride_bk + column_offsets[None, :], mask=real[:, None], other=0.0)
+    a = tl.load(A + row_offsets[:, None] + where[None, :] * stride_ak, mask=real[None, :], other=0.0).to(tl.float32)
+    b = tl.load(B + where[:, None] * stride_bk + column_offsets[None, :], mask=real[:, None], other=0.0).to(tl.float32)
     if TF32:
         return tl.dot(_rounded_to_tf32(a), _rounded_to_tf32(b), accumulator, input_precision="tf32")
     # The product of +0 and -0 is -0, which changes no accumulator.

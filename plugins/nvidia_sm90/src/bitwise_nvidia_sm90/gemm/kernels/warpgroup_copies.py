@@ -6,6 +6,7 @@ from bitwise_nvidia_sm90.gemm.kernels.block_scales import ROW_SCALES
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_jobs import place_of_job
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import mapped_scales
+from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import slot_of_scales
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import WARPGROUP, OperandTile, WarpgroupTiles
 
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -34,7 +35,7 @@ def copying_producer(tiles: WarpgroupTiles) -> Lines:
         place, first = (
             (tiles.row_scale_place, "%r_row") if name == ROW_SCALES else (tiles.scale_place, "%r_column")
         )  # fmt: skip
-        yield f"mad.lo.u32 %r_target, %r_stage, {tiles.scale_line}, %r_shared;"
+        yield from slot_of_scales(tiles, "%r_target", "%r_shared")
         yield f"add.u32 %r_target, %r_target, {place};"
         yield f"shr.u32 %r_scale_at, %r_k, {tiles.block_k.bit_length() - 1};"
         yield f"{_COPY} [%r_target], [%d_{name}, {{{first}, %r_scale_at}}], [%r_at];"

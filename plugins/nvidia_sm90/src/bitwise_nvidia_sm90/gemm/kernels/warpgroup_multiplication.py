@@ -5,10 +5,12 @@ from __future__ import annotations
 from bitwise_nvidia_sm90.gemm.kernels.pipeline_text import Lines, next_stage, wait
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_parameters import ELEMENT_TYPES
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_scales import (
+    fenced_reads,
     load_scales,
     row_scales_of_stage,
     scaled_sums,
     scales_of_job,
+    slot_of_scales,
 )
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import ROWS, WARPGROUP, OperandTile, WarpgroupTiles
 
@@ -137,8 +139,7 @@ def _add_to_totals(tiles: WarpgroupTiles, sums: str) -> Lines:
         # Those of columns are read from the stage as sums are added.
         yield from scaled_sums(tiles, sums)
     if tiles.maps_scales:
-        # A barrier does not wait for loads: without the fence, the next copy could overtake those of the scales.
-        yield "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
+        yield from fenced_reads(tiles)
     yield from _release(tiles)
     if tiles.scales is not None:
         if not tiles.maps_column_scales:
@@ -201,9 +202,9 @@ def _multiply(tiles: WarpgroupTiles, *, starts: bool, sums: str = "sum") -> Line
         yield f"add.s64 %d_{name}_stage, %d_{name}_first, %d_{name}_offset;"
     yield "shl.b32 %r_next_used, %r_stage, 3;\nadd.u32 %r_next_used, %r_next_used, %r_empty;"
     if tiles.maps_column_scales:
-        yield f"mad.lo.u32 %r_next_scales, %r_stage, {tiles.scale_line}, %r_first_scales;"
+        yield from slot_of_scales(tiles, "%r_next_scales", "%r_first_scales")
     if tiles.maps_row_scales:
-        yield f"mad.lo.u32 %r_next_row_scales, %r_stage, {tiles.scale_line}, %r_first_row_scales;"
+        yield from slot_of_scales(tiles, "%r_next_row_scales", "%r_first_row_scales")
     yield "wgmma.fence.sync.aligned;"
     parts, per_part = tiles.consumer_rows // ROWS, ROWS * tiles.block_n // WARPGROUP
     elements = ".".join(ELEMENT_TYPES[each] for each in tiles.operands)

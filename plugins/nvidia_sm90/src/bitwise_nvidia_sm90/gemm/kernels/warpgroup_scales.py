@@ -24,6 +24,25 @@ _LINE = 32
 """The scales of a line of the cache."""
 
 
+def slot_of_scales(tiles: WarpgroupTiles, target: str, start: str) -> Lines:
+    """Compute the address of the scales of the current stage, `start` being that of the first slot's."""
+    yield f"mad.lo.u32 {target}, %r_stage, {tiles.scale_line}, {start};"
+    if tiles.scale_slots > tiles.stages:
+        yield f"mad.lo.u32 {target}, %r_parity, {tiles.stages * tiles.scale_line}, {target};"
+
+
+def fenced_reads(tiles: WarpgroupTiles) -> Lines:
+    """Order the warp's reads of scales before the copies that replace them: see `scale_slots`.
+
+    A barrier does not wait for loads: without the fence, a copy could overtake those of the scales.
+    """
+    guard = ""
+    if tiles.scale_slots > tiles.stages:
+        yield "setp.eq.u32 %p_fences, %r_used, %r_last_used;"
+        guard = "@%p_fences "
+    yield f"{guard}fence.proxy.async.shared::cta;\n{guard}bar.warp.sync 0xffffffff;"
+
+
 def scale_places(tiles: WarpgroupTiles) -> Lines:
     """Compute what does not change between jobs: the thread's first row and column in a tile, and strides in bytes."""
     if tiles.scales is None:
@@ -33,6 +52,8 @@ def scale_places(tiles: WarpgroupTiles) -> Lines:
     if not tiles.ping_pong:
         yield f"mad.lo.u32 %r_scale_row, %r_group, {tiles.consumer_rows}, %r_scale_row;"
     yield "and.b32 %r_scale_column, %r_lane, 3;\nshl.b32 %r_scale_column, %r_scale_column, 1;"
+    if tiles.maps_scales:
+        yield f"add.u32 %r_last_used, %r_empty, {8 * (tiles.stages - 1)};"
     strides = {ROW_SCALES: SCALE_PARAMETERS[2:4], COLUMN_SCALES: SCALE_PARAMETERS[4:]}
     for name in (each for each in strides if each not in mapped_scales(tiles)):
         yield f"ld.param.u64 %d_{name}, [{name}];\ncvta.to.global.u64 %d_{name}, %d_{name};"

@@ -78,8 +78,8 @@ def _gathering_name(tiles: WarpgroupTiles) -> str:
     given = tiles.gathering
     if given is None:
         return ""
-    vectors = "".join("18"[each] for each in given.vectors)
-    return f"_gathers_{given.warpgroups}_{vectors}_{given.short_first}_{given.taken}"
+    aligned = "".join("18"[each] for each in given.aligned)
+    return f"_gathers_{given.warpgroups}_{aligned}_{given.short_first}_{given.taken}"
 
 
 def _scales_name(tiles: WarpgroupTiles) -> str:

@@ -107,14 +107,18 @@ class Gathering:
     """How `warpgroups` of threads load operands without tensor maps, in the order of packed operands.
 
     An instruction takes 8 values of k with `instruction_k8`, otherwise 16, and zeros for the rest.  The remainder of a
-    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `vectors` says for A
-    and B whether several neighbours in memory are loaded at once: their addresses are aligned.
+    slice modulo `short_first` is its first iteration (0: the short iteration is the last one).  `aligned` says for A
+    and B whether the address is a multiple of the vectors that are loaded.
     """
 
     warpgroups: int
     short_first: int
     instruction_k8: bool
-    vectors: tuple[bool, bool]
+    aligned: tuple[bool, bool]
+
+    def is_aligned(self, operand: str) -> bool:
+        """Return whether the address of A or of B is aligned."""
+        return self.aligned[operand == "B"]
 
     @property
     def taken(self) -> int:
@@ -241,7 +245,7 @@ class WarpgroupTiles:
         barriers = 2 * self.stages + 2 * self.ping_pong
         barriers += self.consumers * buffers if self.mapped_operand is not None else 0
         stored = self.consumers * buffers * STORE_BYTES
-        return self.store_place + stored + self.stages * self.scale_line + barriers * _BARRIER_BYTES
+        return self.store_place + stored + self.scale_slots * self.scale_line + barriers * _BARRIER_BYTES
 
     @property
     def b_place(self) -> int:
@@ -274,6 +278,15 @@ class WarpgroupTiles:
         return sum(self.scales.line(self.block_m, self.block_n)) if self.scales else 0
 
     @property
+    def scale_slots(self) -> int:
+        """The stages whose scales are in shared memory at once.
+
+        With twice the stages of the operands, a warp fences its reads once a round of the ring: the next copy to a slot
+        waits for its arrival a round later.  Two consumers of `ping_pong` do not arrive at each other's stages.
+        """
+        return self.stages if self.ping_pong else 2 * self.stages
+
+    @property
     def scale_place(self) -> int:
         """The offset of the scales of each stage: those of its columns, then those of its rows."""
         return self.store_place + self.consumers * self.store_buffers * STORE_BYTES
@@ -292,7 +305,7 @@ class WarpgroupTiles:
     @property
     def full_place(self) -> int:
         """The offset of the barriers that the copies of each stage complete."""
-        return self.scale_place + self.stages * self.scale_line
+        return self.scale_place + self.scale_slots * self.scale_line
 
     @property
     def empty_place(self) -> int:

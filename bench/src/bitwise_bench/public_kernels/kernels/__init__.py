@@ -1,0 +1,1 @@
+"""Kernels that run beside those that are recorded."""
