@@ -328,7 +328,7 @@ class _Description:
     def _is_filled(self, cuts: tuple[Cut, ...], row: Row) -> bool:
         """Whether a slice is shorter than an iteration, which is filled with products of +0: its sum is never -0."""
         lengths = cuts[0].part_lengths(self.query.k) if cuts else [self.query.k]
-        return min(lengths) < row.get("iteration", 0)
+        return min(lengths) < int(row.get("iteration", 0))
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
