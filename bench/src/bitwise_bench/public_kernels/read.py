@@ -201,7 +201,13 @@ def with_assumption(
 
 def kept_entries(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the launches of a record as `read_launch` does, with the number of a byte class in place of its hashes."""
-    base = {"unknown": None, "undetermined": False, "places": [], "seconds": 0.0, "compile seconds": None}
+    base: dict[str, Any] = {
+        "unknown": None,
+        "undetermined": False,
+        "places": [],
+        "seconds": 0.0,
+        "compile seconds": None,
+    }
     base |= {"moved": [], "error": None}
     return [
         {
