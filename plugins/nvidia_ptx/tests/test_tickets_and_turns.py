@@ -379,3 +379,16 @@ Q: ld.volatile.global.u32 %r4, [%d4]; and.b32 %r6, %r5, 15; mul.wide.u32 %d5, %r
 add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 3000; @%p2 bra Q;
 st.global.u32 [%d0], %r4;"""
     assert outputs(prepared(body, threads=1, blocks=1)) is not None
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_wait_that_arrives_at_an_mbarrier_is_not_determined(arrives: bool) -> None:
+    """How often a block arrives while it waits for its turn depends on the order in which blocks run."""
+    arrival = "mbarrier.arrive.shared.b64 %d9, [room];" if arrives else ""
+    body = f"""mov.u32 %r1, %ctaid.x; add.u32 %r2, %r1, 1; mbarrier.init.shared.b64 [room], 9; bar.sync 0;
+W: {arrival} ld.acquire.gpu.global.u32 %r4, [%d1]; setp.ne.u32 %p1, %r4, %r1; @%p1 bra W;
+bar.sync 0; ld.global.u32 %r4, [%d0]; mad.lo.u32 %r2, %r2, 3, %r4; st.global.u32 [%d0], %r2; bar.sync 0;
+add.u32 %r4, %r1, 1; st.release.gpu.global.u32 [%d1], %r4;
+END:"""
+    found = outputs(prepared(body, threads=1, blocks=BLOCKS, shared=".shared .align 8 .b8 room[16];"))
+    assert (found is None) is arrives

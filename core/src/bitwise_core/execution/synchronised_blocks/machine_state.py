@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass
 
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.races.colliding_lanes import RecentStores
 from bitwise_core.execution.races.undetermined import undetermined
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
@@ -18,27 +19,28 @@ from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineState:
-    """Registers, shared memory, local memory and the state of asynchronous work at one point of a run."""
+    """Registers, shared memory, local memory and the state of asynchronous work at one point of a run.
+
+    `extra` is what `Machine.extra` holds, with its content (`_content_of`), since much of it is changed in place.
+    """
 
     registers: Mapping[str, Value]
     words: Array
     flags: Array
     local: Mapping[int, Value]
-    extra: Mapping[str, Any]
+    extra: object
 
     @classmethod
     def of(cls, machine: Machine) -> MachineState:
         """Return the current state."""
         shared = machine.shared
         return cls(
-            dict(machine.registers), shared.words.copy(), shared.flags.copy(), dict(machine.local), dict(machine.extra)
+            dict(machine.registers), shared.words.copy(), shared.flags.copy(), dict(machine.local), _extra_of(machine)
         )
 
     def changes_elsewhere(self, machine: Machine) -> bool:
         """Return whether more has changed since than registers and shared memory."""
-        extra = machine.extra.keys() == self.extra.keys() and all(
-            machine.extra[each] is self.extra[each] for each in machine.extra
-        )
+        extra = _extra_of(machine) == self.extra
         local = machine.local.keys() == self.local.keys() and all(
             _same(machine.local[each], self.local[each]) for each in machine.local
         )
@@ -95,6 +97,27 @@ def digest_of(machine: Machine, is_live: Callable[[str], bool]) -> bytes:
     found.update(repr((shared.words.shape, shared.granule)).encode())
     found.update(np.ascontiguousarray(shared.words).tobytes() + np.ascontiguousarray(shared.flags).tobytes())
     return found.digest()
+
+
+def _extra_of(machine: Machine) -> object:
+    """Return what else the state of a machine holds.  `RecentStores` decide no value."""
+    return _content_of({name: each for name, each in machine.extra.items() if not isinstance(each, RecentStores)})
+
+
+def _content_of(value: object) -> object:
+    """Return a number, an array, a container or a record as tuples that are equal if its whole content is.
+
+    Anything else is equal to itself alone.
+    """
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, Mapping):
+        return type(value), tuple((name, _content_of(each)) for name, each in value.items())
+    if isinstance(value, list | tuple | deque):
+        return type(value), tuple(map(_content_of, value))
+    if is_dataclass(value):
+        return type(value), tuple(_content_of(getattr(value, each.name)) for each in fields(value))
+    return value
 
 
 def _same(left: Value, right: Value) -> bool:
