@@ -9,6 +9,7 @@ import pytest
 
 from bitwise_core.checker.sources import Options
 from bitwise_core.execution.assumptions import (
+    ANY_LANE,
     ASSUMPTIONS,
     CONDITIONS,
     FINITE,
@@ -74,10 +75,10 @@ def test_units_of_other_arithmetic_stay_apart(left: MmaStep, right: MmaStep) -> 
     assert result(left, assumed) != result(right, assumed)
 
 
-def test_every_assumption_but_that_units_differ_is_a_condition_of_a_verdict() -> None:
+def test_an_assumption_is_a_condition_of_a_verdict_unless_it_takes_a_default_away() -> None:
     assert Options(assume=frozenset(CONDITIONS)).assume == set(CONDITIONS)
-    assert {*CONDITIONS, UNITS_APART} == set(ASSUMPTIONS)
-    assert conditions_of({UNITS_APART, FINITE}) == (FINITE,)
+    assert {*CONDITIONS, ANY_LANE, UNITS_APART} == set(ASSUMPTIONS)
+    assert conditions_of({ANY_LANE, UNITS_APART, FINITE}) == (FINITE,)
 
 
 def test_units_that_differ_exclude_the_published_arithmetic() -> None:

@@ -87,7 +87,7 @@ def run_fused(
         found = np.broadcast_to(found[tuple(slice(0, None if step else 1) for step in given)], found.shape)
         operands.append(Sized(f"O{index}", shape, given, each, address))
         values.append(found)
-        state[f"O{index}"] = stored(found, given)
+        state[f"O{index}"] = np.pad(stored(found, given), (address, 0))
 
     def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
         state["W"] = np.full(int(np.prod(shape)) * FLOAT_FORMATS[dtype].bits // 8, 0x5A, dtype=np.uint8)

@@ -253,6 +253,9 @@ class _Builder:
         return [last[-1], *self.dice.sample(last[:-1], min(len(last), _OUTPUTS) - 1)]
 
 
+_ATTRIBUTES = f'nounwind "amdgpu-flat-work-group-size"="{LANES},{LANES}" "uniform-work-group-size"="true"'
+
+
 @np.errstate(all="ignore")
 def random_program(seed: int, operations: int = 24) -> Program:
     """Return a program that a seed determines."""
@@ -269,10 +272,8 @@ def random_program(seed: int, operations: int = 24) -> Program:
     text = "\n".join(
         [
             _HEAD + "\n".join(sorted(made.declared)), *made.arrays,
-            f"define amdgpu_kernel void @kernel({pointers}) #0 {{", "entry:",
+            f"define amdgpu_kernel void @kernel({pointers}) {_ATTRIBUTES} {{", "entry:",
             "  %tid = call i32 @llvm.amdgcn.workitem.id.x(), !range !0", *made.lines, "  ret void", "}",
-            f'attributes #0 = {{ nounwind "amdgpu-flat-work-group-size"="{LANES},{LANES}" '
-            '"uniform-work-group-size"="true" }',
             f"!0 = !{{i32 0, i32 {LANES}}}", "",
         ]
     )  # fmt: skip

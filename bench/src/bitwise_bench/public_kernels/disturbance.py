@@ -5,10 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import torch
-
-from bitwise_bench.public_kernels.kernels.busy import busy
-
 _WORDS = 1 << 20
 """Words of the memory that the other work writes."""
 _CYCLES = 300_000
@@ -21,12 +17,18 @@ class Disturbance:
     """Starts other work on streams of its own.  The work differs from call to call, and between runs of a program."""
 
     def __init__(self) -> None:
+        import torch
+
         self._memory = torch.zeros(_WORDS, dtype=torch.int32, device="cuda")
         self._streams = [torch.cuda.Stream() for _ in range(2)]
         self._random = random.Random()
 
     def start(self) -> None:
         """Start the work; it ends by itself in less than a millisecond."""
+        import torch
+
+        from bitwise_bench.public_kernels.kernels.busy import busy
+
         for stream in self._streams[: self._random.randint(1, 2)]:
             with torch.cuda.stream(stream):
                 blocks = self._random.choice(_BLOCKS)

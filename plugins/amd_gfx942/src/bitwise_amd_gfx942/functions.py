@@ -60,13 +60,17 @@ def frexp_mantissa(form: str, pattern: Array) -> Array:
     """The mantissa of a number in [1/2, 1) with its sign; zeros and infinities unchanged, NaNs canonical."""
     kind = _FLOATS[form]
     number = pattern.view(kind)
-    return _with_canonical_nan(np.where(np.isfinite(number), np.frexp(number)[0], number).astype(kind), form)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        mantissa = np.frexp(number)[0]
+    return _with_canonical_nan(np.where(np.isfinite(number), mantissa, number).astype(kind), form)
 
 
 def frexp_exponent(form: str, pattern: Array) -> Array:
     """The exponent that belongs to `frexp_mantissa`, an int32; 0 for zeros, infinities and NaNs."""
     number = pattern.view(_FLOATS[form])
-    found = np.where(np.isfinite(number), np.frexp(number)[1], 0)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        exponent = np.frexp(number)[1]
+    found = np.where(np.isfinite(number), exponent, 0)
     return found.astype(np.int32).view(np.uint32)
 
 
