@@ -91,15 +91,14 @@ class Found:
 
 def sequences(dice: random.Random, count: int) -> Iterator[MergedSequence]:
     """Yield random sequences whose results can be stored."""
-    specs = [each for family in PTX.families.values() for each in family if not each.crosses]
     while count:
-        made = _drawn(dice, specs)
+        made = _drawn(dice)
         if made is not None:
             count -= 1
             yield made
 
 
-def _drawn(dice: random.Random, specs: Sequence[Spec]) -> MergedSequence | None:
+def _drawn(dice: random.Random) -> MergedSequence | None:
     direct = hidden = None
     for _ in range(3 if dice.random() < THIRD else 2):
         spec = _next(dice, direct)
