@@ -38,6 +38,7 @@ from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.limits import READING_SECONDS
 
 TARGET = "sm_90"
+EXTENSIONS = (".ptx", ".amdgcn")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
+    parser.add_argument("--target", default=TARGET, help=f"the target of kernels that name none (default {TARGET})")
     parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
     parser.add_argument("--kept", type=Path, nargs="*", default=[], help="records whose launches are not read again")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
@@ -74,13 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if chosen.out is not None:
                 chosen.out.write_text(json.dumps(_record(folder, [*kept, *found], None), indent=1) + "\n")
 
-        entries = _read_all(folder, launches, options, chosen.workers, chosen.until, keep)
+        entries = _read_all(folder, launches, options, chosen.workers, chosen.until, keep, chosen.target)
         if chosen.also is not None:
             names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
             again = [place for place in launches if place.relative_to(folder).as_posix() in names]
             assumed = replace(options, assume=frozenset([chosen.also]))
             keep(entries)
-            others = _read_all(folder, again, assumed, chosen.workers)
+            others = _read_all(folder, again, assumed, chosen.workers, target=chosen.target)
             entries = with_assumption(entries, others, chosen.also)
         is_new = bool(entries)
         entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
@@ -110,6 +112,7 @@ def _read_all(
     workers: int,
     until: float = math.inf,
     keep: Callable[[list[dict[str, Any]]], object] = lambda entries: None,
+    target: str = TARGET,
 ) -> list[dict[str, Any]]:
     """Read launches side by side, none that would start `until` seconds from now; a launch has too few kernels for many
     processes.  Those that cannot be read are reported, and left out.  `keep` is called now and then with what was read.
@@ -125,7 +128,7 @@ def _read_all(
             if time.monotonic() > start + until:
                 return "out of time"
             try:
-                return {**read_launch(folder / name, name, options, executor), "part": part_of(name)}
+                return {**read_launch(folder / name, name, options, executor, target), "part": part_of(name)}
             except InputError as error:
                 return str(error)
 
@@ -149,11 +152,13 @@ def launch_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(place: Path, name: str, options: Options, executor: Executor | None = None) -> dict[str, Any]:
+def read_launch(
+    place: Path, name: str, options: Options, executor: Executor | None = None, target: str = TARGET
+) -> dict[str, Any]:
     """Partition the kernels of a launch, and return the outcome of each with its bytes."""
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
-    sources = read_folder(place, (".ptx",)).sources
-    found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
+    sources = read_folder(place, EXTENSIONS).sources
+    found = partition(sources, target, options, executor=executor, workers=1, cache=open_cache())
     class_of = {file: number for number, members in enumerate(found.classes) for file in members}
     kernels = []
     for entry, result in zip(described["kernels"], found.results, strict=True):
