@@ -14,21 +14,21 @@ def _one(t: Tensors, value: float) -> Any:
 
 def neurons(t: Tensors) -> None:
     """Call the leaky, the parametric and the adaptive neurons."""
-    functional = import_module("tether.functional")
+    functions = {
+        name: getattr(import_module(f"tether.functional.{name.lower()}"), f"{name}SubFunction").apply
+        for name in ("LIF", "PLIF", "ALIF")
+    }
     for steps, count in ((6, 300), (35, 1100)):
         x, start = t.normal(steps, count, grad=True), t.empty(count)
-        for surrogate in (0, 1):
-            found = t.call(functional.LIFSubFunction.apply, x, start, _one(t, 0.9), _one(t, 1.0), _one(t, 2.0),
-                           surrogate)  # fmt: skip
+        one, two, decay = _one(t, 1.0), _one(t, 2.0), _one(t, 0.9)
+        results = [
+            *(t.call(functions["LIF"], x, start, decay, one, two, surrogate) for surrogate in (0, 1)),
+            t.call(functions["PLIF"], x, start, t.uniform(count), t.uniform(count), two, 0),
+            t.call(functions["ALIF"], x, start, t.empty(count), decay, _one(t, 0.95), one, _one(t, 0.1), two),
+        ]
+        for found in results:
             if found is not None:
                 t.call(t.backward, found)
-        found = t.call(functional.PLIFSubFunction.apply, x, start, t.uniform(count), t.uniform(count), _one(t, 2.0), 0)
-        if found is not None:
-            t.call(t.backward, found)
-        found = t.call(functional.ALIFSubFunction.apply, x, start, t.empty(count), _one(t, 0.9), _one(t, 0.95),
-                       _one(t, 1.0), _one(t, 0.1), _one(t, 2.0), 0)  # fmt: skip
-        if found is not None:
-            t.call(t.backward, found)
 
 
 def fused(t: Tensors) -> None:
