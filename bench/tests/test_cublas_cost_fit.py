@@ -182,12 +182,13 @@ def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
     fifth = {(each.n, each.k) for each in SETS["fifth-held-out"]() if "gradient" not in each.group}
     for other in (*fitted, "varied", "unaligned-lines", "held-out", "second-held-out", "third-held-out"):
         assert not fifth & {(each.n, each.k) for each in SETS[other]()}, other
-    sixth = SETS["sixth-held-out"]()
-    layers = {(each.n, each.k) for each in sixth if "gradient" not in each.group}
-    assert len(sixth) == 150
-    for other in (each for each in SETS if each != "sixth-held-out"):
-        assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
-        assert not {(each.m, each.n, each.k) for each in sixth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
+    for last, count in (("sixth-held-out", 150), ("seventh-held-out", 160)):
+        given = SETS[last]()
+        layers = {(each.n, each.k) for each in given if "gradient" not in each.group}
+        assert len(given) == count
+        for other in (each for each in SETS if each != last):
+            assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
+            assert not {(each.m, each.n, each.k) for each in given} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
     assert not {(e.n, e.k) for e in SETS["few-lines"]()} & {(e.n, e.k) for e in SETS["few-lines-held-out"]()}
     varied = {(each.n, each.k) for each in SETS["varied"]()}
     assert not varied & (second | third | {(each.n, each.k) for each in (*held_out, *fourth)})
