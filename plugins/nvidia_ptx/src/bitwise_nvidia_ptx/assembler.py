@@ -261,7 +261,7 @@ class Ptxas:
     def arithmetic_lines(self, text: str) -> ArithmeticLines | None:
         """Return for which lines of a text its machine code multiplies and fuses, as its line information says.
 
-        None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
+        None if no disassembler is found, and no lines if it fails.  Raises AssemblyFailed.
         """
         tools = installed_assemblers.disassemblers(self.path)
         if not tools:
@@ -273,7 +273,11 @@ class Ptxas:
                 file = Path(folder, "kernel.cubin")
                 file.write_bytes(self._assemble(lines, [*self._flags(True), "-lineinfo"]))
                 listed = (_run([tool, "-c", "-gp", str(file)], 60.0) for tool in tools)
-                found = arithmetic_lines(next((each.stdout for each in listed if each.returncode == 0), ""))
+                listing = next((each.stdout for each in listed if each.returncode == 0), "")
+            try:
+                found = arithmetic_lines(listing)
+            except ValueError:
+                found = ArithmeticLines(frozenset(), frozenset())
             return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
 
         identity = [*self._identity(), *map(file_digest, tools)]

@@ -49,6 +49,7 @@ from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
 from bitwise_nvidia_ptx.contraction.program import Program, has_products
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, has_reserved_names, rewrite
+from bitwise_nvidia_ptx.contraction.saturations import stated_saturations
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
 from bitwise_nvidia_ptx.open_sums import with_open_sums
 
@@ -197,8 +198,18 @@ _NO_PRODUCT = "the assembler has no product to fuse into a sum"
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
     """Audit all functions of a module together; see `Arch.audit_contraction`.  Raises Unsupported.
 
-    Where the audit is unresolved, the instructions into which ptxas may fuse products are marked (`open_sums`).
+    Where the audit is unresolved, the instructions into which ptxas may fuse products are marked (`open_sums`).  Clamps
+    that are saturations in the machine code are stated first (`saturations`).
     """
+    stated = stated_saturations(opcodes, module, text)
+    if stated is not None:
+        found = _audit_of_fusions(opcodes, stated.module, stated.text)
+        return ContractionAudit(found.module, f"{found.method}; {stated.note}")
+    return _audit_of_fusions(opcodes, module, text)
+
+
+def _audit_of_fusions(opcodes: OpcodeTable, module: Module, text: str) -> ContractionAudit:
+    """Audit the products of all functions of a module.  Raises Unsupported."""
     if not has_products(module):
         return ContractionAudit(module, _NO_PRODUCT)
     try:
