@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from bitwise_bench.public_kernels.configurations import Configuration, chosen_configurations, variations
+from bitwise_bench.readings.compile_times import cpu_seconds
 from bitwise_triton.argument_keys import argument_key
 from bitwise_triton.compilation import unwrap
 from bitwise_triton.config_binding import bind_configuration
@@ -318,10 +319,11 @@ def _inductor_patches(interception: Interception) -> list[Patch]:
     compile_one = CachingAutotuner._precompile_config
 
     def timed_compile(self: Any, config: Any) -> Any:
-        start = time.perf_counter()
+        start, used = time.perf_counter(), cpu_seconds()
         with without_cache():
             result = compile_one(self, config)
         result.bitwise_seconds = time.perf_counter() - start
+        result.bitwise_cpu_seconds = cpu_seconds() - used
         return result
 
     return [
