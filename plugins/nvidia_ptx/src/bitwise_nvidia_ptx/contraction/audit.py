@@ -393,9 +393,10 @@ class _Search:
         That is, the instructions whose products the machine code must be known to round.
         """
         required = [frozenset[str](), *([_EXPONENTIAL] if self._exponentials(open_pairs) else [])]
-        for divisions, rounded in itertools.product(self._expansions(), required):
-            for attempt in self._attempts(open_pairs, divisions, rounded, proved=False):
-                yield attempt, rounded
+        for divisions in self._expansions():
+            for rounded in required:
+                for attempt in self._attempts(open_pairs, divisions, rounded, proved=False):
+                    yield attempt, rounded
 
     def _is_proved(self, attempt: Attempt, rounded: frozenset[str], proof: str) -> bool:
         """Return whether a text leaves ptxas no choice, and its machine code computes what that of the original does.
