@@ -8,7 +8,7 @@ from itertools import chain, compress, repeat
 from operator import is_, is_not
 from typing import Any
 
-from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
+from bitwise_core.assembly.module import Instruction, Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
 from bitwise_core.execution.deferred_selects import deferred_select
@@ -120,7 +120,17 @@ def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[
     An instruction that ends the launch without a result has none: where no lane takes its side of a branch, the lanes
     join where the other side continues, and a lane that takes it leaves nothing to compare.
     """
-    return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+    for instructions, known, following in _FOLLOWING:
+        if instructions is kernel.instructions and known is infos:
+            return following
+    following = tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+    _FOLLOWING[:] = [*_FOLLOWING[1 - _MOST_FOLLOWED :], (kernel.instructions, infos, following)]
+    return following
+
+
+_MOST_FOLLOWED = 4
+_FOLLOWING: list[tuple[Sequence[Instruction], Sequence[InstructionInfo], tuple[tuple[int, ...], ...]]] = []
+"""The successors that were found last: several analyses of one kernel ask for them."""
 
 
 def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
