@@ -11,6 +11,7 @@ from typing import Any
 from bitwise_core.assembly.module import Instruction, Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
+from bitwise_core.execution.deferred_selects import deferred_select
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.known_sequences import KnownSequence
@@ -31,6 +32,9 @@ from bitwise_core.execution.machine import (
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import poison
+
+_DEFERRED_LANES = 1 << 20
+"""How many lanes of selects of one place of local memory are deferred, which bounds what they keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,14 +331,16 @@ def merge_local(
     """Set local memory after two alternatives: a predicate on data selects the value of each lane.
 
     A value that only one alternative wrote is used for both.  In the other one the location is undefined, and a program
-    that reads it has no defined result.  Raises Unsupported if the two alternatives wrote different widths.
+    that reads it has no defined result.  Library functions write their arrays again before they read them, so that most
+    of these selects are never computed.  Raises Unsupported if the two alternatives wrote different widths.
     """
     merged = {**if_false, **if_true}
+    depth = _DEFERRED_LANES // (machine.blocks * machine.threads)
     for place, value in if_true.items():
         other = if_false.get(place)
         if other is None or other is value:
             continue
         if width(other) != width(value):
             raise DataDependent("local memory is written in different widths under a condition on data")
-        merged[place] = machine.domain.select(predicate, value, other)
+        merged[place] = deferred_select(machine, predicate, value, other, depth)
     machine.local = merged
