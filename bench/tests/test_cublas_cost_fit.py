@@ -183,38 +183,42 @@ def test_the_command_reports_models_that_the_fit_left_out(
 
 
 def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
-    held_out = SETS["held-out"]()
-    assert not {(each.m, each.n, each.k) for each in held_out} & {(each.m, each.n, each.k) for each in SETS["fitted"]()}
-    second = {(each.n, each.k) for each in SETS["second-held-out"]()}
+    made = {name: make() for name, make in SETS.items()}
+    layers_of = {name: {(each.n, each.k) for each in found} for name, found in made.items()}
+    sizes_of = {name: {(each.m, each.n, each.k) for each in found} for name, found in made.items()}
+    held_out = made["held-out"]
+    assert not sizes_of["held-out"] & sizes_of["fitted"]
+    second = layers_of["second-held-out"]
     for other in ("fitted", "spread", "few-rows", "spread-unaligned", "broad", "held-out"):
-        assert not second & {(each.n, each.k) for each in SETS[other]()}, other
-    third = {(each.n, each.k) for each in SETS["third-held-out"]()}
+        assert not second & layers_of[other], other
+    third = layers_of["third-held-out"]
     fitted = ("fitted", "spread", "spread-unaligned", "between", "tails", "drawn", "small", "broad", "slow")
     for other in (*fitted, "held-out", "second-held-out"):
-        assert not third & {(each.n, each.k) for each in SETS[other]()}, other
-    assert not second & {(each.n, each.k) for each in SETS["slow"]()}
-    fourth = SETS["fourth-held-out"]()
+        assert not third & layers_of[other], other
+    assert not second & layers_of["slow"]
+    fourth = made["fourth-held-out"]
     layers = {(each.n, each.k) for each in fourth if "gradient" not in each.group}
     for other in (*fitted[:-1], "varied", "held-out", "second-held-out", "third-held-out"):
-        assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
-        assert not {(each.m, each.n, each.k) for each in fourth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
-    fifth = {(each.n, each.k) for each in SETS["fifth-held-out"]() if "gradient" not in each.group}
+        assert not layers & layers_of[other], other
+        assert not sizes_of["fourth-held-out"] & sizes_of[other], other
+    fifth = {(each.n, each.k) for each in made["fifth-held-out"] if "gradient" not in each.group}
     for other in (*fitted, "varied", "unaligned-lines", "held-out", "second-held-out", "third-held-out"):
-        assert not fifth & {(each.n, each.k) for each in SETS[other]()}, other
+        assert not fifth & layers_of[other], other
     for last, count in (("sixth-held-out", 150), ("seventh-held-out", 160)):
-        given = SETS[last]()
+        given = made[last]
         layers = {(each.n, each.k) for each in given if "gradient" not in each.group}
         assert len(given) == count
         for other in (each for each in SETS if each != last):
-            assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
-            assert not {(each.m, each.n, each.k) for each in given} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
-    assert not {(e.n, e.k) for e in SETS["few-lines"]()} & {(e.n, e.k) for e in SETS["few-lines-held-out"]()}
-    varied = {(each.n, each.k) for each in SETS["varied"]()}
+            assert not layers & layers_of[other], other
+            assert not sizes_of[last] & sizes_of[other], other
+    assert not layers_of["few-lines"] & layers_of["few-lines-held-out"]
+    varied = layers_of["varied"]
     assert not varied & (second | third | {(each.n, each.k) for each in (*held_out, *fourth)})
     for other in ("spread", "spread-unaligned"):
-        assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS[other]()}, other
-    assert {*SETS["few-rows"]()} <= {*SETS["fitted"](), *SETS["spread"]()}
-    for name, make in SETS.items():
-        assert len(set(make())) == len(make()) > 0, name
+        assert not layers_of["held-out"] & layers_of[other], other
+    assert {*made["few-rows"]} <= {*made["fitted"], *made["spread"]}
+    for name, found in made.items():
+        assert len(set(found)) == len(found) > 0, name
+        assert SETS[name]() == found, name
     assert {each.layout for each in held_out} == {"nt", "nn", "tn"}
-    assert len({row_class(each.m) for each in SETS["second-held-out"]()}) == 7
+    assert len({row_class(each.m) for each in made["second-held-out"]}) == 7
