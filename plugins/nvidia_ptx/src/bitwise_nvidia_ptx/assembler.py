@@ -34,7 +34,7 @@ from bitwise_nvidia_ptx import (
     machine_terms,
     object_file,
 )
-from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text
+from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text, keep_bytes, kept_bytes
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, file_digest, version_of_file
 from bitwise_nvidia_ptx.machine_code import (
     ArithmeticLines,
@@ -242,10 +242,26 @@ class Ptxas:
 
             yield cached_digest("ptxas", [*key, text, *flags], compare) == _digest_of(True)
 
+    def kept_match(self, original: str | bytes, search: str) -> str | None:
+        """Return the answer that `keep_match` stored of a text or an object file, None if there is none.
+
+        It is where to look first, and proves nothing: `search` is a digest of the code that found it.
+        """
+        stored = kept_bytes("ptxas", self._match_key(original, search), lambda content: content.isascii())
+        return None if stored is None else stored.decode("ascii")
+
+    def keep_match(self, original: str | bytes, search: str, answer: str) -> None:
+        """Store the answer of a search, in ASCII, for `kept_match`."""
+        keep_bytes("ptxas", self._match_key(original, search), answer.encode("ascii"))
+
+    def _match_key(self, original: str | bytes, search: str) -> list[str]:
+        name = original if isinstance(original, str) else hashlib.sha256(original).hexdigest()
+        return ["match", _own_source(), search, *self._identity(), json.dumps(self._flags(True)), name]
+
     def arithmetic_lines(self, text: str) -> ArithmeticLines | None:
         """Return for which lines of a text its machine code multiplies and fuses, as its line information says.
 
-        None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
+        None if no disassembler is found, and no lines if it fails.  Raises AssemblyFailed.
         """
         tools = installed_assemblers.disassemblers(self.path)
         if not tools:
@@ -257,7 +273,11 @@ class Ptxas:
                 file = Path(folder, "kernel.cubin")
                 file.write_bytes(self._assemble(lines, [*self._flags(True), "-lineinfo"]))
                 listed = (_run([tool, "-c", "-gp", str(file)], 60.0) for tool in tools)
-                found = arithmetic_lines(next((each.stdout for each in listed if each.returncode == 0), ""))
+                listing = next((each.stdout for each in listed if each.returncode == 0), "")
+            try:
+                found = arithmetic_lines(listing)
+            except ValueError:
+                found = ArithmeticLines(frozenset(), frozenset())
             return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
 
         identity = [*self._identity(), *map(file_digest, tools)]

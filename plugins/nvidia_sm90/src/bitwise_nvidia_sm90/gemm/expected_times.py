@@ -5,6 +5,7 @@ They do not affect the bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_nvidia_sm90.gemm.device_costs import Correction, DeviceCosts, Numbers, costs_of
+from bitwise_nvidia_sm90.gemm.kernels.gathering import units_at_once
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, STAGE_BYTES, fills_lines, widest_line
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan
@@ -119,54 +121,111 @@ def expected_seconds_gathered(
     schedules: Sequence[Schedule],
     m: int,
     n: int,
+    k_contiguous: tuple[bool, bool] = (True, True),
     device: DeviceCosts | None = None,
 ) -> Numbers:
     """Return the expected seconds under schedules that gather operands; the arguments are those of expected_seconds."""
     device = device or costs_of()
-    return modelled_seconds_gathered(plan, schedules, m, n, device.costs, device.multiprocessors)
+    given = gathered_quantities(plan, schedules, m, n, k_contiguous, device.multiprocessors)
+    return corrected_seconds_gathered(given, device.costs, device.gathering)
 
 
-def modelled_seconds_gathered(
+def corrected_seconds_gathered(given: Quantities, cost: Mapping[str, float], by: Correction) -> Numbers:
+    """Return the seconds under schedules that gather operands: by the cost model, with a correction."""
+    modelled = modelled_times_gathered(given, cost)
+    found: Numbers = modelled["all"] * np.exp(by.of(gathered_inputs(given, modelled)))
+    return found
+
+
+def gathered_quantities(
     plan: MatrixPlan,
     schedules: Sequence[Schedule],
     m: int,
     n: int,
-    cost: Mapping[str, float],
+    k_contiguous: tuple[bool, bool],
     programs: int = MULTIPROCESSORS,
-) -> Numbers:
-    """Return the seconds under schedules that gather operands, by the cost model.
+) -> Quantities:
+    """Return the quantities of a product under each schedule that gathers operands, from which its time is modelled.
 
-    Each warpgroup that gathers waits for the loads of a stage, then writes it; consumers multiply it meanwhile.  The
-    instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one, those of slices as pairs
-    of neighbours of a row unless the product is transposed.
+    "units" are those of a thread in a stage, if one warpgroup gathers all stages, and "batches" the parts in which it
+    loads them.  "real rows" and "real columns" are those of a tile that the output has.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
     sliced = slices.number > 1 or slices.from_zero
     rows = []
     for each in schedules:
-        down, across = (n, m) if each.transposed else (m, n)
+        (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        gathers = (each.block_m + each.block_n) * taken / _UNITS_OF_ROWS
-        by_elements = each.transposed or not sliced
-        own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
+        units = (each.block_m + each.block_n) * taken / _UNITS_OF_ROWS
         rows.append((
-            0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, gathers, each.block_m * each.block_n * each.block_k * 2,
-            own * (1 if each.transposed else cost["sums across"]),
+            each.block_m, each.block_n, each.block_k, each.stages, each.consumers, each.gathering, each.resident,
+            each.transposed, down / tiles_down, across / tiles_across, jobs, grid, -(-grid // programs), units,
+            math.ceil(units / units_at_once(_THREADS * each.warps, each.resident)), -(-slices.span // (4 * taken)),
+            slices.number, sliced, taken, *contiguous, m, n, plan.k, programs,
         ))  # fmt: skip
-    rounds, at_once, stages, gathering, units, multiplied, stored = (
-        np.array(rows, dtype=float).reshape(len(rows), 7).T
-    )  # fmt: skip
-    unit = cost["gathered unit"] * (1 if plan.instruction_k8 else cost["whole groups"])
-    gathered = cost["gathering wait"] / gathering + at_once * units * unit
-    body = stages * np.maximum(gathered, at_once * multiplied / cost["operations"]) + cost["gathered job"]
-    seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
-    partial = slices.number * m * n * 4
-    merge = cost["adding"] + partial / cost["added"] if sliced else 0.0
-    found: Numbers = seconds + merge
-    return found
+    columns = np.array(rows, dtype=float).reshape(len(rows), len(_GATHERED)).T
+    return dict(zip(_GATHERED, columns, strict=True))
+
+
+_GATHERED = (
+    "rows", "columns", "block k", "stages", "consumers", "gathering", "resident", "transposed", "real rows",
+    "real columns", "jobs", "grid", "at once", "units", "batches", "iterations", "slices", "sliced", "taken",
+    "k down", "k across", "m", "n", "k", "multiprocessors",
+)  # fmt: skip
+
+
+def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Quantities:
+    """Return the seconds under schedules that gather operands, by the cost model: "all", and those of parts.
+
+    Each warpgroup that gathers waits for the loads of a stage ("wait"), then writes it ("gather"); consumers multiply
+    it meanwhile ("multiply").  Of a stage with more units than its threads have registers for, it waits for the loads
+    of each batch.  The instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one,
+    those of slices as pairs of neighbours of a row unless the product is transposed ("store"); a second kernel adds
+    them ("merge").
+    """
+    at_once, sliced, transposed = given["at once"], given["sliced"] > 0, given["transposed"] > 0
+    rounds = 0.5 * (given["jobs"] / given["grid"] + np.ceil(given["jobs"] / given["grid"]))
+    unit = cost["gathered unit"] * np.where(given["taken"] > _UNIT_K, cost["whole groups"], 1)
+    wait = given["iterations"] * cost["gathering wait"] * given["batches"] / given["gathering"]
+    gather = given["iterations"] * at_once * given["units"] * unit
+    multiplied = given["rows"] * given["columns"] * given["block k"] * 2
+    multiply = given["iterations"] * at_once * multiplied / cost["operations"]
+    stored = given["real rows"] * given["real columns"] * np.where(sliced, 4, 2)
+    stored = np.where(transposed | ~sliced, stored, 0) * np.where(transposed, 1, cost["sums across"])
+    store = at_once * stored / cost["gathered sums"]
+    partial = given["slices"] * given["m"] * given["n"] * 4
+    merge = np.where(sliced, cost["adding"] + partial / cost["added"], 0)
+    body = np.maximum(wait + gather, multiply) + cost["gathered job"]
+    return {
+        "all": cost["launch"] + rounds * (body + store) + merge, "rounds": rounds, "wait": rounds * wait,
+        "gather": rounds * gather, "multiply": rounds * multiply, "store": rounds * store, "merge": merge,
+    }  # fmt: skip
+
+
+def gathered_inputs(given: Quantities, modelled: Quantities) -> Numbers:
+    """Return the values that the correction of gathering depends on, a row for each schedule."""
+    seconds = modelled["all"]
+    columns = [given[each] for each in _GATHERED_CORRECTED]
+    columns += [np.log(given[each]) for each in _GATHERED_LOGARITHMS]
+    columns += [
+        given["real rows"] / given["rows"], given["real columns"] / given["columns"],
+        given["grid"] / given["multiprocessors"], given["jobs"] / given["multiprocessors"],
+        given["rows"] + given["columns"], modelled["rounds"], np.log(seconds),
+    ]  # fmt: skip
+    columns += [np.log(modelled[each] / seconds + _LEAST_SHARE) for each in _GATHERED_SHARES]
+    return np.stack(columns, axis=1)
+
+
+_GATHERED_CORRECTED = (
+    "rows", "columns", "stages", "consumers", "gathering", "resident", "transposed", "at once", "units", "batches",
+    "iterations", "slices", "sliced", "taken", "k down", "k across",
+)  # fmt: skip
+_GATHERED_LOGARITHMS = ("m", "n", "k", "jobs")
+_GATHERED_SHARES = ("wait", "gather", "multiply", "store", "merge")
+_UNIT_K = 8
+"""The values of k of a unit."""
 
 
 def operator_seconds(size: int, device: DeviceCosts) -> float:
