@@ -58,7 +58,12 @@ def _shape(dice: random.Random) -> Shape:
     """Stores, loads and arithmetic one after another, and a loop around some of them."""
     slots: list[Slot] = [("",)]
     for place in range(dice.randint(2, 4)):
-        slots += [_conditional(dice, place), mixing(dice, _NAMES), _load(dice), tuple(sorted({_store(dice), _store(dice)}))]
+        slots += [
+            _conditional(dice, place),
+            mixing(dice, _NAMES),
+            _load(dice),
+            tuple(sorted({_store(dice), _store(dice)})),
+        ]
     return Shape(slots, 32, fixed=(1, 0), first=True)
 
 
