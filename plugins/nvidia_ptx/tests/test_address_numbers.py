@@ -113,6 +113,7 @@ OPEN = {
     "an upper word that was stored out of shared memory": f"{OWN} {PLACE} shr.u64 %d12, %d4, 32; st.shared.b32 [%r6+8], %d12; ld.shared.b32 %r2, [%r6+8]; {STORE}",
     "a word of an address that joins no other": f"{PLACE} st.shared.b64 [%r6], %d0; ld.shared.b32 %r4, [%r6+4]; mov.b32 %r5, 0; mov.b64 %d9, {{%r4, %r5}}; {STORE_LONG}",
     "a word of a word": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; ld.shared.b64 %d9, [%r6]; cvt.u32.u64 %r2, %d9; {STORE}",
+    "a word that is widened": f"mov.b64 {{%r4, %r2}}, %d1; cvt.u64.u32 %d9, %r2; {STORE_LONG}",
     "half of a parameter": f"{OWN} ld.param.u32 %r2, [in+4]; {STORE}",
     "halves of a parameter": f"{OWN} ld.param.v2.u32 {{%r2, %r3}}, [in]; {STORE}",
     "half of an address of another lane": f"{OWN} mov.b64 {{%r2, %r3}}, %d0; shfl.sync.bfly.b32 %r2, %r3, 1, 31, -1; {STORE}",
@@ -216,3 +217,31 @@ def test_a_function_that_is_given_an_address_stores_a_number_of_its_text() -> No
         for each in ("room", "1088")
     )
     assert stored != number
+
+
+LAUNCHES = ".param .u64 .ptr .global .align 16 "
+NUMBERS = {
+    "an address": "mov.b64 %d9, %d1;",
+    "high bits": "shr.u64 %d9, %d1, 40;",
+    "a distance of buffers": "sub.s64 %d9, %d1, %d0;",
+    "an address out of shared memory": f"{PLACE} st.shared.b64 [%r6], %d1; ld.shared.b64 %d9, [%r6];",
+    "half of an address out of shared memory": f"{PLACE} st.shared.b64 [%r6], %d1; ld.shared.u32 %d9, [%r6+4];",
+    "an address out of local memory": "st.local.b64 [mine], %d1; ld.local.b64 %d9, [mine];",
+    "half of a parameter": "ld.param.u32 %r2, [in+4]; cvt.u64.u32 %d9, %r2;",
+    "a word": "mov.b64 {%r4, %r2}, %d1; cvt.u64.u32 %d9, %r2;",
+    "an order of buffers": "setp.lt.u64 %p1, %d0, %d1; selp.b64 %d9, 1, 2, %p1;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_no_launch_says_where_its_buffers_are(name: str) -> None:
+    """For every launch, too, an address is no number."""
+
+    def outcome(body: str) -> Outcome:
+        made = text(f"mov.b64 %d9, 0; {body} {STORE_LONG}", shared=OWN_MEMORY).replace(".param .u64 ", LAUNCHES)
+        options = Options(every_launch=True, audit_contraction=False)
+        return compare(Source("l", made), Source("r", made), SM90, options).verdict.outcome
+
+    assert outcome(NUMBERS[name]) is Outcome.UNKNOWN
+    assert outcome(f"{NUMBERS[name]} mul.wide.u32 %d9, %r0, 3;") is Outcome.EQUAL
+    assert outcome("add.s64 %d9, %d1, %d2; sub.s64 %d9, %d9, %d1;".replace("%d2", "8")) is Outcome.EQUAL

@@ -26,6 +26,7 @@ from bitwise_core.execution.launch import buffers_at, is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values.term_hash import poison
 
 _ALIGNMENT = 256
 """A buffer begins at a multiple of this number of bytes."""
@@ -59,11 +60,13 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
     line = instruction.line
 
     def run(machine: Machine) -> Control | None:
-        known = getattr(machine.memory, "undetermined", None)  # for every launch, addresses are symbols
-        if known is None:
+        known = getattr(machine.memory, "undetermined", None)
+        if known is None and not hasattr(machine.memory, "pointers_in"):
             return step(machine)
         loaded = _loaded(held)
         names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()}, loaded)
+        if names and known is None:  # for every launch, where addresses are symbols
+            return step_with_registers(step, names, machine, lambda value: poison(width(value)))
         if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
         shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
@@ -102,11 +105,16 @@ def _now(machine: Machine, name: str, origins: Origins) -> Origins:
             numbers = numbers[is_like_address(numbers, len(machine.buffers))]
         buffers = np.unique(buffers_at(numbers)).tolist()
         return frozenset(str(each) if each else _NUMBER for each in buffers) or _NO_ADDRESS
+    pointers_in = getattr(machine.memory, "pointers_in", None)
+    if wide and pointers_in is not None:
+        return frozenset(map(str, pointers_in(value))) or _NO_ADDRESS
     if _NUMBER in origins and wide:
         return _NO_ADDRESS
     parameters = {each: machine.parameters.get(each) for each in origins}
     pointers = {
-        each for each, held in parameters.items() if held is not None and machine.memory.buffer_of_pointer(held)
+        each
+        for each, held in parameters.items()
+        if held is not None and machine.memory.buffer_of_pointer(held) is not None
     }
     return frozenset(pointers) or _NO_ADDRESS
 
@@ -265,6 +273,8 @@ def _result(instruction: Instruction, origins: Mapping[str, Origins]) -> Origins
     base, *parts = instruction.opcode.split(".")
     sources = instruction.operands[1:2] if instruction.opcode.startswith("shfl.") else instruction.operands[1:]
     held = [_of(each, origins) for each in sources]
+    if _widens(instruction):
+        return _NO_ADDRESS
     if held and (base in _MOVES or (base == "cvt" and all(map(_is_integer, parts[-2:])))):
         every = frozenset[str]().union(*held)
         return (every - {_LOADED} if _narrows(instruction) else every) or _NO_ADDRESS
@@ -293,12 +303,18 @@ def _narrows(instruction: Instruction) -> bool:
     return base == "mov" and isinstance(instruction.operands[0], Vector)
 
 
+def _widens(instruction: Instruction) -> bool:
+    """Return whether an instruction widens a word to 64 bits."""
+    base, *parts = instruction.opcode.split(".")
+    return base == "cvt" and parts[-2:-1] in (["b64"], ["u64"], ["s64"]) and not parts[-1].endswith("64")
+
+
 def _read_as_numbers(
     instruction: Instruction, origins: Mapping[str, Origins], loaded: frozenset[str] = frozenset()
 ) -> set[str]:
     """Return the registers with addresses that an instruction reads as numbers.
 
-    Words of an address that was `loaded` are numbers.
+    Words of an address that was `loaded` are numbers, and so is a word that is widened.
     """
     base, *parts = instruction.opcode.split(".")
     if base in ("cvt", "mov") and _narrows(instruction):
@@ -306,6 +322,8 @@ def _read_as_numbers(
         words = {each for each in names if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
         if words:
             return words
+    if _widens(instruction):
+        return {each for each in registers_in(instruction.operands[1]) if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
     if base in _NOT_READING or (base == "cvt" and all(map(_is_integer, parts[-2:]))):
         return set()
     if base == "st" and not OWN_SPACES.isdisjoint(parts):

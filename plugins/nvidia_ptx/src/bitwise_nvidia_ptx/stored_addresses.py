@@ -30,12 +30,14 @@ from bitwise_core.execution.launch import is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values.symbolic_vector import Array, width
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.address_numbers import (
     OWN_SPACES,
     REASON,
     WORD,
     flow_of,
     keeps_upper_word,
+    step_with_registers,
     stored_registers,
 )
 
@@ -70,8 +72,8 @@ def keeping_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
         return step
 
     def run(machine: Machine) -> Control | None:
-        if getattr(machine.memory, "undetermined", None) is None:  # for every launch, addresses are symbols
-            return step(machine)
+        if getattr(machine.memory, "undetermined", None) is None:
+            return _symbols_stored(step, machine, instruction, stored or frozenset(), plan.halves)
         if stored is not None:
             _note_places(machine, instruction, stored, plan.halves)
             return step(machine)
@@ -90,6 +92,18 @@ def keeping_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
         return control
 
     return run
+
+
+def _symbols_stored(
+    step: Step, machine: Machine, instruction: Instruction, stored: frozenset[str], halves: frozenset[str]
+) -> Control | None:
+    """Execute a step for every launch: an address in shared memory, where it would be no sum, is undefined."""
+    pointers_in = getattr(machine.memory, "pointers_in", None)
+    if pointers_in is None or ".local" in instruction.opcode:
+        return step(machine)
+    held = {name: machine.registers.get(name) for name in stored}
+    names = [name for name, value in held.items() if value is not None and (name in halves or pointers_in(value))]
+    return step_with_registers(step, names, machine, lambda value: poison(width(value))) if names else step(machine)
 
 
 def _forget(machine: Machine, name: str, line: int) -> None:
