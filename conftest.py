@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -45,6 +47,34 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests the same order in all workers: by file."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0])
+
+
+UNRECORDED: Counter[str] = Counter()
+"""What all processes compiled and asked, since it is not recorded."""
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Count what this process compiled and asked; a worker sends it to the process that started it."""
+    import recorded_kernels
+    import recorded_tools
+
+    UNRECORDED.update({f"kernels {name}": count for name, count in recorded_kernels.UNRECORDED.items()})
+    UNRECORDED.update({f"answers of {name}": count for name, count in recorded_tools.UNRECORDED.items()})
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["unrecorded"] = dict(UNRECORDED)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add what a worker compiled and asked."""
+    UNRECORDED.update(getattr(node, "workeroutput", {}).get("unrecorded", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was compiled or asked because it is not recorded, which takes time; CONTRIBUTING.md says how to."""
+    if UNRECORDED:
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(UNRECORDED.items()))
+        terminalreporter.write_line(f"not recorded, so that compilers and tools ran: {listed}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -76,6 +76,19 @@ def install_triton(session: nox.Session, *more: str) -> None:
     session.install("--no-deps", TRITON, *more)
 
 
+def requirements_of(folder: str) -> dict[str, str]:
+    """Return the dependencies of a distribution as written, by name."""
+    listed = nox.project.load_toml(f"{folder}/pyproject.toml")["project"].get("dependencies", [])
+    return {re.split(r"[^\w.-]", each, maxsplit=1)[0]: each for each in listed}
+
+
+def requirements_of_others(folders: list[str]) -> list[str]:
+    """Return the dependencies of distributions that are none of this repository."""
+    own = {nox.project.load_toml(f"{folder}/pyproject.toml")["project"]["name"] for folder in DISTRIBUTIONS}
+    named = (each for folder in folders for each in requirements_of(folder).items())
+    return sorted({requirement for name, requirement in named if name not in own})
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Compile the configurations of sample kernels and partition them; no GPU is needed."""
@@ -113,7 +126,8 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of every distribution with mypy in strict mode."""
-    install_workspace(session, *group("types"))
+    # mypy finds the distributions of this repository through `mypy_path`.
+    session.install(*group("types"), *requirements_of_others(DISTRIBUTIONS))
     sources = [str(path.relative_to(ROOT)) for path in map(source_folder, DISTRIBUTIONS) if path.is_dir()]
     session.run("mypy", *sources, "tests", "noxfile.py")
 
@@ -159,12 +173,6 @@ def build(session: nox.Session) -> None:
         session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", folder, silent=True)
 
 
-def requirements_of(folder: str) -> dict[str, str]:
-    """Return the dependencies of a distribution as written, by name."""
-    listed = nox.project.load_toml(f"{folder}/pyproject.toml")["project"].get("dependencies", [])
-    return {re.split(r"[^\w.-]", each, maxsplit=1)[0]: each for each in listed}
-
-
 def closure(name: str, folders: dict[str, str]) -> list[str]:
     """Return a distribution of this repository and those of this repository that it depends on."""
     found = [name]
@@ -190,13 +198,7 @@ def import_each_wheel_alone(session: nox.Session, folder: Path) -> None:
         nox.project.load_toml(f"{each}/pyproject.toml")["project"]["name"]: each
         for each in PUBLISHED
     }  # fmt: skip
-    others = {
-        requirement
-        for each in PUBLISHED
-        for name, requirement in requirements_of(each).items()
-        if name not in folders
-    }  # fmt: skip
-    session.install(*sorted(others))
+    session.install(*requirements_of_others(PUBLISHED))
     for name, source in folders.items():
         target = folder / name
         session.install(

@@ -17,12 +17,15 @@ def assembly_only(*, lines: bool = False) -> Iterator[None]:
     """
     from triton import knobs
 
-    from recorded_kernels import cache_manager, keys_of_any_folder
+    from recorded_kernels import cache_manager, complete_keys, keys_of_any_folder
 
     def without_machine_code(backend: Any, stages: dict[str, Any], *_: Any) -> None:
         stages[backend.binary_ext] = lambda text, metadata: b""
 
-    with keys_of_any_folder(), knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope():
+    # Where the first module that imports Triton is imported in a test, no fixture of the session completes the keys.
+    with (
+        complete_keys(), keys_of_any_folder(), knobs.cache.scope(), knobs.runtime.scope(), knobs.compilation.scope()
+    ):  # fmt: skip
         knobs.cache.dir = str(Path(knobs.cache.dir) / "assembly-only")
         knobs.runtime.add_stages_inspection_hook = without_machine_code
         knobs.compilation.disable_line_info = not lines

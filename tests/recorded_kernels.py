@@ -21,7 +21,7 @@ import json
 import lzma
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -34,6 +34,9 @@ CODE = Path(__file__).parents[1] / "compiler" / "src" / "bitwise_triton" / "redu
 TEXTS = (".json", ".ptx", ".amdgcn")
 BINARIES = (".cubin", ".hsaco")
 """Files of one kernel in the cache of `assembly_only`: those that are recorded, and those that are empty."""
+
+UNRECORDED: Counter[str] = Counter()
+"""How many kernels this process compiled because no recorded one has their key, by the name of their function."""
 
 _LIBRARY = re.compile(r'(?<=")/[^"]*?/(?=triton/backends/)')
 _FILE = re.compile(r'(^\s*\.file\s+(?:\d+\s+)?)(?:"[^"]*"\s+(?="))?"[^"]*?([^"/]+)"', re.M)
@@ -119,11 +122,16 @@ def cache_manager() -> Any:
         def get_group(self, filename: str) -> dict[str, str] | None:
             """Return the paths of the files that belong to a file."""
             found: dict[str, str] | None = super().get_group(filename)
-            files = None if found is not None else kernels_named(filename.removesuffix(".json")).get(self.key)
-            if files is not None:
-                self.put_group(filename, {name: self.put(text, name) for name, text in files.items()})
-                found = super().get_group(filename)
-            return found
+            if found is not None:
+                return found
+            name = filename.removesuffix(".json")
+            files = kernels_named(name).get(self.key)
+            if files is None:
+                UNRECORDED[name] += 1
+                return None
+            self.put_group(filename, {name: self.put(text, name) for name, text in files.items()})
+            written: dict[str, str] | None = super().get_group(filename)
+            return written
 
     return RecordedKernels
 

@@ -19,6 +19,7 @@ import lzma
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -34,6 +35,9 @@ KNOWN_OPTIONS = frozenset({"capture_output", "text", "check", "timeout", "cwd"})
 
 _BINARY = b"\x7fELF"
 """A script in place of a tool is one of a test."""
+
+UNRECORDED: Counter[str] = Counter()
+"""How many questions this process put to tools because no answer is recorded, by the name of the tool."""
 
 run_tool: Callable[..., Any] = subprocess.run
 
@@ -125,6 +129,7 @@ def run(command: Any, **options: Any) -> Any:
         return run_tool(command, **options)
     answer, folder = recorded().get(put.key), os.environ.get(FOLDER_VARIABLE)
     if answer is None:
+        UNRECORDED[Path(arguments[0]).name] += 1
         if folder is None:
             return run_tool(command, **options)
         answer = asked(put, arguments, cwd, options.get("timeout"))

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from bitwise_bench.cublas import cost_fit, regression_trees
-from bitwise_bench.cublas.cost_fit import Costs, Gathered, Measured, mean_regret
+from bitwise_bench.cublas.cost_fit import Costs, Measured, Unaligned, mean_regret
 from bitwise_bench.cublas.problem_sets import SETS, Problem
 from bitwise_bench.cublas.regression_trees import boosted_trees
 from bitwise_bench.cublas.schedule_timing import row_class
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.device_costs import TREE_DEPTH, correction_of, costs_of
+from bitwise_nvidia_sm90.gemm.device_costs import TREE_DEPTH, DeviceCosts, correction_of, costs_of
 from bitwise_nvidia_sm90.gemm.expected_times import modelled_seconds, quantities
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule_ranking import schedules_to_try
@@ -57,34 +57,53 @@ def test_a_fit_finds_the_fastest_schedules_of_other_costs(problems: tuple[Costs,
     assert mean_regret([replace(timed[0], seconds=(1.0,) * len(timed[0].seconds))], found, None) == 1.0
 
 
-def test_a_fit_of_gathering_finds_other_costs() -> None:
+@pytest.fixture(scope="module")
+def products() -> tuple[Costs, list[Unaligned]]:
     dice = random.Random(11)
     true = {name: cost * math.exp(dice.gauss(0, 0.6)) for name, cost in costs_of().costs.items()}
-    products = []
+    found = []
     for problem in SETS["spread-unaligned"]()[:12]:
         planned = plan(descriptor(problem.k))
         assert isinstance(planned, MatrixPlan)
         k_contiguous = (problem.layout[0] == "n", problem.layout[1] == "t")
-        tried = [
-            each
-            for each in schedules_to_try(
-                planned, problem.m, problem.n, most=400, k_contiguous=k_contiguous, mapped=(False, False, False)
-            )
-            if each.gathering
-        ]
-        if not tried:
+        mapped = (False, False, False)
+        every = schedules_to_try(planned, problem.m, problem.n, most=400, k_contiguous=k_contiguous, mapped=mapped)
+        tried = [each for each in every if each.gathering] + [each for each in every if each.packed][::40]
+        if not any(each.gathering for each in tried):
             continue
-        made = Gathered(problem.m, problem.n, planned, tuple(tried), np.zeros(0))
+        made = Unaligned(problem.group, problem.m, problem.n, planned, k_contiguous, mapped, tuple(tried), np.zeros(0))
         noise = np.array([math.exp(dice.gauss(0, 0.01)) for _ in tried])
-        products.append(replace(made, seconds=made.modelled(true) * noise))
+        found.append(replace(made, seconds=made.expected(of_costs(true)) * noise))
+    return true, found
+
+
+def of_costs(given: Costs) -> DeviceCosts:
+    """Return costs without a correction of gathering."""
+    return replace(costs_of(), costs=given, gathering=correction_of({"indices": [], "bounds": [], "leaves": []}))
+
+
+def test_a_fit_of_gathering_finds_other_costs(products: tuple[Costs, list[Unaligned]]) -> None:
+    true, timed = products
 
     def error(given: Costs) -> float:
-        return max(float(np.abs(np.log(each.modelled(given) / each.seconds)).max()) for each in products)
+        errors = [np.log(each.expected(of_costs(given)) / each.seconds)[each.gathering] for each in timed]
+        return float(np.abs(np.concatenate(errors)).max())
 
     start = {**true, **{name: costs_of().costs[name] for name in cost_fit.OF_GATHERING}}
-    found = cost_fit.fit_gathering(products, start)
+    found = cost_fit.fit_gathering(timed, start)
     assert {name for name in found if found[name] != float(f"{true[name]:.4g}")} <= cost_fit.OF_GATHERING
     assert error(found) < 0.06 < error(start)
+
+
+def test_a_correction_of_gathering_makes_the_regret_smaller(products: tuple[Costs, list[Unaligned]]) -> None:
+    given, slower = of_costs(dict(costs_of().costs)), []
+    for each in products[1]:  # narrow tiles take longer than any costs say
+        tried = tuple(one for one in each.schedules if one.gathering)
+        only = replace(each, schedules=tried)
+        seconds = only.expected(given) * [1.5 if one.block_n < 96 else 1.0 for one in tried]
+        slower.append(replace(only, seconds=seconds))
+    corrected = replace(given, gathering=cost_fit.fit_correction_of_gathering(slower, given))
+    assert math.prod(each.regret(corrected) for each in slower) < math.prod(each.regret(given) for each in slower)
 
 
 def test_trees_fit_steps_of_the_inputs_and_leave_other_inputs_alone() -> None:
@@ -164,37 +183,42 @@ def test_the_command_reports_models_that_the_fit_left_out(
 
 
 def test_no_size_that_is_held_out_is_in_a_set_of_the_fit() -> None:
-    held_out = SETS["held-out"]()
-    assert not {(each.m, each.n, each.k) for each in held_out} & {(each.m, each.n, each.k) for each in SETS["fitted"]()}
-    second = {(each.n, each.k) for each in SETS["second-held-out"]()}
+    made = {name: make() for name, make in SETS.items()}
+    layers_of = {name: {(each.n, each.k) for each in found} for name, found in made.items()}
+    sizes_of = {name: {(each.m, each.n, each.k) for each in found} for name, found in made.items()}
+    held_out = made["held-out"]
+    assert not sizes_of["held-out"] & sizes_of["fitted"]
+    second = layers_of["second-held-out"]
     for other in ("fitted", "spread", "few-rows", "spread-unaligned", "broad", "held-out"):
-        assert not second & {(each.n, each.k) for each in SETS[other]()}, other
-    third = {(each.n, each.k) for each in SETS["third-held-out"]()}
+        assert not second & layers_of[other], other
+    third = layers_of["third-held-out"]
     fitted = ("fitted", "spread", "spread-unaligned", "between", "tails", "drawn", "small", "broad", "slow")
     for other in (*fitted, "held-out", "second-held-out"):
-        assert not third & {(each.n, each.k) for each in SETS[other]()}, other
-    assert not second & {(each.n, each.k) for each in SETS["slow"]()}
-    fourth = SETS["fourth-held-out"]()
+        assert not third & layers_of[other], other
+    assert not second & layers_of["slow"]
+    fourth = made["fourth-held-out"]
     layers = {(each.n, each.k) for each in fourth if "gradient" not in each.group}
     for other in (*fitted[:-1], "varied", "held-out", "second-held-out", "third-held-out"):
-        assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
-        assert not {(each.m, each.n, each.k) for each in fourth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
-    fifth = {(each.n, each.k) for each in SETS["fifth-held-out"]() if "gradient" not in each.group}
+        assert not layers & layers_of[other], other
+        assert not sizes_of["fourth-held-out"] & sizes_of[other], other
+    fifth = {(each.n, each.k) for each in made["fifth-held-out"] if "gradient" not in each.group}
     for other in (*fitted, "varied", "unaligned-lines", "held-out", "second-held-out", "third-held-out"):
-        assert not fifth & {(each.n, each.k) for each in SETS[other]()}, other
-    sixth = SETS["sixth-held-out"]()
-    layers = {(each.n, each.k) for each in sixth if "gradient" not in each.group}
-    assert len(sixth) == 150
-    for other in (each for each in SETS if each != "sixth-held-out"):
-        assert not layers & {(each.n, each.k) for each in SETS[other]()}, other
-        assert not {(each.m, each.n, each.k) for each in sixth} & {(e.m, e.n, e.k) for e in SETS[other]()}, other
-    assert not {(e.n, e.k) for e in SETS["few-lines"]()} & {(e.n, e.k) for e in SETS["few-lines-held-out"]()}
-    varied = {(each.n, each.k) for each in SETS["varied"]()}
+        assert not fifth & layers_of[other], other
+    for last, count in (("sixth-held-out", 150), ("seventh-held-out", 160)):
+        given = made[last]
+        layers = {(each.n, each.k) for each in given if "gradient" not in each.group}
+        assert len(given) == count
+        for other in (each for each in SETS if each != last):
+            assert not layers & layers_of[other], other
+            assert not sizes_of[last] & sizes_of[other], other
+    assert not layers_of["few-lines"] & layers_of["few-lines-held-out"]
+    varied = layers_of["varied"]
     assert not varied & (second | third | {(each.n, each.k) for each in (*held_out, *fourth)})
     for other in ("spread", "spread-unaligned"):
-        assert not {(each.n, each.k) for each in held_out} & {(each.n, each.k) for each in SETS[other]()}, other
-    assert {*SETS["few-rows"]()} <= {*SETS["fitted"](), *SETS["spread"]()}
-    for name, make in SETS.items():
-        assert len(set(make())) == len(make()) > 0, name
+        assert not layers_of["held-out"] & layers_of[other], other
+    assert {*made["few-rows"]} <= {*made["fitted"], *made["spread"]}
+    for name, found in made.items():
+        assert len(set(found)) == len(found) > 0, name
+        assert SETS[name]() == found, name
     assert {each.layout for each in held_out} == {"nt", "nn", "tn"}
-    assert len({row_class(each.m) for each in SETS["second-held-out"]()}) == 7
+    assert len({row_class(each.m) for each in made["second-held-out"]}) == 7

@@ -17,13 +17,21 @@ import pytest
 import triton
 import triton.language as tl
 
-from bitwise_bench.public_kernels import fetch, read, search
+from bitwise_bench.public_kernels import fetch, read, search, times
 from bitwise_bench.public_kernels.agreement import PARTS, agreement, part_of, reasons_of, shortened
 from bitwise_bench.public_kernels.block_orders import reordered
 from bitwise_bench.public_kernels.configurations import chosen_configurations, variations
 from bitwise_bench.public_kernels.fetch import _extracted
 from bitwise_bench.public_kernels.interception import Interception, intercepted
-from bitwise_bench.public_kernels.read import launch_folders, main, read_launch, with_searched
+from bitwise_bench.public_kernels.read import (
+    digests_of,
+    launch_folders,
+    main,
+    read_launch,
+    with_searched,
+    with_times,
+    without_seen,
+)
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
@@ -194,9 +202,10 @@ def test_reasons_are_counted_without_their_names_and_numbers() -> None:
 
 
 def test_the_compile_times_are_those_of_the_kernels_that_have_one() -> None:
-    timed = [{"class": 0, "compile seconds": seconds} for seconds in (2.0, 1.0, 3.0)]
-    found = agreement([entry(*timed, {"class": 0, "compile seconds": None})])
-    assert found["compile seconds"] == {"median": 2.0, "p90": 3.0, "most": 3.0, "sum": 6.0}
+    timed = [{"class": 0, "compile seconds": seconds, "CPU seconds": [1.0, seconds]} for seconds in (2.0, 1.0, 4.0)]
+    found = agreement([entry(*timed, {"class": 0, "compile seconds": None, "CPU seconds": [61.0, None]})])
+    assert found["compile seconds"] == {"median": 2.0, "p90": 4.0, "most": 4.0, "sum": 7.0}
+    assert found["CPU seconds"] == {"median": 1.0, "p90": 61.0, "most": 61.0, "sum": 64.0, "above 60 s": 1}
     assert found["reading over compiling"] == {"median": 0.5, "p90": 1.0, "most": 1.0}
     other = agreement([entry({"class": 0})])
     assert (other["compile seconds"], other["reading over compiling"]) == (None, None)
@@ -352,6 +361,51 @@ def test_a_launch_is_read_with_the_classes_of_its_partition(recording: Path) -> 
     assert [each["unknown"] for each in found["kernels"]] == [None] * len(found["kernels"])
     assert found["tuned"] is True
     assert len({each["class"] for each in found["kernels"]}) < len(found["kernels"])
+
+
+def test_a_kernel_for_a_target_on_which_it_cannot_run_is_determined_as_its_configuration(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bitwise_bench.public_kernels import other_targets, replay
+    from bitwise_bench.public_kernels.configurations import Configuration
+    from bitwise_triton.errors import CaptureError
+
+    def compiled_for(launch: Any, configuration: Configuration, target: str) -> tuple[Any, str, float]:
+        if configuration.options["place"] == 1:
+            raise CaptureError("too much shared memory")
+        return SimpleNamespace(name=target), str(configuration.options["place"]), 0.5
+
+    wrote: list[Any] = []
+    monkeypatch.setattr(other_targets, "compiled_for", compiled_for)
+    monkeypatch.setattr(replay, "write_launch", lambda *given: wrote.append(given))
+    compiled: Any = [SimpleNamespace(configuration=Configuration({}, {"place": place}, None)) for place in range(3)]
+    ran = [{"hashes": [["a"]], "moved": moved, "error": None} for moved in ([], ["wide"], ["wide"])]
+    replay.write_for_target(tmp_path, SimpleNamespace(name="k"), "sm_100", compiled, ran)  # type: ignore[arg-type]
+    ((folder, _, kernels, errors, bytes_),) = wrote
+    assert (folder, [each.digest for each in kernels], errors) == (tmp_path, ["0", "2"], ["too much shared memory"])
+    assert [(each["hashes"], each["moved"]) for each in bytes_] == [([], []), ([], ["wide"])]
+
+
+def test_the_times_of_a_reading_are_those_of_each_kernel_and_give_ratios(recording: Path, tmp_path: Path) -> None:
+    (place,) = launch_folders(recording)
+    described = json.loads((place / "bytes.json").read_text())
+    described["kernels"][0]["compile CPU seconds"] = 2.0
+    (place / "bytes.json").write_text(json.dumps(described))
+    name = "liger/sums/00_row_sum"
+    found = times.times_of(name, {"folder": str(recording), "until": 1e12, "target": "sm_90"})
+    assert [each["compiling"] for each in found["kernels"].values()][:2] == [2.0, None]
+    assert all(each["reading"] > 0 and each["unknown"] is None for each in found["kernels"].values())
+    assert "out of time" in times.times_of(name, {"folder": str(recording), "until": 0.0, "target": "sm_90"})["error"]
+    first, *others = with_times([read_launch(place, name, Options())], {"launches": {name: found["kernels"]}})
+    assert (first["kernels"][0]["CPU seconds"][1], others) == (2.0, [])
+    assert agreement([first])["CPU seconds"]["above 60 s"] == 0
+    assert times.summary({name: found["kernels"]})["with both"] == 1
+
+
+def test_kernels_that_other_records_have_are_left_out() -> None:
+    entries = [entry({"class": 0, "digest": "a"}, {"class": 1, "digest": "b"}), entry({"class": 0, "digest": "a"})]
+    (left,) = without_seen(entries, digests_of([{"launches": [entry({"class": 0, "digest": "a"})]}]))
+    assert [each["digest"] for each in left["kernels"]] == ["b"]
 
 
 def with_equal_bytes(recording: Path) -> str:

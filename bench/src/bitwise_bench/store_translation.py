@@ -26,40 +26,15 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.installed_assemblers import installed_assemblers
+from bitwise_nvidia_ptx.sass_listing import ListedFunction, ListedInstruction, SassInstruction, listed_functions
 
 _STORE = re.compile(r"^\s*(?:@!?\S+\s+)?st\.(shared|global)((?:\.[\w:]+)*)\s")
 _ROOT = re.compile(r"^\s*(?:@!?\S+\s+)?([a-z]\w*)")
-_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z]\S*)\s*([^;]*);")
-_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
-_LABEL = re.compile(r"(\.L\S+):")
 _TARGET = re.compile(r"`\((\S+)\)")
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 _NEAR = 16
 """How many instructions may be between a wait and the branch that repeats it."""
-
-
-@dataclass(frozen=True, slots=True)
-class MachineStep:
-    """One SASS instruction: the line of the text that it translates, its guard, its opcode and its operands."""
-
-    line: int
-    guard: str
-    opcode: str
-    operands: str
-
-    @property
-    def root(self) -> str:
-        """The opcode without modifiers."""
-        return self.opcode.partition(".")[0]
-
-    @property
-    def store(self) -> tuple[str, int] | None:
-        """The memory and the bytes of a store."""
-        if self.root not in ("STS", "STG"):
-            return None
-        size = next((_WIDTHS[each] for each in self.opcode.split(".") if each in _WIDTHS), 4)
-        return "shared" if self.root == "STS" else "global", size
 
 
 def text_stores(text: str) -> Mapping[int, tuple[str, int]]:
@@ -77,21 +52,12 @@ def text_stores(text: str) -> Mapping[int, tuple[str, int]]:
     return found
 
 
-def parse(listing: str) -> tuple[list[MachineStep], Mapping[str, int]]:
-    """Return the instructions in the output of `nvdisasm -c --print-line-info-ptx`, and the place of each label."""
-    steps: list[MachineStep] = []
-    labels: dict[str, int] = {}
-    line = 0
-    for row in listing.splitlines():
-        if marked := _LINE.search(row):
-            line = int(marked[1])
-        elif label := _LABEL.match(row.strip()):
-            labels[label[1]] = len(steps)
-        elif row.strip().startswith(".section"):
-            line = 0
-        elif found := _INSTRUCTION.match(row):
-            steps.append(MachineStep(line, (found[1] or "").strip(), found[2], found[3]))
-    return steps, labels
+def machine_store(step: SassInstruction) -> tuple[str, int] | None:
+    """Return the memory and the bytes of a store; None for another instruction."""
+    if step.opcode not in ("STS", "STG"):
+        return None
+    size = next((_WIDTHS[each] for each in step.mnemonic.split(".") if each in _WIDTHS), 4)
+    return "shared" if step.opcode == "STS" else "global", size
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +77,14 @@ class _Open:
         return _Open(self.branches | other.branches, tuple(sorted(saved.items())))
 
 
-def open_branches(steps: Sequence[MachineStep], labels: Mapping[str, int], roots: Mapping[int, str]) -> list[bool]:
+def open_branches(function: ListedFunction, roots: Mapping[int, str]) -> list[bool]:
     """Return for each instruction whether a branch between lanes that the text does not have may have parted its warp.
 
     BSYNC joins what was parted since the BSSY of its barrier, WARPSYNC and a barrier of the block everything.
     `roots` names the instruction of each line of the text.
     """
+    steps = function.instructions
+    places = {each.address: place for place, each in enumerate(steps)}
     found: list[_Open | None] = [None] * len(steps)
     work = [(0, _Open())]
     while work:
@@ -130,50 +98,54 @@ def open_branches(steps: Sequence[MachineStep], labels: Mapping[str, int], roots
         found[place] = joined
         step, saved = steps[place], dict(joined.saved)
         after = joined
-        if step.root == "BSSY":
-            saved[step.operands.split(",")[0].strip()] = joined.branches
+        if step.opcode == "BSSY":
+            saved[step.operands[0]] = joined.branches
             after = replace(joined, saved=tuple(sorted(saved.items())))
-        elif step.root == "BSYNC":
-            branches = saved.pop(step.operands.strip(), joined.branches)
+        elif step.opcode == "BSYNC":
+            branches = saved.pop(step.operands[0], joined.branches)
             after = _Open(branches, tuple(sorted(saved.items())))
-        elif step.root in ("WARPSYNC", "BAR"):
+        elif step.opcode in ("WARPSYNC", "BAR"):
             after = replace(joined, branches=frozenset())
-        if step.root == "BRA":
-            conditional = bool(step.guard) or "P" in step.operands.partition("`")[0]
+        if step.opcode == "BRA":
+            target = _TARGET.search(step.operation)
+            conditional = step.guard is not None or any("P" in each for each in step.operands[:-1])
             if conditional and saved and _made(steps, place, roots):
                 after = replace(after, branches=after.branches | {place})
-            target = _TARGET.search(step.operands)
-            if target is not None and target[1] in labels:
-                work.append((labels[target[1]], after))
+            if target is not None and target[1] in function.labels:
+                work.append((places.get(function.labels[target[1]], len(steps)), after))
             if conditional:
                 work.append((place + 1, after))
-        elif step.root not in ("EXIT", "RET", "BRX", "JMP") or step.guard:
+        elif step.opcode not in ("EXIT", "RET", "BRX", "JMP") or step.guard is not None:
             work.append((place + 1, after))
     return [bool(each and each.branches) for each in found]
 
 
-def _made(steps: Sequence[MachineStep], place: int, roots: Mapping[int, str]) -> bool:
+def _made(steps: Sequence[ListedInstruction], place: int, roots: Mapping[int, str]) -> bool:
     """Return whether a conditional branch between lanes is none of the text, as far as its line tells."""
     step = steps[place]
-    return "UP" not in step.guard and roots.get(step.line) != "bra" and not _repeats(steps, place)
+    return "UP" not in (step.guard or "") and roots.get(step.line) != "bra" and not _repeats(steps, place)
 
 
-def _repeats(steps: Sequence[MachineStep], place: int) -> bool:
+def _repeats(steps: Sequence[ListedInstruction], place: int) -> bool:
     """Return whether a branch repeats what a warp does together: a wait at an mbarrier, or a request for registers."""
-    predicate = steps[place].guard.lstrip("@!")
+    predicate = (steps[place].guard or "").lstrip("!")
     before = steps[max(0, place - _NEAR) : place]
-    return any(each.root in ("SYNCS", "USETMAXREG") and predicate in each.operands for each in before)
+    return any(
+        each.opcode in ("SYNCS", "USETMAXREG") and any(predicate in one for one in each.operands) for each in before
+    )
 
 
 def translation(text: str, listing: str) -> Counter[str]:
     """Return how the stores of a text are translated, and how often."""
     stores = text_stores(text)
     roots = {number: match[1] for number, line in enumerate(text.splitlines(), 1) if (match := _ROOT.match(line))}
-    steps, labels = parse(listing)
+    functions = listed_functions(listing).values()
     made: dict[int, list[tuple[str, int, bool]]] = defaultdict(list)
-    for step, parted in zip(steps, open_branches(steps, labels, roots), strict=True):
-        if step.store is not None:
-            made[step.line].append((*step.store, parted))
+    for function in functions:
+        for step, parted in zip(function.instructions, open_branches(function, roots), strict=True):
+            store = machine_store(step)
+            if store is not None:
+                made[step.line].append((*store, parted))
     counts: Counter[str] = Counter()
     for line, (memory, size) in stores.items():
         found = made.get(line, [])
@@ -186,9 +158,10 @@ def translation(text: str, listing: str) -> Counter[str]:
             how = "wider" if min(sizes) > size else "narrower" if max(sizes) < size else "several widths"
         counts[f"{memory}, {size} bytes: {how}"] += 1
         counts[f"{memory}: parted by a branch of ptxas"] += any(each[2] for each in found)
-    for step, parted in zip(steps, open_branches(steps, labels, {}), strict=True):
-        if step.root == "SHFL":
-            counts[f"shuffles{': parted by a branch' if parted else ''}"] += 1
+    for function in functions:
+        for step, parted in zip(function.instructions, open_branches(function, {}), strict=True):
+            if step.opcode == "SHFL":
+                counts[f"shuffles{': parted by a branch' if parted else ''}"] += 1
     return counts
 
 

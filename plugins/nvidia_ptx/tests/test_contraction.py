@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bitwise_core.assembly.module import Register
 from bitwise_core.execution.time_limit import TimeLimitExceeded
+from bitwise_nvidia_ptx import assembler as assembler_module
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
+from bitwise_nvidia_ptx.contraction import audit as audit_module
 from bitwise_nvidia_ptx.contraction import candidates as candidates_module
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
-from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
+from bitwise_nvidia_ptx.contraction.candidates import Facts, candidate_pairs
 from bitwise_nvidia_ptx.contraction.fusion_guesses import fusable, fusions_of_machine_code
 from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
 from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, rewrite
@@ -590,3 +595,127 @@ def test_a_time_limit_in_the_assembler_names_the_line_of_a_product(
     with pytest.raises(TimeLimitExceeded, match=f"at line {product};") as raised:
         audited(text, ptxas)
     assert raised.value.line == product
+
+
+def test_a_search_is_not_repeated_and_its_text_is_proved_again(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = kernel("div.full.f32 %r4, %r0, %r1;", ADD, "mul.f32 %r11, %r10, %r3;", "add.f32 %r10, %r11, %r2;", STORE)
+    first = audited(text, ptxas)
+    assert first.resolved
+    proved = []
+    leaves_choice, compared = audit_module.leaves_choice, Ptxas.digest
+
+    def choice(*arguments: Any) -> bool:
+        proved.append("choice")
+        return leaves_choice(*arguments)
+
+    def digest(self: Ptxas, each: str, *, fuse: bool = True) -> str:
+        proved.append("code")
+        return compared(self, each, fuse=fuse)
+
+    monkeypatch.setattr(audit_module, "leaves_choice", choice)
+    monkeypatch.setattr(Ptxas, "digest", digest)
+    again = audited(text, ptxas)
+    assert replace(again, seconds=first.seconds, rewriting=first.rewriting) == first
+    assert again.rewriting.text == first.rewriting.text
+    assert proved in (["code", "code"], ["choice", "code", "code"])
+
+
+def test_a_kept_match_that_is_no_proof_is_ignored(ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = kernel(MUL, ADD, STORE)
+    found = program(text)
+    stated = rewrite(found, text)
+    wrong = next(attempts(stated, candidate_pairs(found), tuple))
+    name = hashlib.sha256(wrong.assembled.text.encode()).hexdigest()
+    expected = audited(text, ptxas)
+    assert expected.method == FUSED
+    for answer in (f"{name} False bytes 2", f"{name} False dataflow 2", f"{name} True bytes 2", "nothing", ""):
+        monkeypatch.setattr(Ptxas, "kept_match", lambda *_, answer=answer: answer)
+        again = audited(text, ptxas)
+        assert (again.method, again.pairs, again.rewriting.text) == (
+            expected.method,
+            expected.pairs,
+            expected.rewriting.text,
+        )
+
+
+def test_a_search_that_found_nothing_is_not_repeated(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = kernel(MUL, ADD, STORE)
+    module = parse(text, "kernel.ptx")
+    monkeypatch.setattr(assembler_module.installed_assemblers, "disassemblers", lambda path: ())
+    first = audit(module, text, ARCH.opcodes, ptxas=ptxas, runs=2)
+    assert (first.method, first.interrupted) == ("unresolved", False)
+    assert audited(text, ptxas).method == FUSED, "another limit is another search"
+    with monkeypatch.context() as patched:
+        patched.setattr(Ptxas, "digest", lambda *_, **__: pytest.fail("assembled"))
+        again = audit(module, text, ARCH.opcodes, ptxas=ptxas, runs=2)
+    assert replace(again, seconds=first.seconds, rewriting=first.rewriting) == first
+
+
+def test_a_text_is_assembled_once_for_its_bytes_and_its_dataflow(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembled = []
+    plain = Ptxas._assembled
+
+    def counted(self: Ptxas, text: str, flags: list[str]) -> bytes:
+        assembled.append((text, tuple(flags)))
+        return plain(self, text, flags)
+
+    monkeypatch.setattr(Ptxas, "_assembled", counted)
+    monkeypatch.setattr(assembler_module, "_RECENT", assembler_module._RecentFiles(1 << 20))
+    text = kernel("div.full.f32 %r4, %r0, %r1;", ADD, "mul.f32 %r11, %r10, %r3;", "add.f32 %r10, %r11, %r2;", STORE)
+    ptxas.digest(text)
+    list(ptxas.equal_dataflow(text, [(text, False), (text, True)]))
+    assert len(assembled) == len(set(assembled)) == 2
+    held = assembler_module._RecentFiles(10)
+    for number in range(4):
+        held.add(bytes([number]), bytes(4))
+    assert [held.get(bytes([number])) for number in range(4)] == [None, None, bytes(4), bytes(4)]
+
+
+def _random_line(draw: random.Random) -> str:
+    """One instruction over a few registers; registers are defined again and again, as in loops."""
+    d, a, b, c = (f"%r{draw.randrange(9)}" for _ in range(4))
+    literal = draw.choice(("0f3F000000", "0f00000000", "0f80000000", "0fFF800000", "0f40000000"))
+    guard = draw.choice(("", "", "", "@%p1 ", "@!%p2 "))
+    one = draw.choice((b, literal))
+    return guard + draw.choice(
+        (
+            f"mov.b32 {d}, {one};", f"add.f32 {d}, {a}, {one};", f"sub.f32 {d}, {a}, {one};",
+            f"mul.f32 {d}, {a}, {one};", f"mul.rn.f32 {d}, {a}, {one};", f"fma.rn.f32 {d}, {a}, {b}, {c};",
+            f"max.f32 {d}, {a}, {one};", f"min.f32 {d}, {a}, {one};", f"neg.f32 {d}, {a};", f"abs.f32 {d}, {a};",
+            f"selp.f32 {d}, {a}, {one}, %p1;", f"ex2.approx.f32 {d}, {a};", f"div.full.f32 {d}, {a}, {one};",
+            f"setp.eq.f32 %p1, {a}, {one};", "setp.lt.s32 %p2, %r7, 3;", "mov.pred %p1, -1;", "mov.pred %p2, 0;",
+            "and.pred %p1, %p1, %p2;", f"ld.global.b32 {d}, [%rd1+8];", f"ld.local.b32 {d}, [%rd4];",
+            f"st.local.b32 [%rd4], {a};", f"shfl.sync.bfly.b32 {d}, {a}, 1, 31, -1;", f"and.b32 {d}, {a}, {b};",
+            f"cvt.rn.f32.s32 {d}, {a};", f"mad.lo.s32 {d}, {a}, {b}, {c};", f"xor.b32 {d}, {a}, {a};",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_derived_of_registers_does_not_depend_on_the_order_of_statements(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference repeats all statements, backwards, until nothing changes."""
+    draw = random.Random(seed)
+
+    def settled(found: Program, step: Callable[[int], Iterable[str]]) -> None:
+        while sum(len(list(step(index))) for index in reversed(range(len(found.statements)))):
+            pass
+
+    for _ in range(20):
+        text = kernel("$L1:", *(_random_line(draw) for _ in range(draw.randrange(4, 40))), "@%p1 bra $L1;", STORE)
+        fast, plain = Facts(program(text)), Facts(program(text))
+        levels, above, pairs = fast.levels, fast.without_upper_bound, candidate_pairs(fast.program)
+        with monkeypatch.context() as patched:
+            patched.setattr(candidates_module, "_settle", settled)
+            assert (levels, above) == (plain.levels, plain.without_upper_bound)
+            assert pairs == candidate_pairs(plain.program)
+        stated = rewrite(fast.program, text)
+        rounded = Facts(Program(stated.module, ARCH.opcodes))
+        assert (rounded.levels, rounded.without_upper_bound) == (levels, above)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bitwise_nvidia_ptx.machine_code import (
@@ -12,6 +14,7 @@ from bitwise_nvidia_ptx.machine_code import (
     only_padding,
     parse_listing,
 )
+from bitwise_nvidia_ptx.sass_listing import listed_functions
 
 LISTING = """
 \t.headerflags\t@"EF_CUDA_SM90"
@@ -86,6 +89,19 @@ def test_damaged_listings_are_rejected(old: str, new: str, message: str) -> None
         parse_listing(LISTING.replace(old, new))
 
 
+def test_a_listing_without_live_ranges_has_no_registers() -> None:
+    rows = [row.partition("//")[0] for row in LISTING.splitlines()]
+    for message, listing in (
+        ("no table", "\n".join(rows)),
+        ("no encoding", "\n".join(re.sub(r"/\* 0x\w+ \*/", "", row) for row in rows if row.strip()[:4] != "/* 0")),
+    ):
+        (code,) = listed_functions(listing).values()
+        assert [each.text for each in code.instructions] == ["MOV R8, R4", "@!UP0 BRA `(.L_x_0)"]
+        assert code.labels == {".text.kernel": 0, ".L_x_0": 16, ".L_x_1": 32}
+        with pytest.raises(ValueError, match=message):
+            parse_listing(listing)
+
+
 def test_padding() -> None:
     nop = bytes.fromhex("18790000000000000000000000c00f00")
     assert only_padding(b"")
@@ -96,6 +112,7 @@ def test_padding() -> None:
 
 def test_lines_of_products_and_fused_products() -> None:
     listing = """
+\t.section\t.text.kernel,"ax",@progbits
 .text.kernel:
 \t//## File ".nv_debug_ptx_txt", line 20
         /*0000*/                   FFMA.FTZ R1, R2, R3, R4 ;

@@ -39,6 +39,8 @@ setp.lt.u32 %p6, %r2, 16; ld.global.f32 %f1, [%d4]; mov.f32 %f3, 0f40000000; st.
 """
 """%f1: the thread's element of a; %r5 and %r7: the place of its warp, and one of four; %p1: its lane is 5 or more."""
 OF_WARP = "bar.sync 0; ld.shared.f32 %f2, [%r5]; st.global.f32 [%d5], %f2;"
+KEEP = "mad.lo.u32 %r8, %r1, 4, %r4; st.shared.f32 [%r8+512], %f2;"
+"""%f2 is needed."""
 SECOND = "bar.sync 0; ld.shared.f32 %f2, [%r5+4]; st.global.f32 [%d5], %f2;"
 OF_LANE = "setp.eq.u32 %p7, %r2, {};"
 OF_FOUR = "bar.sync 0; ld.shared.f32 %f2, [%r7]; st.global.f32 [%d5], %f2;"
@@ -124,12 +126,12 @@ CASES = {
         "div.rn.f32 %f1, %f1, %f3; @%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
     "behind a shuffle after a branch that parted lanes": (
-        "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; st.shared.f32 [%r5], %f1;" + KEEP + OF_WARP,
         "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
         "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
     "behind a shuffle of a quotient": (
-        "div.rn.f32 %f1, %f1, %f3; shfl.sync.idx.b32 %f2, %f1, 3, 31, -1; st.shared.f32 [%r5], %f1;" + OF_WARP,
+        "div.rn.f32 %f1, %f1, %f3; shfl.sync.idx.b32 %f2, %f1, 3, 31, -1; mul.f32 %f2, %f2, %f2; st.shared.f32 [%r5], %f1;" + KEEP + OF_WARP,
         "div.rn.f32 %f1, %f1, %f3; @%p2 st.shared.f32 [%r5], %f1;" + OF_WARP,
         "div.rn.f32 %f1, %f1, %f3; @%p5 st.shared.f32 [%r5], %f1;" + OF_WARP,
     ),
@@ -179,13 +181,23 @@ UNDETERMINED = {
     + OF_WARP,
     "behind a barrier of some threads": "@%p6 bra S; mov.f32 %f3, %f3; S: bar.sync 1, 64; st.shared.f32 [%r5], %f1;"
     + OF_WARP,
+    "behind a shuffle whose result nothing needs": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; st.shared.f32 [%r5], %f1;"
+    + OF_WARP,
+    "behind a shuffle whose result only a sum takes that nothing needs": "div.rn.f32 %f1, %f1, %f3; shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1;"
+    "add.f32 %f4, %f2, %f2; st.shared.f32 [%r5], %f1;" + OF_WARP,
+    "behind a shuffle whose result a branch replaces": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; st.shared.f32 [%r5], %f1;"
+    "@%p6 bra T; mov.f32 %f2, %f3; T: @%p6 mov.f32 %f2, %f1; mov.f32 %f2, %f1;" + KEEP + OF_WARP,
     "behind a shuffle of a number": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f3, 1, 31, -1; st.shared.f32 [%r5], %f1;"
+    + KEEP
     + OF_WARP,
     "behind a shuffle from the own lane": "@%p6 bra S; mov.f32 %f3, %f3; S: shfl.sync.bfly.b32 %f2, %f1, 0, 31, -1; st.shared.f32 [%r5], %f1;"
+    + KEEP
     + OF_WARP,
     "behind a shuffle of half of the lanes": "@%p6 bra S; shfl.sync.bfly.b32 %f2, %f1, 1, 31, 0xffff0000; S: st.shared.f32 [%r5], %f1;"
+    + KEEP
     + OF_WARP,
     "behind a shuffle that a branch follows": "shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; @%p6 bra S; mov.f32 %f3, %f2; S: st.shared.f32 [%r5], %f1;"
+    + KEEP
     + OF_WARP,
     "behind a quotient, which an assembler may branch for": "div.rn.f32 %f1, %f1, %f3; st.shared.f32 [%r5], %f1;"
     + OF_WARP,

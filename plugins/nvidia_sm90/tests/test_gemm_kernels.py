@@ -207,6 +207,10 @@ def test_warps_with_a_lane_each_have_the_bytes(
         (9, 3, 31, "cut(layout=strided count=4) cut(span=16)", "F", "fp16", Schedule(8, block_k=16, warps=1)),
         (16, 17, 64, "cut(layout=strided count=2 merge=halves) cut(span=16)", "F", "bf16",
          Schedule(32, block_k=16, warps=1)),
+        (8, 35, 331, "cut(count=4 start=zero) cut(span=32)", "C", "bf16", Schedule(32, block_k=8, warps=4)),
+        (3, 19, 90, "cut(count=4) cut(span=16)", "C", "fp16", Schedule(16, block_k=16, warps=2)),
+        (5, 40, 163, "cut(count=16 merge=halves)", "C", "bf16", Schedule(32, block_k=4, warps=4)),
+        (4, 9, 23, "cut(count=8) cut(span=8)", "C", "fp16", Schedule(8, block_k=4, warps=2)),
     ],
 )  # fmt: skip
 def test_threads_with_all_of_few_rows_have_the_bytes(
@@ -219,15 +223,18 @@ def test_threads_with_all_of_few_rows_have_the_bytes(
     assert (simulated(desc, a, b, replace(chosen, few_rows=True), right) == evaluate(desc, a, b)).all()
 
 
-def test_kernels_of_few_rows_are_in_the_class_of_the_kernel_of_lanes() -> None:
+@pytest.mark.parametrize("lanes", ["cut(layout=strided count=4)", "cut(count=4 start=zero)"], ids=["turns", "ranges"])
+def test_kernels_of_few_rows_are_in_the_class_of_the_kernel_of_lanes(lanes: str) -> None:
     pytest.importorskip("triton")
     sources = []
     for span in (16, 8):
-        desc = scalar(149, f"cut(layout=strided count=4) cut(span={span})", "bf16")
+        desc = scalar(149, f"{lanes} cut(span={span})", "bf16")
+        line = (21, 1) if "start" in lanes else (1, 151)  # the columns of one k, or the k of one column
         a, b, c = (Matrix(name, shape, strides, "bf16") for name, shape, strides in (
-            ("A", (3, 149), (149, 1)), ("B", (149, 21), (1, 151)), ("C", (3, 21), (21, 1)),
+            ("A", (3, 149), (149, 1)), ("B", (149, 21), line), ("C", (3, 21), (21, 1)),
         ))  # fmt: skip
-        chosen = [Schedule(16, block_k=span, warps=1, few_rows=True), Schedule(8, block_k=span, few_rows=True, warps=1)]
+        blocks = ((32, span, 4), (16, 8, 2)) if line[1] == 1 else ((16, span, 1), (8, span, 1))
+        chosen = [Schedule(block, block_k=steps, warps=each, few_rows=True) for block, steps, each in blocks]
         for each in [*chosen, Schedule(8, block_k=8, warps=1)]:
             (call,) = kernel_calls(plan(desc), each, a, b, c, lambda *_: None)
             sources.append(replace(source(call), name=f"{len(sources)} {each}"))

@@ -5,7 +5,8 @@
 The files are those of `schedule_timing --times` on one device. The costs of the model are fitted first, then the
 correction of the modelled times, to the order of the schedules of each problem. The errors of the model are similar on
 devices of one architecture: with `--beside`, the correction is also fitted to times of an H100, modelled with its
-costs, whose weight is `--weight`. The regret of a problem is the time of the schedule that is expected to be the
+costs, whose weight is `--weight`. Schedules that gather operands have costs and a correction of their own, fitted to
+their times. The regret of a problem is the time of the schedule that is expected to be the
 fastest over that of the fastest one. It is reported for a fit to all problems, and for each model under a fit that left
 out a group of models with it.
 """
@@ -17,7 +18,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +28,38 @@ from numpy.typing import NDArray
 from bitwise_bench.compressed_text import read_text
 from bitwise_bench.cublas.regression_trees import boosted_trees
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_sm90.gemm.device_costs import Correction, DeviceProperties, Numbers, costs_of
+from bitwise_nvidia_sm90.gemm.device_costs import (
+    Correction,
+    DeviceCosts,
+    DeviceProperties,
+    Numbers,
+    correction_of,
+    costs_of,
+)
 from bitwise_nvidia_sm90.gemm.expected_times import (
     Quantities,
     corrected_seconds,
     correction_inputs,
+    gathered_inputs,
+    gathered_quantities,
     modelled_seconds,
-    modelled_seconds_gathered,
     modelled_times,
+    modelled_times_gathered,
     quantities,
 )
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.schedule_ranking import seconds_of_schedules
 
-_LINE = 64
-"""The elements of a line of the cache."""
+_LINE, _ALIGNED = 64, 8
+"""The elements of a line of the cache, and those of whose multiples a tensor map has lines."""
 _STEPS = 40
 _DIFFERENCE = 1e-4
 """The relative change of a cost by which its derivative is taken."""
 _LARGEST_RESIDUAL = 0.4
 """Logarithms of times that differ by more have this weight: schedules that nobody would choose are not fitted."""
+_PRIOR = 0.1
+"""The weight of the change of a cost's logarithm, since times may not determine each cost."""
 _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 _UNFITTED = frozenset(
@@ -55,8 +68,8 @@ _UNFITTED = frozenset(
 """Costs of schedules and of operators whose times are not fitted."""
 OF_GATHERING = frozenset(
     {
-        "added", "adding", "gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across",
-        "whole groups",
+        "added", "adding", "gathered across", "gathered cache", "gathered job", "gathered sums", "gathered unit",
+        "gathering memory wait", "gathering wait", "whole groups",
     }
 )  # fmt: skip
 """Costs of schedules that gather operands, which are fitted to their times alone."""
@@ -88,18 +101,40 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
-    """The schedules of one product that gather its operands, and their seconds."""
+class Unaligned:
+    """The schedules of one product without tensor maps of its operands, and their seconds.
 
+    `mapped` says of A, B and the output whether there is a tensor map of it.
+    """
+
+    group: str
     m: int
     n: int
     plan: MatrixPlan
+    k_contiguous: tuple[bool, bool]
+    mapped: tuple[bool, bool, bool]
     schedules: tuple[Schedule, ...]
     seconds: Numbers
 
-    def modelled(self, given: Mapping[str, float]) -> Numbers:
-        """Return the modelled seconds of each schedule."""
-        return modelled_seconds_gathered(self.plan, self.schedules, self.m, self.n, given)
+    @property
+    def gathering(self) -> NDArray[np.bool_]:
+        """Which schedules gather operands."""
+        return np.array([bool(each.gathering) for each in self.schedules])
+
+    def quantities(self) -> Quantities:
+        """Return the quantities of the schedules that gather operands."""
+        chosen = [each for each in self.schedules if each.gathering]
+        return gathered_quantities(self.plan, chosen, self.m, self.n, self.k_contiguous)
+
+    def expected(self, device: DeviceCosts) -> Numbers:
+        """Return the expected seconds of each schedule."""
+        return seconds_of_schedules(
+            self.plan, self.schedules, self.m, self.n, device, self.k_contiguous, self.mapped, (False, False)
+        )
+
+    def regret(self, device: DeviceCosts) -> float:
+        """Return the time of the schedule that is expected to be the fastest over that of the fastest one."""
+        return float(self.seconds[int(np.argmin(self.expected(device)))] / self.seconds.min())
 
 
 def _expected(known: Quantities, given: Mapping[str, float], corrected: Correction | None) -> Numbers:
@@ -177,11 +212,13 @@ def _least_squares(
     """
     wanted, current = np.log(seconds), np.log([start[name] for name in names])
 
+    first = current.copy()
+
     def residuals(logarithms: Numbers) -> Numbers:
         given = {**start, **dict(zip(names, np.exp(logarithms).tolist(), strict=True))}
         error = np.log(modelled(given)) - wanted
         bounded: Numbers = _LARGEST_RESIDUAL * np.tanh(error / _LARGEST_RESIDUAL) * weights
-        return bounded
+        return np.concatenate([bounded, _PRIOR * (logarithms - first)])
 
     damping, error = 1e-2, residuals(current)
     for _ in range(steps):
@@ -205,29 +242,57 @@ def _least_squares(
     return {name: float(f"{fitted.get(name, start[name]):.4g}") for name in sorted(start)}
 
 
-def gathered(rows: Sequence[Mapping[str, Any]]) -> list[Gathered]:
+def unaligned(rows: Sequence[Mapping[str, Any]]) -> list[Unaligned]:
     """Return the products in rows of `schedule_timing --times` that ran under schedules that gather operands."""
     found = []
     for row in rows:
         if not row.get("gathers units"):  # of kernels that gathered values one by one or in pairs
             continue
-        times = [(Schedule(**fields), 1e-6 * time) for fields, time in row.get("times", ())]
-        known = {schedule: time for schedule, time in times if schedule.gathering}
-        planned = plan(GEMMDesc.from_text(row["descriptor"])) if known else None
+        known: dict[Schedule, float] = {}
+        for fields, time in row.get("times", ()):
+            schedule = Schedule(**fields)
+            known[schedule] = min(known.get(schedule, math.inf), 1e-6 * time)
+        planned = plan(GEMMDesc.from_text(row["descriptor"])) if any(each.gathering for each in known) else None
         if isinstance(planned, MatrixPlan):
-            found.append(Gathered(row["m"], row["n"], planned, tuple(known), np.array(list(known.values()))))
+            k_contiguous = (row["layout"][0] == "n", row["layout"][1] == "t")
+            lines = row["k"] if k_contiguous[0] else row["m"], row["k"] if k_contiguous[1] else row["n"]
+            gap, offset = row.get("gap", 0), row.get("offset", 0)
+            a, b = ((line + gap) % _ALIGNED == 0 and offset % _ALIGNED == 0 for line in lines)
+            found.append(Unaligned(
+                row["group"], row["m"], row["n"], planned, k_contiguous, (a, b, row["n"] % _ALIGNED == 0),
+                tuple(known), np.array(list(known.values())),
+            ))  # fmt: skip
     return found
 
 
-def fit_gathering(products: Sequence[Gathered], start: Mapping[str, float]) -> Costs:
-    """Return the costs with those of gathering fitted to the times of these products."""
-    seconds = np.concatenate([each.seconds for each in products])
-    weights = np.concatenate([(each.seconds / each.seconds.min()) ** -_FALL for each in products])
+def fit_gathering(products: Sequence[Unaligned], start: Mapping[str, float]) -> Costs:
+    """Return the costs with those of gathering fitted to the times of the schedules that gather operands."""
+    times = [each.seconds[each.gathering] for each in products]
+    seconds, weights = np.concatenate(times), np.concatenate([(each / each.min()) ** -_FALL for each in times])
+    every = [each.quantities() for each in products]
+    known = {name: np.concatenate([each[name] for each in every]) for name in every[0]}
+    return _least_squares(
+        lambda given: modelled_times_gathered(known, given)["all"], seconds, weights, start, sorted(OF_GATHERING),
+        4 * _STEPS,
+    )  # fmt: skip
 
-    def modelled(given: Mapping[str, float]) -> Numbers:
-        return np.concatenate([each.modelled(given) for each in products])
 
-    return _least_squares(modelled, seconds, weights, start, sorted(OF_GATHERING), 4 * _STEPS)
+def fit_correction_of_gathering(products: Sequence[Unaligned], device: DeviceCosts) -> Correction:
+    """Return the correction of the modelled times of schedules that gather operands.
+
+    The mean error of all schedules of a product is left out, since it decides no choice.
+    """
+    none = correction_of({"indices": [], "bounds": [], "leaves": []})
+    inputs, errors, weights = [], [], []
+    for each in products:
+        own, gathers = (each.seconds / each.seconds.min()) ** -_FALL, each.gathering
+        found = np.log(each.seconds / each.expected(replace(device, gathering=none)))
+        found = found - np.average(found, weights=own)
+        given = each.quantities()
+        inputs.append(gathered_inputs(given, modelled_times_gathered(given, device.costs)))
+        errors.append(found[gathers])
+        weights.append(own[gathers])
+    return boosted_trees(np.concatenate(inputs), np.concatenate(errors), np.concatenate(weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +338,72 @@ def _rounded(values: NDArray[Any], digits: int) -> list[Any]:
     return [[rounding(value) for value in row] for row in values.tolist()]
 
 
+def _trees(given: Correction) -> str:
+    """Return a correction as JSON."""
+    return json.dumps({
+        "indices": given.indices.tolist(), "bounds": _rounded(given.bounds, 6), "leaves": _rounded(given.leaves, 3),
+    })  # fmt: skip
+
+
+def _report(
+    problems: Sequence[Measured], start: DeviceCosts, found: DeviceCosts, beside: Errors | None,
+    chosen: argparse.Namespace,
+) -> str:  # fmt: skip
+    """Print what the choice costs for all problems, and for models that a fit left out; return it as a sentence."""
+    count = sum(len(each.seconds) for each in problems)
+    before = mean_regret(problems, start.costs, start.correction)
+    after = mean_regret(problems, found.costs, found.correction)
+    print(f"{len(problems)} problems, {count} times")
+    print(f"regret before: {before:.4f}, fitted to all: {after:.4f}")
+    left_out, logarithms = {}, 0.0
+    models = sorted({each.model for each in problems})
+    for left in (models[number :: chosen.groups] for number in range(min(chosen.groups, len(models)))):
+        others = [each for each in problems if each.model not in left]
+        if not others:
+            continue
+        refitted = fit(others, found.costs, 8, chosen.only)
+        without = fit_correction(others, refitted, beside)
+        for model in left:
+            regret = mean_regret([each for each in problems if each.model == model], refitted, without)
+            left_out[model] = round(regret, 4)
+            logarithms += sum(each.model == model for each in problems) * math.log(regret)
+    print(json.dumps({"regret of each model under a fit without its group": left_out}, indent=1))
+    unseen = math.exp(logarithms / len(problems))
+    print(f"regret of models that a fit left out: {unseen:.4f}")
+    return (
+        f"fitted to {count} times of schedules of {len(problems)} problems; the schedule that is expected to be the "
+        f"fastest takes {after:.3f} of the time of the fastest one measured (a geometric mean), and {unseen:.3f} on "
+        "models that a fit left out; the correction is fitted to these times"
+        f"{f' and, with the weight {chosen.weight:g}, to those of an H100' if beside else ''}"
+    )
+
+
+def fitted_to_unaligned(products: Sequence[Unaligned], start: DeviceCosts) -> DeviceCosts:
+    """Return the costs and the correction of gathering, fitted to products without tensor maps."""
+    found = replace(start, costs=fit_gathering(products, start.costs))
+    return replace(found, gathering=fit_correction_of_gathering(products, found))
+
+
+def _report_of_unaligned(
+    products: Sequence[Unaligned], start: DeviceCosts, found: DeviceCosts, groups: int
+) -> str:  # fmt: skip
+    """Print what the choice costs for products without tensor maps, and for those that a fit left out."""
+    count = sum(len(each.seconds) for each in products)
+    parts = [products[number::groups] for number in range(min(groups, len(products)))]
+    unseen = []
+    for left in parts if len(parts) > 1 else ():
+        without = fitted_to_unaligned([each for part in parts if part is not left for each in part], found)
+        unseen += [each.regret(without) for each in left]
+    before, after = ([each.regret(device) for each in products] for device in (start, found))
+    found_of = [math.exp(float(np.mean(np.log(each)))) if each else math.nan for each in (before, after, unseen)]
+    print(f"{len(products)} products without tensor maps, {count} times")
+    print("regret before: {:.4f}, fitted to all: {:.4f}, left out: {:.4f}".format(*found_of))
+    return (
+        f"the costs of gathering, and their correction, are fitted to {count} times of {len(products)} products "
+        f"without tensor maps, whose regret is {found_of[1]:.3f}, and {found_of[2]:.3f} for those that a fit left out"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and report."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.cublas.cost_fit", description=(__doc__ or "").split("\n")[0])
@@ -284,8 +415,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
     contents = [json.loads(read_text(path)) for path in chosen.times]
-    problems = measured([row for content in contents for row in content["rows"]])
-    if not problems:
+    every = [row for content in contents for row in content["rows"]]
+    problems, products = measured(every), unaligned(every)
+    if not problems and not products:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")
     device = next((DeviceProperties(**content["device"]) for content in contents if "device" in content), None)
     start, beside = costs_of(device), None
@@ -296,52 +428,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = ", ".join(sorted(set(chosen.only) - set(start.costs)))
     if unknown:
         parser.error(f"{unknown}: the model has no such costs; it has {', '.join(sorted(start.costs))}")
-    found = fit(problems, start.costs, only=chosen.only)
-    unaligned = gathered([row for content in contents for row in content["rows"]])
-    if unaligned and not chosen.only:
-        found = fit_gathering(unaligned, found)
-    corrected = fit_correction(problems, found, beside)
-    count = sum(len(each.seconds) for each in problems)
-    before, after = mean_regret(problems, start.costs, start.correction), mean_regret(problems, found, corrected)
-    print(f"{len(problems)} problems, {count} times")
-    print(f"regret before: {before:.4f}, fitted to all: {after:.4f}")
-    left_out, logarithms = {}, 0.0
-    models = sorted({each.model for each in problems})
-    for left in (models[number :: chosen.groups] for number in range(min(chosen.groups, len(models)))):
-        others = [each for each in problems if each.model not in left]
-        if not others:
-            continue
-        refitted = fit(others, found, 8, chosen.only)
-        without = fit_correction(others, refitted, beside)
-        for model in left:
-            regret = mean_regret([each for each in problems if each.model == model], refitted, without)
-            left_out[model] = round(regret, 4)
-            logarithms += sum(each.model == model for each in problems) * math.log(regret)
-    print(json.dumps({"regret of each model under a fit without its group": left_out}, indent=1))
-    unseen = math.exp(logarithms / len(problems))
-    print(f"regret of models that a fit left out: {unseen:.4f}")
+    found, sentences = start, []
+    if problems:
+        costs = fit(problems, start.costs, only=chosen.only)
+        found = replace(found, costs=costs, correction=fit_correction(problems, costs, beside))
+        sentences.append(_report(problems, start, found, beside, chosen))
+    if products and not chosen.only:
+        found = fitted_to_unaligned(products, found)
+        sentences.append(_report_of_unaligned(products, start, found, chosen.groups))
     if chosen.out is not None:
         content = {
             "environment": contents[0].get("environment"),
             "device": asdict(device) if device else None,
-            "provenance": f"fitted to {count} times of schedules of {len(problems)} problems; the schedule that is "
-            f"expected to be the fastest takes {after:.3f} of the time of the fastest one measured (a geometric mean), "
-            f"and {unseen:.3f} on models that a fit left out; the correction is fitted to these times"
-            f"{f' and, with the weight {chosen.weight:g}, to those of an H100' if beside else ''}; "
-            "the costs of packing and of pointers are rough, from products with unaligned leading dimensions",
+            "provenance": f"{'; '.join(sentences)}; the costs of packing and of pointers are rough, from products with "
+            "unaligned leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
-            "read, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, memory, merged, "
-            "packed: bytes a second of the device; operator: seconds of a launch of an elementwise operator; cached "
-            "bytes, small: bytes; pointers: seconds of an iteration of a tile by a power of its elements; the others "
-            "are factors",
-            "costs": found,
+            "read, stored, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, gathered "
+            "cache, memory, merged, added, packed: bytes a second of the device; operator: seconds of a launch of an "
+            "elementwise operator; cached bytes, small: bytes; gathered unit: seconds of a unit of 8 values for each "
+            "thread; pointers: seconds of an iteration of a tile by a power of its elements; the others are factors",
+            "costs": found.costs,
         }
-        trees = {
-            "indices": corrected.indices.tolist(), "bounds": _rounded(corrected.bounds, 6),
-            "leaves": _rounded(corrected.leaves, 3),
-        }  # fmt: skip
         text = json.dumps(content, indent=1)
-        chosen.out.write_text(f'{text[:-2]},\n "correction": {json.dumps(trees)}\n}}\n', encoding="utf-8")
+        trees = f' "correction": {_trees(found.correction)},\n "correction of gathering": {_trees(found.gathering)}'
+        chosen.out.write_text(f"{text[:-2]},\n{trees}\n}}\n", encoding="utf-8")
     return 0
 
 

@@ -22,12 +22,14 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.model_shapes import MODELS, RANKS
+from bitwise_bench.cublas.schedule_timing import fields_of
 from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_core.descriptors import Epilogue, Step
 from bitwise_nvidia_sm90.gemm.graph_times import in_turn
@@ -103,6 +105,7 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "models": published,
     "held-out": partial(drawn, 20),
     "tuning": partial(drawn, 21),
+    "second-held-out": partial(drawn, 22, 96),
 }
 """The choice between fused and separate kernels is fitted to the part `tuning` alone."""
 _RECORDED = ["models", "held-out"]
@@ -149,10 +152,10 @@ class Operands:
 
         return eager(self.epilogue, matmul(self.a, self.b, like="cublas"), self.others)
 
-    def fused(self) -> tuple[Callable[[], Any], tuple[float, float] | None] | None:
-        """Return a kernel with the epilogue, chosen or not, with the expected seconds of it and of separate kernels.
+    def fused(self, most: int = 1) -> tuple[list[tuple[Any, Callable[[], Any]]], tuple[float, float] | None]:
+        """Return up to `most` kernels with the epilogue and their schedules, that with the least expected time first.
 
-        None where no kernel has it.
+        The second part is the expected seconds of kernels with the epilogue and of separate ones.
         """
         import torch
 
@@ -164,15 +167,16 @@ class Operands:
 
         desc = describe(self.a, self.b, like="cublas")
         fusion, out = Fusion(self.epilogue, desc.output_dtype, tuple(self.others)), torch.empty_like(self.sequence())
-        for each in candidates(desc, planned(desc), self.a, self.b, out, 4, fusion.matrices):
-            try:
-                launch = run_fused(desc, fusion, self.a, self.b, out, each).launch
-            except UnsupportedGEMM:
-                continue
-            self.kept = out  # a launch has its address only
-            places = [tensor.data_ptr() for tensor in (self.a, self.b, out, *self.others)]
-            return partial(launch, *places), expected_seconds_of(planned(desc), fusion, self.a, self.b, out)
-        return None
+        self.kept = out  # a launch has its address only
+        places = [tensor.data_ptr() for tensor in (self.a, self.b, out, *self.others)]
+        found: dict[Any, Callable[[], Any]] = {}
+        for each in candidates(desc, planned(desc), self.a, self.b, out, 3 + most, fusion.matrices):
+            if len(found) == most:
+                break
+            if each not in found:
+                with suppress(UnsupportedGEMM):
+                    found[each] = partial(run_fused(desc, fusion, self.a, self.b, out, each).launch, *places)
+        return list(found.items()), expected_seconds_of(planned(desc), fusion, self.a, self.b, out)
 
     def library(self, name: str) -> Callable[[], Any] | None:
         """Return the product with cuBLASLt's own epilogue, None where PyTorch reaches none."""
@@ -186,7 +190,7 @@ class Operands:
         return None
 
 
-def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case], ready: Any) -> None:
+def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Case], most: int, ready: Any) -> None:
     """Run a share of the cases once, to fill the compilers' caches; then `ready` holds the part."""
     import torch
 
@@ -198,20 +202,23 @@ def _compile(part: int, parts: int, cases: Sequence[Case], compiled: Sequence[Ca
             try:
                 given = Operands(case)
                 given.ours()
-                given.fused()
+                given.fused(most)
             except Exception as error:
                 print(f"{case}: {error}", file=sys.stderr)
     ready[part] = True
 
 
-def compile_all(cases: Sequence[Case], compiled: Sequence[Case], processes: int, deadline: float) -> None:
+def compile_all(
+    cases: Sequence[Case], compiled: Sequence[Case], processes: int, deadline: float, most: int = 1
+) -> None:
     """Fill the compilers' caches for all cases, and those of torch.compile for `compiled`, unless time ends before.
 
+    Of each case `most` kernels with the epilogue are compiled.
     The processes launch kernels, so that nothing can be timed meanwhile.
     """
     with (
         multiprocessing.Manager() as manager,
-        Parts(_compile, (cases, compiled, ready := manager.dict()), processes) as parts,
+        Parts(_compile, (cases, compiled, most, ready := manager.dict()), processes) as parts,
     ):
         while time.time() < deadline and any(part not in ready and parts.alive(part) for part in range(processes)):
             time.sleep(_POLL_SECONDS)
@@ -237,8 +244,11 @@ def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     return found
 
 
-def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[dict[str, Any]]:
-    """Yield the record of each case; no case starts after the deadline."""
+def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 1) -> Iterator[dict[str, Any]]:
+    """Yield the record of each case; no case starts after the deadline.
+
+    With `most` over 1, a record has the times of so many kernels with the epilogue and their schedules.
+    """
     import torch
 
     from bitwise_torch.epilogues import fuses
@@ -266,10 +276,16 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool) -> Iterator[
             launches: dict[str, Callable[[], Any]] = {
                 "sequence": each.sequence, "ours": each.ours, "separate": each.separate,
             }  # fmt: skip
-            kernel, library = each.fused(), each.library(case.epilogue)
-            if kernel is not None:
-                launches["kernel"] = kernel[0]
-                record["expected"] = kernel[1] and [round(1e6 * seconds, 2) for seconds in kernel[1]]
+            (kernels, expected), library = each.fused(most), each.library(case.epilogue)
+            if kernels:
+                launches["kernel"] = kernels[0][1]
+                record["expected"] = expected and [round(1e6 * seconds, 2) for seconds in expected]
+            if most > 1 and each is given:
+                own = in_turn({str(place): launch for place, (_, launch) in enumerate(kernels)}, _ROUNDS)
+                record["times"] = [
+                    (fields_of(schedule), round(taken, 2))
+                    for (schedule, _), taken in zip(kernels, own.values(), strict=True)
+                ]
             if library is not None:
                 launches["library"] = library
             if compiled:
@@ -355,6 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only-compile", action="store_true", help="fill the compilers' caches; time nothing")
     parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--most", type=int, default=1, help="kernels with the epilogue that are timed (default 1)")
     given = parser.parse_args(arguments)
     if not given.out and not given.only_compile:
         parser.error("give --out, the file to write the record to, or --only-compile")
@@ -362,14 +379,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = {name: make()[given.skip :: given.every] for name, make in PARTS.items() if name in given.part}
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
     if given.processes:
-        compile_all([case for each in cases.values() for case in each], compiled, given.processes, deadline)
+        compile_all([case for each in cases.values() for case in each], compiled, given.processes, deadline, given.most)
     if given.only_compile:
         return 0
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0
     for name, each in cases.items():
         found: list[dict[str, Any]] = []
-        for row in rows(each, deadline, compiled=bool(compiled) and name == COMPILED):
+        for row in rows(each, deadline, compiled=bool(compiled) and name == COMPILED, most=given.most):
             found.append(row)
             if len(found) % _KEPT == 0:
                 result["parts"][name] = _part(found, len(each))

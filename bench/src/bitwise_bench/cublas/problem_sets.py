@@ -1,17 +1,18 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines` and `few-lines`.  No model, square or odd size of
-`held-out`, `second-held-out`, `third-held-out`, `fourth-held-out`, `fifth-held-out` and `sixth-held-out` is in another
-set, and no product of `drawn-held-out`, `broad-held-out` and `few-lines-held-out`.
+`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium` and
+`second-medium`.  No model, square or odd size of `held-out`, and of the sets from `second-held-out` to
+`seventh-held-out`, is in another set, and no product of `drawn-held-out`, `broad-held-out` and `few-lines-held-out`.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from bitwise_bench.cublas.model_shapes import MODELS, Model, chosen, published
@@ -121,15 +122,41 @@ SIXTH_HELD_OUT = (
     Decoder("DeBERTa-xxl", 1536, 1536, 4608, 6144),
     Decoder("CLIP-bigG-text", 1280, 1280, 3840, 5120),
 )
+SEVENTH_HELD_OUT = (
+    Decoder("Mistral-Large-123B", 12288, 12288, 14336, 28672),
+    Decoder("Mistral-Nemo-12B", 5120, 4096, 6144, 14336),
+    Decoder("gemma-3-4b", 2560, 2048, 4096, 10240),
+    Decoder("gemma-3-1b", 1152, 1024, 1536, 6912),
+    Decoder("Qwen3-8B", 4096, 4096, 6144, 12288),
+    Decoder("Qwen3-0.6B", 1024, 2048, 4096, 3072),
+    Decoder("OLMo-2-32B", 5120, 5120, 7168, 27648),
+    Decoder("Yi-6B", 4096, 4096, 5120, 11008),
+    Decoder("Pythia-12B", 5120, 5120, 15360, 20480),
+    Decoder("Pythia-1.4B", 2048, 2048, 6144, 8192),
+    Decoder("OPT-66B", 9216, 9216, 27648, 36864),
+    Decoder("SigLIP-so400m", 1152, 1152, 3456, 4304),
+    Decoder("InternViT-6B", 3200, 3200, 9600, 12800),
+    Decoder("Stable-Diffusion-3.5", 2432, 2432, 7296, 9728),
+    Decoder("FLUX.1", 3072, 3072, 9216, 12288),
+    Decoder("Hunyuan-Large", 6400, 10240, 12288, 18304),
+    Decoder("Command-R-plus", 12288, 12288, 14336, 33792),
+    Decoder("Nemotron-Mini-4B", 3072, 3072, 5120, 9216),
+    Decoder("LLaMA-30B", 6656, 6656, 19968, 17920),
+    Decoder("SmolLM2-360M", 960, 960, 1600, 2560),
+    Decoder("ModernBERT-large", 1024, 1024, 3072, 2624),
+    Decoder("EXAONE-3.5-32B", 5120, 5120, 7168, 27392),
+    Decoder("EXAONE-3.5-2.4B", 2560, 2560, 3840, 7168),
+)
 _VOCABULARIES = ((50257, 768), (30522, 1024), (51865, 1280), (50265, 1024), (64139, 1024), (40478, 768))
 _HELD_OUT_VOCABULARIES = ((28996, 768), (51866, 1280), (32001, 4096), (58101, 512), (62834, 512), (49409, 1024))
 """Words and widths of models' embeddings whose number of words no tensor map has as a leading dimension."""
 _SIXTH_VOCABULARIES = ((32003, 4096), (50295, 2560), (119547, 768), (65025, 1024), (21128, 768), (31090, 768))
+_SEVENTH_VOCABULARIES = ((250002, 1024), (32005, 768), (68729, 1024), (64001, 768), (32100, 768), (65001, 512))
 _ROW_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, 4096), (4097, 8192))
 _SEED = 20261123
-_SIXTH_PRODUCTS = 150
-_MOST_MULTIPLICATIONS = 4e11
-"""Those of the largest drawn product, which takes about a millisecond."""
+_SIXTH_PRODUCTS, _SEVENTH_PRODUCTS = 150, 160
+_MOST_MULTIPLICATIONS, _MOST_OF_MEDIUM = 4e11, 3e10
+"""Those of the largest drawn product, which takes about a millisecond, and of the largest of `medium_products`."""
 _BROAD_ROWS = (
     (1, 1), (2, 16), (2, 16), (17, 64), (17, 64), (65, 128), (129, 256), (65, 256), (257, 600), (257, 600), (601, 1200),
     (1201, 4096), (2048, 8192),
@@ -206,7 +233,7 @@ def fifth_held_out() -> list[Problem]:
     """Return layers and gradients of models that are in no other set, and products without tensor maps of operands."""
     dice = random.Random(_SEED + 40)
     others = (*_FITTED_SETS, held_out, second_held_out, third_held_out, fourth_held_out)
-    known = {(each.n, each.k) for make in others for each in make()}
+    known = _pairs_of(others)
     known |= {(each.n, each.k) for each in unaligned_lines(_SEED + 41, 160, _VOCABULARIES)}
     found = _of_unseen_layers(dice, FIFTH_HELD_OUT, others, 4)
     found += unaligned_lines(_SEED + 42, 96, _HELD_OUT_VOCABULARIES)
@@ -220,8 +247,8 @@ def sixth_held_out() -> list[Problem]:
     No pair of n and k is in another set, except those of gradients, whose layers are not.
     """
     dice = random.Random(_SEED + 50)
-    others = tuple(make for name, make in SETS.items() if name not in ("layers", "published", "sixth-held-out"))
-    known = {(each.n, each.k) for make in others for each in make()}
+    others = tuple(make for name, make in SETS.items() if name not in ("layers", "published", *_SETS_AFTER_SIXTH))
+    known = _pairs_of(others)
     found = _of_unseen_layers(dice, SIXTH_HELD_OUT, others, 6)
     sizes = [_drawn(dice, 500, 8192, 4) for _ in range(24)]
     for size in [each for each in sizes if (each, each) not in known][:8]:
@@ -231,6 +258,85 @@ def sixth_held_out() -> list[Problem]:
     found += [each for each in drawn[::2] if (each.n, each.k) not in known][: _SIXTH_PRODUCTS - len(found)]
     dice.shuffle(found)
     return found
+
+
+def seventh_held_out() -> list[Problem]:
+    """Return 160 products: layers and gradients of models that are in no other set, squares, odd sizes, gaps, offsets.
+
+    No pair of n and k is in another set.
+    """
+    dice = random.Random(_SEED + 70)
+    others = tuple(make for name, make in SETS.items() if name != "seventh-held-out")
+    known = _pairs_of(others)
+    found = [each for each in _of_unseen_layers(dice, SEVENTH_HELD_OUT, others, 8) if (each.n, each.k) not in known]
+    sizes = [_drawn(dice, 500, 8192, 4) for _ in range(24)]
+    for size in [each for each in sizes if (each, each) not in known][:8]:
+        layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
+        found.append(Problem("square", size, size, size, layout, dtype))
+    drawn = [*unaligned_lines(_SEED + 71, 96, _SEVENTH_VOCABULARIES), *few_lines(_SEED + 72, 96)]
+    found += [each for each in drawn[::2] if (each.n, each.k) not in known][: _SEVENTH_PRODUCTS - len(found)]
+    dice.shuffle(found)
+    return found
+
+
+def gathered_rows(seed: int, count: int) -> list[Problem]:
+    """Return drawn products in which no tensor map has an operand: 97 to 288 rows in most, in all layouts.
+
+    Every eighth one has up to 16 rows whose other operand has no contiguous k, and every eighth one up to 64 rows.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        kind, dtype = number % 8, dice.choice(("bfloat16", "float16"))
+        first, last = ((97, 288), (97, 288), (97, 288), (97, 288), (65, 160), (289, 1200), (2, 16), (17, 64))[kind]
+        layout = dice.choice(("nn", "nn", "nt", "tn", "tt") if kind != 6 else ("nn", "nn", "tn"))
+        m, n, k = _drawn(dice, first, last, 1), _unaligned(dice, 250, 1600), _unaligned(dice, 1000, 14000)
+        if kind in (3, 7):
+            n, k = _unaligned(dice, 1200, 7000), _unaligned(dice, 400, 5000)
+        elif kind == 6:
+            n, k = _unaligned(dice, 400, 7000), _unaligned(dice, 400, 3000)
+        found.append(Problem(f"gathered-{number % 5}", m, n, k, layout, dtype))
+    return _outside_of_held_out(found)
+
+
+def medium_products(seed: int, count: int) -> list[Problem]:
+    """Return drawn products of aligned layers of 65 to 2,048 rows that take some ten microseconds, and of few k.
+
+    Every fourth one has 8 to 128 values of k, as adapters of low rank have.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        kind = number % 4
+        layout, dtype = (("nt", "bfloat16"), ("nn", "float16"))[dice.randint(0, 1)]
+        if kind == 3:
+            m, k = _drawn(dice, 4, 8192, 1), dice.choice((8, 16, 32, 64, 128))
+            n = _drawn(dice, 1024, 12288, 256)
+        else:
+            m = _drawn(dice, *((65, 320), (321, 700), (701, 2048))[kind], 1 if number % 2 else 64)
+            n, k = _drawn(dice, 512, 8192, 128), _drawn(dice, 512, 10240, 128)
+            while m * n * k > _MOST_OF_MEDIUM:
+                n, k = _drawn(dice, 512, 8192, 128), _drawn(dice, 512, 10240, 128)
+        found.append(Problem(f"medium-{number % 5}", m, n, k, layout, dtype))
+    return _outside_of_held_out(found)
+
+
+def _outside_of_held_out(given: Sequence[Problem]) -> list[Problem]:
+    """Return the products whose n and k are not those of a product of a held-out set before the seventh one."""
+    makers = (held_out, second_held_out, third_held_out, fourth_held_out, fifth_held_out, sixth_held_out)
+    unseen = _pairs_of(makers)
+    return [each for each in given if (each.n, each.k) not in unseen]
+
+
+@cache
+def _pairs(make: Callable[[], list[Problem]]) -> frozenset[tuple[int, int]]:
+    """Return the n and k of each product of a set."""
+    return frozenset((each.n, each.k) for each in make())
+
+
+def _pairs_of(makers: Iterable[Callable[[], list[Problem]]]) -> frozenset[tuple[int, int]]:
+    """Return the n and k of each product of several sets."""
+    return frozenset[tuple[int, int]]().union(*map(_pairs, makers))
 
 
 def few_lines(seed: int, count: int) -> list[Problem]:
@@ -290,7 +396,7 @@ def spread() -> list[Problem]:
         n, k = (64 * round(math.exp(dice.uniform(math.log(1024), math.log(18000))) / 64) for _ in range(2))
         layout = dice.choice(("nt", "nt", "nt", "nn", "tn"))
         found.append(Problem(f"drawn-{number % 5}", m, n, k, layout, "bfloat16"))
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [each for each in found if (each.n, each.k) not in unseen]
 
 
@@ -333,7 +439,7 @@ def spread_unaligned() -> list[Problem]:
         n, k = (step * (2 * dice.randint(200, 3000 // step) + 1) for _ in range(2))
         layout, dtype = dice.choice(("nt", "nt", "nn", "tn")), dice.choice(("bfloat16", "float16"))
         found.append(Problem(f"drawn-odd-{number % 4}", dice.randint(first, last), n, k, layout, dtype))
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [each for each in found if (each.n, each.k) not in unseen]
 
 
@@ -363,7 +469,7 @@ def between() -> list[Problem]:
             layout = "nt"
             sizes = (_drawn(dice, 1, 64, 1), _drawn(dice, 1536, 16384, 128), _drawn(dice, 1536, 10240, 128))
         found.append(Problem(f"between-{number % 5}", *sizes, layout, dice.choice(("bfloat16", "float16"))))
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [each for each in found if (each.n, each.k) not in unseen]
 
 
@@ -389,7 +495,7 @@ def tails() -> list[Problem]:
         n, k = (2 * _drawn(dice, 200, 3000, 1) + 1 for _ in range(2))
         found.append((m, n, k, dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))))
     dice.shuffle(found)
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [
         Problem(f"tail-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
@@ -414,7 +520,7 @@ def drawn_products(seed: int) -> list[Problem]:
         m = 1 if number % 4 == 3 else _drawn(dice, 4, 600, 1)
         found.append((m, n, k, ("nt", "nn")[number // 2 % 2], dice.choice(("bfloat16", "float16"))))
     dice.shuffle(found)
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [
         Problem(f"drawn-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
@@ -433,7 +539,7 @@ def small_products(seed: int) -> list[Problem]:
         m = 1 if number % 2 else _drawn(dice, 4, 400, 1)
         found.append((m, n, k, ("nn", "nt", "nn")[number % 3], dice.choice(("bfloat16", "float16"))))
     dice.shuffle(found)
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [
         Problem(f"small-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
@@ -459,7 +565,7 @@ def broad_products(seed: int) -> list[Problem]:
             m, n, k = _drawn(dice, *((1, 64), (65, 1200))[kind - 14], 1), *(_drawn(dice, 400, 6000, 1) for _ in "nk")
             layout, dtype = dice.choice(("nt", "nn")), dice.choice(("bfloat16", "float16"))
         found.append((m, n, k, layout, dtype))
-    unseen = {(each.n, each.k) for each in (*held_out(), *second_held_out())}
+    unseen = _pairs_of((held_out, second_held_out))
     return [
         Problem(f"broad-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
@@ -487,7 +593,7 @@ def slow_products(seed: int) -> list[Problem]:
             sizes = (rows, 2 * _drawn(dice, 300, 3000, 1) + 1, 2 * _drawn(dice, 300, 3000, 1) + 1)
             layout, dtype = "nn", dice.choice(("bfloat16", "float16"))
         found.append((*sizes, layout, dtype))
-    unseen = {(each.n, each.k) for make in (held_out, second_held_out, third_held_out) for each in make()}
+    unseen = _pairs_of((held_out, second_held_out, third_held_out))
     return [
         Problem(f"slow-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
@@ -522,7 +628,7 @@ def varied_products(seed: int) -> list[Problem]:
             m = max(8, int(_MOST_MULTIPLICATIONS / (n * k)) // 8 * 8)
         found.append((m, n, k, layout, dtype))
     makers = (held_out, second_held_out, third_held_out, fourth_held_out)
-    unseen = {(each.n, each.k) for make in makers for each in make()}
+    unseen = _pairs_of(makers)
     return [
         Problem(f"varied-{number % 5}", *each) for number, each in enumerate(found) if (each[1], each[2]) not in unseen
     ]
@@ -535,7 +641,7 @@ def _of_unseen_layers(
 
     The layers are those of models that have other sizes than the products of the other sets.
     """
-    known = {(each.n, each.k) for make in others for each in make()}
+    known = _pairs_of(others)
     layers = [(group, n, k) for model in models for group, n, k in model.layers() if (n, k) not in known]
     layers = list(dict.fromkeys(layers))
     found = []
@@ -591,6 +697,8 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
+_SETS_AFTER_SIXTH = ("sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium")
+"""The sixth held-out set, and the sets whose products were drawn after it."""
 SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "layers": lambda: _of_groups(chosen(9), "nn", "float16"),
     "published": lambda: [
@@ -606,6 +714,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "fourth-held-out": fourth_held_out,
     "fifth-held-out": fifth_held_out,
     "sixth-held-out": sixth_held_out,
+    "seventh-held-out": seventh_held_out,
     "spread": spread,
     "spread-unaligned": spread_unaligned,
     "few-rows": few_rows,
@@ -619,6 +728,9 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "unaligned-lines": lambda: unaligned_lines(_SEED + 41, 160, _VOCABULARIES),
     "few-lines": lambda: few_lines(_SEED + 61, 80),
     "few-lines-held-out": lambda: few_lines(_SEED + 62, 80),
+    "gathered-rows": lambda: gathered_rows(_SEED + 80, 112),
+    "medium": lambda: medium_products(_SEED + 81, 112),
+    "second-medium": lambda: medium_products(_SEED + 82, 112),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,23 @@ ROWS = (1, 16, 64, 128, 512, 2048, 4096)
 BLOCKS = ((1, 128), (1, 1), (128, 1))
 """The rows of A, and the columns of B, that share a scale."""
 _ROUNDS = 3
+
+
+def layers() -> list[tuple[int, int, int, tuple[int, int]]]:
+    """Return m, n, k and the blocks of the products that are reported."""
+    return [(m, n, k, blocks) for blocks in BLOCKS for m in ROWS for n, k in LAYERS]
+
+
+def drawn(seed: int, count: int = 48) -> list[tuple[int, int, int, tuple[int, int]]]:
+    """Return m, n, k and the blocks of drawn products, most with more than 128 rows; no layer has their n and k."""
+    dice, found = random.Random(seed), list[tuple[int, int, int, tuple[int, int]]]()
+    while len(found) < count:
+        first, last = ((1, 16), (17, 128), (129, 1024), (1025, 4096), (257, 1024), (129, 4096))[len(found) // 3 % 6]
+        n, k = (128 * round(2 ** dice.uniform(4, 7)) for _ in range(2))
+        m = round(math.exp(dice.uniform(math.log(first), math.log(last))))
+        if (n, k) not in LAYERS:
+            found.append((m, n, k, BLOCKS[len(found) % 3]))
+    return found
 
 
 def scales(rows: int, k: int, shared: int, generator: Any) -> Any:
@@ -119,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")
+    parser.add_argument("--drawn", type=int, help="time products drawn from this seed, not the layers")
     parser.add_argument("--every", type=int, default=1, help="take every so many products (default 1)")
     parser.add_argument("--seconds", type=float, default=60.0, help="start no product after this time (default 60)")
     given = parser.parse_args(arguments)
@@ -129,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Library() as library:
         version = library.version
     found = {"environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": version}}
-    problems = [(m, n, k, blocks) for blocks in BLOCKS for m in ROWS for n, k in LAYERS][:: given.every]
+    problems = (layers() if given.drawn is None else drawn(given.drawn))[:: given.every]
     rows: list[dict[str, Any]] = []
     deadline = time.time() + given.seconds
     for problem in problems:

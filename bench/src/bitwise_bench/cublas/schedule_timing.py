@@ -151,7 +151,7 @@ class Bench:
         # A clock that drops for a while slows one round of each.
         rounds = [[graph.microseconds(2) for _, _, graph in graphs] for _ in range(_QUICK_ROUNDS)]
         times = [min(each) for each in zip(*rounds, strict=True)]
-        quick = [(_fields(name), round(each, 2)) for (name, *_), each in zip(graphs, times, strict=True)]
+        quick = [(fields_of(name), round(each, 2)) for (name, *_), each in zip(graphs, times, strict=True)]
         order = sorted(range(len(graphs)), key=lambda place: times[place])[:3]
         again = in_turn({str(place): graphs[place][1] for place in order}, _QUICK_ROUNDS)
         place = min(order, key=lambda each: again[str(each)])
@@ -190,11 +190,11 @@ class Bench:
         if self.first_call:
             timed, _ = tune(desc, a, b, out, most=self.first_call + 1, path=Path(os.devnull))
             launches["first call"] = partial(run, desc, a, b, out, timed)
-            record["first call schedule"] = _fields(timed)
+            record["first call schedule"] = fields_of(timed)
         found = in_turn({name: each for name, each in launches.items() if each is not None}, self.rounds)
         record |= {name: round(each, 2) for name, each in found.items()}
-        record |= {"default schedule": _fields(chosen)}
-        record |= {"schedule": _fields(tuned.name)} if tuned.launch else {}
+        record |= {"default schedule": fields_of(chosen)}
+        record |= {"schedule": fields_of(tuned.name)} if tuned.launch else {}
         record |= {"plain tile": simple.name} if simple.launch else {}
         record |= {"maps columns": True, "gathers units": True, "times": tuned.times} if times else {}
         return {**record, "descriptor": desc.to_text(), "wrong": wrong, "ran": tuned.ran + 1}
@@ -211,7 +211,7 @@ class Best:
     times: list[tuple[Any, float]]
 
 
-def _fields(schedule: Any) -> Any:
+def fields_of(schedule: Any) -> Any:
     """Return the fields of a schedule that are not the usual ones, or the text of another name."""
     if not isinstance(schedule, Schedule):
         return str(schedule)

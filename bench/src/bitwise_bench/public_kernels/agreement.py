@@ -31,7 +31,8 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     result the reading calls not determined.  `classes` and `byte classes` are of the other determined kernels, and
     `ratio` is None where nothing ran. `functions` are the byte classes, divided where a search found an input on
     which two kernels differ (`read.with_searched`); None where nothing was searched. `compile seconds` are None
-    where none were recorded; `reading over compiling` are the ratios of the times of the kernels that have both.
+    where none were recorded; `CPU seconds` are those of reading, and `reading over compiling` are ratios of CPU
+    seconds, of the kernels that have them (`read.with_times`).
     `unknown, assuming` counts the kernels that are Unknown also under an assumption under which they were read
     again. `mixed` has a pair of kernels of each class with different bytes, recorded or searched. Of the kernels
     whose bytes `moved`, the reading has `named` those for which it gives a place, and `missed` those with a class.
@@ -45,7 +46,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
     functions = 0
     mixed: list[list[str]] = []
     missed: list[str] = []
-    seconds, compiling, ratios = [], [], []
+    seconds, compiling, cores, ratios = list[float](), list[float](), list[float](), list[float]()
     for entry in entries:
         classes: dict[int, list[tuple[str, tuple[str, int]]]] = {}
         for kernel in entry["kernels"]:
@@ -53,7 +54,11 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
             seconds.append(kernel["seconds"])
             if kernel.get("compile seconds"):
                 compiling.append(kernel["compile seconds"])
-                ratios.append(round(kernel["seconds"] / kernel["compile seconds"], 3))
+            reading, compiled = kernel.get("CPU seconds", (None, None))
+            if reading is not None:
+                cores.append(reading)
+                if compiled:
+                    ratios.append(round(reading / compiled, 3))
             path = f"{entry['launch']}/{kernel['file']}"
             if kernel["error"]:
                 counts["not run"] += 1
@@ -98,6 +103,7 @@ def agreement(entries: Sequence[Entry]) -> dict[str, Any]:
         "missed kernels": missed,
         "seconds": _spread(seconds),
         "compile seconds": _spread(compiling) if compiling else None,
+        "CPU seconds": {**_spread(cores), "above 60 s": sum(each > 60 for each in cores)} if cores else None,
         "reading over compiling": _points(ratios) if ratios else None,
     }
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from bitwise_bench.public_kernels.configurations import Configuration, chosen_configurations, variations
+from bitwise_bench.readings.compile_times import cpu_seconds
 from bitwise_triton.argument_keys import argument_key
 from bitwise_triton.compilation import unwrap
 from bitwise_triton.config_binding import bind_configuration
@@ -103,7 +104,7 @@ class Interception:
                 return
             self._seen.add(key)
             found = [Configuration({}, {"launcher": launcher}, None) for launcher in autotuner.launchers]
-            self._keep(name, autotuner, found, True, named, arguments)
+            self._keep(name, autotuner, found, True, named, arguments, getattr(autotuner, "bitwise_left_out", 0))
         except Exception as error:  # the model goes on without the launch
             self.refused.append(f"{name}: {type(error).__name__}: {error}")
 
@@ -115,6 +116,7 @@ class Interception:
         own: bool,
         values: Mapping[str, Any],
         arguments: tuple[Any, ...] | None,
+        left_out: int = 0,
     ) -> None:
         if len(self.launches) >= self.maximum_launches:
             raise CaptureError(f"more than {self.maximum_launches} launches in one case")
@@ -126,7 +128,8 @@ class Interception:
         if total > MAXIMUM_STORAGE:
             raise CaptureError(f"{total} bytes of tensors")
         kept = chosen_configurations(found, self.maximum_configurations)
-        self.launches.append(Intercepted(name, kernel, tuple(kept), storages, own, len(found) - len(kept), arguments))
+        left_out += len(found) - len(kept)
+        self.launches.append(Intercepted(name, kernel, tuple(kept), storages, own, left_out, arguments))
 
 
 def _bound(decorated: Any, config: Any, settings: Mapping[str, Any]) -> Configuration | None:
@@ -302,6 +305,14 @@ def _inductor_patches(interception: Interception) -> list[Patch]:
     except ImportError:
         return []
     run, make_launcher = CachingAutotuner.run, TritonCompileResult.make_launcher
+    precompile = CachingAutotuner.precompile
+
+    def new_precompile(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        every = self.configs or []
+        if len(every) > interception.maximum_configurations:
+            self.configs = chosen_configurations(every, interception.maximum_configurations)
+            self.bitwise_left_out = len(every) - len(self.configs)
+        return precompile(self, *arguments, **keywords)
 
     def new_run(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not self.launchers:
@@ -318,14 +329,16 @@ def _inductor_patches(interception: Interception) -> list[Patch]:
     compile_one = CachingAutotuner._precompile_config
 
     def timed_compile(self: Any, config: Any) -> Any:
-        start = time.perf_counter()
+        start, used = time.perf_counter(), cpu_seconds()
         with without_cache():
             result = compile_one(self, config)
         result.bitwise_seconds = time.perf_counter() - start
+        result.bitwise_cpu_seconds = cpu_seconds() - used
         return result
 
     return [
         (CachingAutotuner, "run", new_run),
+        (CachingAutotuner, "precompile", new_precompile),
         (CachingAutotuner, "_precompile_config", timed_compile),
         (TritonCompileResult, "make_launcher", new_make_launcher),
     ]

@@ -18,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.limits import READING_SECONDS
 
 TARGET = "sm_90"
+EXTENSIONS = (".ptx", ".amdgcn")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,8 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unknown", type=Path, help="write the kernels that are Unknown here, as Markdown")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--part", choices=PARTS, help="the launches of this part only")
+    parser.add_argument("--target", default=TARGET, help=f"the target of kernels that name none (default {TARGET})")
     parser.add_argument("--also", choices=sorted(ASSUMPTIONS), help="read launches with Unknown again, assuming this")
     parser.add_argument("--kept", type=Path, nargs="*", default=[], help="records whose launches are not read again")
+    parser.add_argument("--all-in", choices=PARTS, help="the part of all launches that are read (default: by hash)")
+    parser.add_argument("--seen", type=Path, nargs="*", default=[], help="records whose kernels are left out")
+    parser.add_argument("--times", type=Path, nargs="*", default=[], help="what `times` wrote")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--kernel-seconds", type=float, default=READING_SECONDS, help="time limit of a kernel")
     parser.add_argument("--until", type=float, default=1e9, help="start no launch after this time, in seconds")
@@ -74,16 +79,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if chosen.out is not None:
                 chosen.out.write_text(json.dumps(_record(folder, [*kept, *found], None), indent=1) + "\n")
 
-        entries = _read_all(folder, launches, options, chosen.workers, chosen.until, keep)
+        entries = _read_all(folder, launches, options, chosen.workers, chosen.until, keep, chosen.target)
         if chosen.also is not None:
             names = {entry["launch"] for entry in entries if any(kernel["unknown"] for kernel in entry["kernels"])}
             again = [place for place in launches if place.relative_to(folder).as_posix() in names]
             assumed = replace(options, assume=frozenset([chosen.also]))
             keep(entries)
-            others = _read_all(folder, again, assumed, chosen.workers)
+            others = _read_all(folder, again, assumed, chosen.workers, math.inf, _kept_nowhere, chosen.target)
             entries = with_assumption(entries, others, chosen.also)
         is_new = bool(entries)
+        if chosen.all_in is not None:
+            entries = [{**entry, "part": chosen.all_in} for entry in entries]
         entries = sorted([*kept, *entries], key=lambda entry: str(entry["launch"]))
+        if chosen.seen:
+            seen = digests_of([json.loads(read_text(path)) for path in chosen.seen])
+            entries = without_seen(entries, seen)
+        for path in chosen.times:
+            entries = with_times(entries, json.loads(path.read_text(encoding="utf-8")))
         if searched is not None:
             try:
                 entries = [with_searched(entry, searched) for entry in entries]
@@ -108,8 +120,9 @@ def _read_all(
     launches: Sequence[Path],
     options: Options,
     workers: int,
-    until: float = math.inf,
-    keep: Callable[[list[dict[str, Any]]], object] = lambda entries: None,
+    until: float,
+    keep: Callable[[list[dict[str, Any]]], object],
+    target: str,
 ) -> list[dict[str, Any]]:
     """Read launches side by side, none that would start `until` seconds from now; a launch has too few kernels for many
     processes.  Those that cannot be read are reported, and left out.  `keep` is called now and then with what was read.
@@ -125,7 +138,7 @@ def _read_all(
             if time.monotonic() > start + until:
                 return "out of time"
             try:
-                return {**read_launch(folder / name, name, options, executor), "part": part_of(name)}
+                return {**read_launch(folder / name, name, options, executor, target), "part": part_of(name)}
             except InputError as error:
                 return str(error)
 
@@ -144,16 +157,22 @@ def _read_all(
     return entries
 
 
+def _kept_nowhere(entries: list[dict[str, Any]]) -> None:
+    """Ignore what was read so far."""
+
+
 def launch_folders(folder: Path) -> list[Path]:
     """Return the folders of launches below a folder, in order."""
     return sorted(path.parent for path in folder.rglob("bytes.json"))
 
 
-def read_launch(place: Path, name: str, options: Options, executor: Executor | None = None) -> dict[str, Any]:
+def read_launch(
+    place: Path, name: str, options: Options, executor: Executor | None = None, target: str = TARGET
+) -> dict[str, Any]:
     """Partition the kernels of a launch, and return the outcome of each with its bytes."""
     described = json.loads((place / "bytes.json").read_text(encoding="utf-8"))
-    sources = read_folder(place, (".ptx",)).sources
-    found = partition(sources, TARGET, options, executor=executor, workers=1, cache=open_cache())
+    sources = read_folder(place, EXTENSIONS).sources
+    found = partition(sources, target, options, executor=executor, workers=1, cache=open_cache())
     class_of = {file: number for number, members in enumerate(found.classes) for file in members}
     kernels = []
     for entry, result in zip(described["kernels"], found.results, strict=True):
@@ -218,6 +237,41 @@ def kept_entries(record: Mapping[str, Any]) -> list[dict[str, Any]]:
             ],
         }
         for entry in record["launches"]
+    ]
+
+
+def digests_of(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the digests of the texts of all kernels of records."""
+    return frozenset(
+        kernel["digest"] for record in records for entry in record["launches"] for kernel in entry["kernels"]
+    )
+
+
+def without_seen(entries: Iterable[Mapping[str, Any]], seen: frozenset[str]) -> list[dict[str, Any]]:
+    """Return launches without the kernels whose digests are in `seen`, and without those that have no other."""
+    left = [
+        {**entry, "kernels": [each for each in entry["kernels"] if each["digest"] not in seen]} for entry in entries
+    ]
+    return [entry for entry in left if entry["kernels"]]
+
+
+def with_times(entries: Iterable[Mapping[str, Any]], times: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return launches whose kernels have the CPU seconds that `times` measured, where it did.
+
+    `CPU seconds` are those of reading and of compiling; the second is None where it was not measured.
+    """
+    found = times["launches"]
+    return [
+        {
+            **entry,
+            "kernels": [
+                {**kernel, "CPU seconds": [measured["reading"], measured["compiling"]]}
+                if (measured := found.get(entry["launch"], {}).get(kernel["file"])) is not None
+                else kernel
+                for kernel in entry["kernels"]
+            ],
+        }
+        for entry in entries
     ]
 
 

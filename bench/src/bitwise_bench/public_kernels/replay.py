@@ -23,6 +23,7 @@ from bitwise_bench.public_kernels.interception import (
     replaced_tensors,
     without_cache,
 )
+from bitwise_bench.readings.compile_times import cpu_seconds
 from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
@@ -60,11 +61,16 @@ class DeviceLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A configuration, its compiled kernel, and the function that launches it with tensors over other memory."""
+    """A configuration, its compiled kernel, and the function that launches it with tensors over other memory.
+
+    `cpu_seconds` are those of compiling it, with the assembler.
+    """
 
     kernel: CompiledKernel
     digest: str
     launch: Callable[[Mapping[int, Any]], None]
+    cpu_seconds: float
+    configuration: Configuration | None = None
 
 
 def compiled_configurations(launch: Intercepted) -> tuple[list[Compiled], list[str]]:
@@ -83,7 +89,7 @@ def compiled_configurations(launch: Intercepted) -> tuple[list[Compiled], list[s
         if grid[0] * grid[1] * grid[2] > MAXIMUM_BLOCKS:
             errors.append(f"{one.kernel.name}: {grid[0] * grid[1] * grid[2]} blocks")
             continue
-        found.setdefault((one.digest, grid), one)
+        found.setdefault((one.digest, grid), replace(one, configuration=configuration))
     return list(found.values()), errors
 
 
@@ -104,8 +110,10 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
         target=target,
         name=configuration_name(numbers, shown),
     )
+    used = cpu_seconds()
     with without_cache():
         compiled = compile_job(job)
+    used = cpu_seconds() - used
     kernel = state_sizes(give_tensors(compiled, recorded_tensors(values)), buffer_bytes(values))
 
     def run(other: Mapping[int, Any]) -> None:
@@ -114,7 +122,7 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
             configuration.hook(dict(passed))
         launch.kernel.run(grid=configuration.grid, warmup=False, **passed, **configuration.options)
 
-    return Compiled(kernel, normalised_digest(kernel.assembly), run)
+    return Compiled(kernel, normalised_digest(kernel.assembly), run, used)
 
 
 def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, memory: Mapping[int, Any]) -> Compiled:
@@ -142,7 +150,7 @@ def _compiled_by_inductor(launch: Intercepted, configuration: Configuration, mem
         passed = [replaced_tensors(value, other) for value in positional]
         launcher(*passed, stream=torch.cuda.current_stream().cuda_stream)
 
-    return Compiled(kernel, normalised_digest(kernel.assembly), run)
+    return Compiled(kernel, normalised_digest(kernel.assembly), run, getattr(result, "bitwise_cpu_seconds", 0.0))
 
 
 def drawn(storages: Mapping[int, Storage], draw: str, seed: str) -> dict[int, Any]:
@@ -270,6 +278,28 @@ def _hashes(launch: Intercepted, inputs: Mapping[int, Any], memory: Mapping[int,
     return row
 
 
+def write_for_target(folder: Path, launch: Intercepted, target: str, compiled: Sequence[Compiled], bytes_: Any) -> None:
+    """Write the configurations of a launch compiled for a target on which they cannot run.
+
+    A kernel has no hashes, and moved as that of its configuration did that ran.
+    """
+    from bitwise_bench.public_kernels.other_targets import compiled_for
+
+    kernels, moved, errors = [], [], []
+    for place, one in enumerate(compiled):
+        assert one.configuration is not None
+        try:
+            kernel, digest, seconds = compiled_for(launch, one.configuration, target)
+        except CaptureError as error:
+            errors.append(str(error)[:300])
+            continue
+        kernels.append(Compiled(kernel, digest, lambda memory: None, seconds))
+        ran = {"moved": [], "error": None} if not bytes_ else bytes_[place]
+        moved.append({"hashes": [], "moved": ran["moved"], "error": ran["error"]})
+    if kernels:
+        write_launch(folder, launch, kernels, errors, moved)
+
+
 def write_launch(
     folder: Path, launch: Intercepted, compiled: Sequence[Compiled], errors: Sequence[str], bytes_: Any
 ) -> None:
@@ -289,6 +319,7 @@ def write_launch(
             "name": one.kernel.name,
             "digest": one.digest,
             "compile seconds": round(one.kernel.compile_seconds, 3),
+            "compile CPU seconds": round(one.cpu_seconds, 3),
         }
         entries.append({**entry, **(bytes_[place] if bytes_ else {})})
     content = {

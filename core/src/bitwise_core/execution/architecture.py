@@ -144,6 +144,14 @@ class OpcodeTable:
             found = self._infos[key] = operands, self.info(instruction)
         return found[1]
 
+    def known_refusals(self, kernel: Kernel) -> Mapping[int, str] | None:
+        """Return why instructions are not modelled, by position, where that follows from other instructions.
+
+        Whether any other one is modelled then follows from its own text, up to the names of its registers, so that it
+        is built when it is first needed.  None: every instruction is built at the start.
+        """
+        return None
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """Return the step of one instruction.  Raises UnknownInstruction."""
         opcode = self.opcodes.get(self.name_of(instruction))

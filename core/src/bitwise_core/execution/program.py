@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from operator import is_, is_not
 from typing import Any
 
-from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
+from bitwise_core.assembly.module import Instruction, Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
+from bitwise_core.execution.deferred_selects import deferred_select
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.known_sequences import KnownSequence
@@ -32,6 +33,9 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import poison
 
+_DEFERRED_LANES = 1 << 20
+"""How many lanes of selects of one place of local memory are deferred, which bounds what they keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -39,7 +43,8 @@ class Program:
 
     `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
     indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
-    instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.
+    instruction is not modelled, and `known_refusals` the reasons that are known before an instruction is built.
+    `storage` maps the name of a register to that under which it is kept.
     `architecture` is the name of the architecture, `execution_mask` the storage of its execution mask, if any, and
     `under_one_key` and `sequences` the functions of `Arch`.
     `analyses` caches facts about the program by their keys.
@@ -53,6 +58,7 @@ class Program:
     functions: Mapping[str, Program]
     following: tuple[tuple[int, ...], ...]
     refused: Mapping[int, str]
+    known_refusals: Mapping[int, str]
     storage: Callable[[str], str]
     architecture: str
     execution_mask: str | None
@@ -97,8 +103,14 @@ def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, 
 def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
     context = Context(module, kernel, arch)
     infos = infos_of(kernel, arch.opcodes)
-    refused: dict[int, str] = {}
-    steps = tuple(_step(index, info, context, refused) for index, info in enumerate(infos))
+    known = arch.opcodes.known_refusals(kernel)
+    found = {} if known is None else dict(known)
+    refused: Mapping[int, str] = found
+    if known is None:
+        steps = tuple(_step(index, info, context, found) for index, info in enumerate(infos))
+    else:
+        deferred = tuple(_DeferredStep(index, info, context, found) for index, info in enumerate(infos))
+        steps, refused = deferred, Refusals(found, deferred)
     following = successors(kernel, infos)
     joins = frozenset(kernel.labels.values())
     reconvergence = {
@@ -107,7 +119,7 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         if kernel.instructions[index].guard is not None or Effect.CONDITIONAL in infos[index].effects
     }
     keys = arch.storage, arch.name, arch.execution_mask, arch.under_one_key, arch.sequences
-    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, *keys)
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, dict(found), *keys)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
@@ -116,7 +128,17 @@ def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[
     An instruction that ends the launch without a result has none: where no lane takes its side of a branch, the lanes
     join where the other side continues, and a lane that takes it leaves nothing to compare.
     """
-    return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+    for instructions, known, following in _FOLLOWING:
+        if instructions is kernel.instructions and known is infos:
+            return following
+    following = tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+    _FOLLOWING[:] = [*_FOLLOWING[1 - _MOST_FOLLOWED :], (kernel.instructions, infos, following)]
+    return following
+
+
+_MOST_FOLLOWED = 4
+_FOLLOWING: list[tuple[Sequence[Instruction], Sequence[InstructionInfo], tuple[tuple[int, ...], ...]]] = []
+"""The successors that were found last: several analyses of one kernel ask for them."""
 
 
 def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
@@ -140,6 +162,45 @@ def labels_of(index: int, kernel: Kernel) -> list[int]:
     operands = kernel.instructions[index].operands
     names = (each.name for operand in operands for each in parts(operand) if isinstance(each, Symbol))
     return [kernel.labels[name] for name in names if name in kernel.labels]
+
+
+class _DeferredStep:
+    """The step of an instruction, which is built when it is first executed, or when it is asked whether it can be."""
+
+    __slots__ = ("_arguments", "_step")
+
+    def __init__(self, index: int, info: InstructionInfo, context: Context, refused: dict[int, str]) -> None:
+        self._arguments: tuple[int, InstructionInfo, Context, dict[int, str]] | None = index, info, context, refused
+        self._step: Step | None = None
+
+    def build(self) -> Step:
+        """Return the step, which is built if it was not."""
+        if self._step is None:
+            assert self._arguments is not None
+            self._step, self._arguments = _step(*self._arguments), None
+        return self._step
+
+    def __call__(self, machine: Machine) -> Control | None:
+        """Execute the step."""
+        return (self._step or self.build())(machine)
+
+
+class Refusals(Mapping[int, str]):
+    """Why instructions are not modelled, by position; an instruction that was not built is built to tell."""
+
+    def __init__(self, found: dict[int, str], steps: Sequence[_DeferredStep]) -> None:
+        self._found, self._steps = found, steps
+
+    def __getitem__(self, index: int) -> str:
+        if index not in self._found and 0 <= index < len(self._steps):
+            self._steps[index].build()
+        return self._found[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return (index for index in range(len(self._steps)) if index in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _step(index: int, info: InstructionInfo, context: Context, refused: dict[int, str]) -> Step:
@@ -270,14 +331,16 @@ def merge_local(
     """Set local memory after two alternatives: a predicate on data selects the value of each lane.
 
     A value that only one alternative wrote is used for both.  In the other one the location is undefined, and a program
-    that reads it has no defined result.  Raises Unsupported if the two alternatives wrote different widths.
+    that reads it has no defined result.  Library functions write their arrays again before they read them, so that most
+    of these selects are never computed.  Raises Unsupported if the two alternatives wrote different widths.
     """
     merged = {**if_false, **if_true}
+    depth = _DEFERRED_LANES // (machine.blocks * machine.threads)
     for place, value in if_true.items():
         other = if_false.get(place)
         if other is None or other is value:
             continue
         if width(other) != width(value):
             raise DataDependent("local memory is written in different widths under a condition on data")
-        merged[place] = machine.domain.select(predicate, value, other)
+        merged[place] = deferred_select(machine, predicate, value, other, depth)
     machine.local = merged

@@ -113,7 +113,7 @@ def granule(kernel: Kernel) -> int:
     return found
 
 
-_WRITES_OF_COPY_ENGINES = ("cp.async.bulk.tensor", "clusterlaunchcontrol.try_cancel")
+_WRITES_OF_COPY_ENGINES = ("cp.async.bulk.tensor", "cp.async.bulk.shared", "clusterlaunchcontrol.try_cancel")
 """The instructions that write shared memory through the asynchronous proxy."""
 
 

@@ -17,7 +17,8 @@ import os
 import re
 import subprocess
 import tempfile
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from bitwise_nvidia_ptx import (
     machine_terms,
     object_file,
 )
-from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text
+from bitwise_nvidia_ptx.digest_cache import cached_bytes, cached_digest, cached_text, keep_bytes, kept_bytes
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, file_digest, version_of_file
 from bitwise_nvidia_ptx.machine_code import (
     ArithmeticLines,
@@ -242,10 +243,27 @@ class Ptxas:
 
             yield cached_digest("ptxas", [*key, text, *flags], compare) == _digest_of(True)
 
+    def kept_match(self, original: str | bytes, search: str) -> str | None:
+        """Return the answer that `keep_match` stored of a text or an object file, None if there is none.
+
+        It is where to look first, and proves nothing: `search` names what else decides what is found.
+        """
+        stored = kept_bytes("ptxas", self._match_key(original, search), lambda content: content.isascii())
+        return None if stored is None else stored.decode("ascii")
+
+    def keep_match(self, original: str | bytes, search: str, answer: str) -> None:
+        """Store the answer of a search, in ASCII, for `kept_match`."""
+        keep_bytes("ptxas", self._match_key(original, search), answer.encode("ascii"))
+
+    def _match_key(self, original: str | bytes, search: str) -> list[str]:
+        name = original if isinstance(original, str) else hashlib.sha256(original).hexdigest()
+        identity = [*self._identity(), *map(file_digest, installed_assemblers.disassemblers(self.path))]
+        return ["match", _own_source(), search, *identity, json.dumps(self._flags(True)), name]
+
     def arithmetic_lines(self, text: str) -> ArithmeticLines | None:
         """Return for which lines of a text its machine code multiplies and fuses, as its line information says.
 
-        None if no disassembler is found, or if it fails.  Raises AssemblyFailed.
+        None if no disassembler is found, and no lines if it fails.  Raises AssemblyFailed.
         """
         tools = installed_assemblers.disassemblers(self.path)
         if not tools:
@@ -257,7 +275,11 @@ class Ptxas:
                 file = Path(folder, "kernel.cubin")
                 file.write_bytes(self._assemble(lines, [*self._flags(True), "-lineinfo"]))
                 listed = (_run([tool, "-c", "-gp", str(file)], 60.0) for tool in tools)
-                found = arithmetic_lines(next((each.stdout for each in listed if each.returncode == 0), ""))
+                listing = next((each.stdout for each in listed if each.returncode == 0), "")
+            try:
+                found = arithmetic_lines(listing)
+            except ValueError:
+                found = ArithmeticLines(frozenset(), frozenset())
             return "/".join(" ".join(map(str, sorted(each))) for each in (found.fused, found.multiplied))
 
         identity = [*self._identity(), *map(file_digest, tools)]
@@ -307,6 +329,15 @@ class Ptxas:
         return [*options, f"--gpu-name={self.gpu}"]
 
     def _assemble(self, text: str, flags: list[str]) -> bytes:
+        """Return the object file of a text; one of the last few texts is not assembled again."""
+        key = hashlib.sha256("\0".join([*self._identity(), *flags, text]).encode()).digest()
+        found = _RECENT.get(key)
+        if found is None:
+            found = self._assembled(text, flags)
+            _RECENT.add(key, found)
+        return found
+
+    def _assembled(self, text: str, flags: list[str]) -> bytes:
         with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
             source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
             source.write_text(text, encoding="utf-8")
@@ -315,6 +346,34 @@ class Ptxas:
                 output = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
                 raise AssemblyFailed(f"ptxas rejects the text: {output[0] if output else f'exit {done.returncode}'}")
             return target.read_bytes()
+
+
+class _RecentFiles:
+    """The object files of the last few texts, by the digests of what decides them.
+
+    A search first compares digests, which are cached on disk, and then the code of the same texts.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._files: OrderedDict[bytes, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._most, self._size = most, 0
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return an object file, None for one that is not held."""
+        with self._lock:
+            return self._files.get(key)
+
+    def add(self, key: bytes, file: bytes) -> None:
+        """Hold an object file in the place of the oldest ones; all together have at most `most` bytes."""
+        with self._lock:
+            self._size += len(file) - len(self._files.pop(key, b""))
+            self._files[key] = file
+            while self._size > self._most:
+                self._size -= len(self._files.popitem(last=False)[1])
+
+
+_RECENT = _RecentFiles(1 << 23)
 
 
 def _header(text: str) -> str:

@@ -33,14 +33,24 @@ def cached_bytes(
     folder: str, key: Sequence[str], has_form: Callable[[bytes], bool], find: Callable[[], bytes]
 ) -> bytes:
     """Return bytes of a form from a folder of the cache directory, as `cached_digest` does."""
-    directory = cache_directory()
-    if directory is None:
-        return find()
-    entries, name = EntryFolder(directory / folder), key_digest(*key)
-    stored = entries.read(name)
-    if stored is not None and has_form(stored):
+    stored = kept_bytes(folder, key, has_form)
+    if stored is not None:
         return stored
     found = find()
-    with contextlib.suppress(OSError):
-        entries.write(name, found)
+    keep_bytes(folder, key, found)
     return found
+
+
+def kept_bytes(folder: str, key: Sequence[str], has_form: Callable[[bytes], bool]) -> bytes | None:
+    """Return bytes of a form that `keep_bytes` stored, None where there are none or the cache cannot be read."""
+    directory = cache_directory()
+    stored = None if directory is None else EntryFolder(directory / folder).read(key_digest(*key))
+    return stored if stored is not None and has_form(stored) else None
+
+
+def keep_bytes(folder: str, key: Sequence[str], content: bytes) -> None:
+    """Store bytes in a folder of the cache directory, if it can be written."""
+    directory = cache_directory()
+    if directory is not None:
+        with contextlib.suppress(OSError):
+            EntryFolder(directory / folder).write(key_digest(*key), content)

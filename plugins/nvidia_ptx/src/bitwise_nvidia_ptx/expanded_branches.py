@@ -7,8 +7,13 @@ document says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Register, once_a_kernel
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.program import successors
 
 _ROUNDINGS = frozenset(["rn", "rz", "rm", "rp"])
@@ -22,17 +27,68 @@ def may_branch(instruction: Instruction) -> bool:
     return root in ("atom", "red", "call", "fns", "multimem") or instruction.opcode.startswith("cp.async.bulk")
 
 
-def joins_warps(instruction: Instruction) -> bool:
-    """Return whether the lanes of each warp execute an instruction together: a barrier of the block, or an exchange."""
+def _joins_warps(instruction: Instruction, exchanges: frozenset[int]) -> bool:
+    """Return whether the lanes of each warp execute an instruction together: a barrier of the block, or an exchange.
+
+    `exchanges` are those that an assembler keeps.
+    """
     root, *modifiers = instruction.opcode.split(".")
     if instruction.guard is not None:
         return False
     if root == "shfl":
         source, members = instruction.operands[1], instruction.operands[-1]
         everyone = isinstance(members, Immediate) and members.value & 0xFFFFFFFF == 0xFFFFFFFF
-        return everyone and isinstance(source, Register)
+        return everyone and isinstance(source, Register) and id(instruction) in exchanges
     aligned = (root == "bar" and modifiers[:1] == ["sync"]) or (root == "barrier" and "aligned" in modifiers)
     return aligned and "warp" not in modifiers and len(instruction.operands) == 1
+
+
+_WITHOUT_EFFECT = Effect.CROSS_LANE | Effect.LOAD | Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
+"""What an instruction may do that an assembler leaves out where nothing needs its result."""
+
+
+@once_a_kernel
+def kept_exchanges(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
+    """Return the shuffles, by `id`, of which another instruction needs the result: ptxas leaves out all others.
+
+    An instruction needs what it reads if it stores, branches, waits or has no result, or if another one needs its
+    result.
+    """
+    instructions, infos = kernel.instructions, infos_of(kernel, opcodes)
+    if not any(each.opcode.startswith("shfl.") for each in instructions):
+        return frozenset()
+    number: dict[str, int] = {}
+
+    def bits(names: Iterable[str]) -> int:
+        return reduce(or_, (1 << number.setdefault(name, len(number)) for name in names), 0)
+
+    # A guarded instruction reads what it writes, so that no register that it may leave as it is is taken as replaced.
+    facts = [
+        (bits(each.reads), bits(each.writes), not each.writes or (each.effects & ~_WITHOUT_EFFECT) != Effect.NONE)
+        for each in infos
+    ]
+    following, count = successors(kernel, infos), len(instructions)
+    needed, changed = [0] * (count + 1), True
+    """The registers that are needed before each instruction, as the bits of an integer."""
+
+    def after(index: int) -> int:
+        return reduce(or_, (needed[each] for each in following[index] if 0 <= each < count), 0)
+
+    while changed:
+        changed, later = False, 0
+        for index in range(count - 1, -1, -1):
+            reads, writes, acts = facts[index]
+            if following[index] != (index + 1,):
+                later = after(index)
+            if acts or writes & later:
+                later = later & ~writes | reads
+            if later != needed[index]:
+                needed[index], changed = later, True
+    return frozenset(
+        id(each)
+        for index, each in enumerate(instructions)
+        if each.opcode.startswith("shfl.") and facts[index][1] & after(index)
+    )
 
 
 @once_a_kernel
@@ -41,13 +97,16 @@ def behind_expanded_branches(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[
 
     They are identified by `id`, since a line of the text may hold several.
     """
-    following = successors(kernel, infos_of(kernel, opcodes))
     work = [index for index, each in enumerate(kernel.instructions) if may_branch(each)]
+    if not work:
+        return frozenset()
+    following = successors(kernel, infos_of(kernel, opcodes))
+    exchanges = kept_exchanges(kernel, opcodes)
     found: set[int] = set()
     while work:
         for place in following[work.pop()]:
             if 0 <= place < len(kernel.instructions) and place not in found:
                 found.add(place)
-                if not joins_warps(kernel.instructions[place]):
+                if not _joins_warps(kernel.instructions[place], exchanges):
                     work.append(place)
     return frozenset(id(kernel.instructions[place]) for place in found)

@@ -1,25 +1,15 @@
-"""SASS listings: the instructions of a function, with the registers that each reads and writes.
+"""The machine code of a function, with the registers that each instruction reads and writes.
 
 All comes from nvdisasm, which prints the live ranges of all registers (`--print-life-ranges`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-_LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(\S.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/\s*//(.*)$")
-_SCHEDULE = re.compile(r"(?: [&?]\S+)+$")
-"""What nvdisasm prints for sm_120 after an instruction: the barriers that it sets and waits for, and its delay."""
-_SECOND_LINE = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*//(.*)$")
-_GUARDED = re.compile(r"@(!?U?P(?:\d+|T))\s+(.*)")
-_SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s]+),"ax"')
-_OTHER_SECTION = re.compile(r"\s*\.section\s")
-_LABEL = re.compile(r"(\S+):\s*(?://.*)?$")
-_TEXT_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
-_OPERATION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\S*)\s+([^;]*);")
+from bitwise_nvidia_ptx.sass_listing import SassInstruction, listed_functions
+
 _FUSED = frozenset({"FFMA", "FFMA2", "DFMA", "HFMA2"})
 _PRODUCTS = frozenset({"FMUL", "FMUL2", "DMUL", "HMUL2"})
 _UNITS = frozenset({"1", "-1"})
@@ -28,47 +18,17 @@ _FILES = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}
 
 
 @dataclass(frozen=True)
-class MachineInstruction:
-    """One SASS instruction: its address, its text without register-reuse hints, and its 128-bit encoding.
+class MachineInstruction(SassInstruction):
+    """One SASS instruction with its 128-bit encoding.
 
     `reads` and `writes` are the names of the registers that it reads and writes: R0, P0, UR0, UP0.  `moved` holds its
     relocations.
     """
 
-    address: int
-    text: str
     bits: int
     reads: frozenset[str]
     writes: frozenset[str]
     moved: tuple[str, ...] = ()
-
-    @cached_property
-    def guard(self) -> str | None:
-        """The guard as written: a predicate, which may be negated."""
-        match = _GUARDED.match(self.text)
-        return match[1] if match else None
-
-    @cached_property
-    def operation(self) -> str:
-        """The text without its guard."""
-        match = _GUARDED.match(self.text)
-        return match[2] if match else self.text
-
-    @cached_property
-    def mnemonic(self) -> str:
-        """The mnemonic with its modifiers."""
-        return self.operation.partition(" ")[0]
-
-    @cached_property
-    def opcode(self) -> str:
-        """The mnemonic without modifiers."""
-        return self.mnemonic.partition(".")[0]
-
-    @cached_property
-    def operands(self) -> tuple[str, ...]:
-        """The operands as written."""
-        _, _, rest = self.operation.partition(" ")
-        return tuple(each.strip() for each in rest.split(",")) if rest.strip() else ()
 
 
 @dataclass(frozen=True)
@@ -88,35 +48,16 @@ def parse_listing(text: str) -> Mapping[str, MachineFunction]:
 
     Raises ValueError for a line of code that does not parse.
     """
-    functions: dict[str, tuple[list[MachineInstruction], dict[str, int]]] = {}
-    instructions: list[MachineInstruction] = []
-    labels: dict[str, int] = {}
-    header: list[str] = []
-    columns: Mapping[str, Mapping[int, str]] = {}
-    lines = iter(text.splitlines())
-    name = None
-    for line in lines:
-        if _OTHER_SECTION.match(line):
-            section = _SECTION.match(line)
-            name = section[1] if section else None
-            instructions, labels, header, columns = [], {}, [], {}
-        elif label := _LABEL.match(line):
-            labels[label[1]] = 16 * len(instructions)
-        elif re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
-            first, second = _LINE.match(line), _SECOND_LINE.match(next(lines, ""))
-            if first is None or second is None or name is None or int(first[1], 16) != 16 * len(instructions):
-                raise ValueError(f"this line of a SASS listing does not parse: {line.strip()}")
-            columns = columns or _columns(header)
-            reads, writes = _registers(columns, second[2])
-            code = _SCHEDULE.sub("", " ".join(first[2].replace(".reuse", "").split()))
-            bits = int(first[3], 16) | int(second[1], 16) << 64
-            instructions.append(MachineInstruction(int(first[1], 16), code, bits, reads, writes))
-            functions[name] = (instructions, labels)
-        else:
-            before, mark, ranges = line.partition("//")
-            if mark and not before.strip() and ranges.lstrip().startswith("|") and not columns:
-                header.append(ranges)
-    return {name: MachineFunction(tuple(code), labels) for name, (code, labels) in functions.items()}
+    functions = {}
+    for name, function in listed_functions(text).items():
+        columns = _columns(function.header)
+        code = []
+        for each in function.instructions:
+            if each.bits is None:
+                raise ValueError(f"this line of a SASS listing has no encoding: {each.text}")
+            code.append(MachineInstruction(each.address, each.text, each.bits, *_registers(columns, each.ranges)))
+        functions[name] = MachineFunction(tuple(code), function.labels)
+    return functions
 
 
 @dataclass(frozen=True)
@@ -130,19 +71,15 @@ class ArithmeticLines:
 def arithmetic_lines(listing: str) -> ArithmeticLines:
     """Return the lines in the output of `nvdisasm --print-line-info-ptx` for a text assembled with `-lineinfo`.
 
-    A fused multiply-add by 1 or -1 is a sum.
+    A fused multiply-add by 1 or -1 is a sum.  Raises ValueError for a line of code that does not parse.
     """
     fused, multiplied = set[int](), set[int]()
-    line = 0
-    for row in listing.splitlines():
-        if marked := _TEXT_LINE.search(row):
-            line = int(marked[1])
-        elif found := _OPERATION.match(row):
-            opcode = found[1].partition(".")[0]
-            if opcode in _PRODUCTS:
-                multiplied.add(line)
-            elif opcode in _FUSED and not _UNITS.intersection(each.strip() for each in found[2].split(",")):
-                fused.add(line)
+    for function in listed_functions(listing).values():
+        for each in function.instructions:
+            if each.opcode in _PRODUCTS:
+                multiplied.add(each.line)
+            elif each.opcode in _FUSED and not _UNITS.intersection(each.operands):
+                fused.add(each.line)
     return ArithmeticLines(frozenset(fused), frozenset(multiplied))
 
 
@@ -152,10 +89,10 @@ def only_padding(code: bytes) -> bool:
     return len(code) % 16 == 0 and all(word & 0xFFF == _NOP for word in words)
 
 
-def _columns(header: list[str]) -> Mapping[str, Mapping[int, str]]:
+def _columns(header: Sequence[str]) -> Mapping[str, Mapping[int, str]]:
     """Return, for each part of the table of live ranges, the register of each column."""
     parts = [line.split("|")[1:-1] for line in header]
-    names = [part.strip() for part in parts[0]]
+    names = [part.strip() for part in parts[0]] if parts else []
     found: dict[str, Mapping[int, str]] = {}
     for place, name in enumerate(names):
         file = _FILES.get(name)
@@ -174,7 +111,7 @@ def _columns(header: list[str]) -> Mapping[str, Mapping[int, str]]:
 
 def _registers(columns: Mapping[str, Mapping[int, str]], ranges: str) -> tuple[frozenset[str], frozenset[str]]:
     parts = ranges.split("|")[1:-1]
-    if len(parts) != len(columns):
+    if not columns or len(parts) != len(columns):
         raise ValueError("a SASS listing has no table of live ranges")
     reads, writes = set(), set()
     for names, part in zip(columns.values(), parts, strict=True):

@@ -24,13 +24,15 @@ that built the kernel.  The kernel's own object file (`cubin`) replaces the latt
 from __future__ import annotations
 
 import contextvars
+import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import TypeAlias
 
 from bitwise_core.assembly.module import Module
@@ -38,7 +40,11 @@ from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
 from bitwise_core.execution.domains.domain import Interrupted, Unsupported
 from bitwise_core.execution.time_limit import TimeLimitExceeded, check_time
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, AssemblyInterrupted, Ptxas, code_digest
-from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs, leaves_choice
+from bitwise_nvidia_ptx.contraction import candidates as candidates_module
+from bitwise_nvidia_ptx.contraction import divisor_bounds, fusion_guesses
+from bitwise_nvidia_ptx.contraction import program as program_module
+from bitwise_nvidia_ptx.contraction import rewrite as rewrite_module
+from bitwise_nvidia_ptx.contraction.candidates import Facts, Pair, candidate_pairs, leaves_choice
 from bitwise_nvidia_ptx.contraction.divisor_bounds import likely_divisions
 from bitwise_nvidia_ptx.contraction.fusion_guesses import Fusion, fusions_of_machine_code, likely_fusions
 from bitwise_nvidia_ptx.contraction.program import Program, has_products
@@ -70,9 +76,61 @@ _DIVISIONS: _Divisions = (
     Division(large=False),
 )
 """Expansions of an approximate division to try, in this order."""
-_Settled: TypeAlias = dict[tuple[str, frozenset[str]], bool]
-"""Whether ptxas has no choice in a text, but for the products of some instructions."""
 
+
+class _Rewritings:
+    """The rewritings of one program, each made once: many guesses and divisions lead to one text."""
+
+    def __init__(self, stated: Rewriting) -> None:
+        self.stated = stated
+        self._made: dict[Hashable, Rewriting] = {}
+        self._steps: dict[int, Hashable] = {}
+        self._facts: dict[Hashable, Facts] = {}
+        self._determined: dict[tuple[str, frozenset[str]], bool] = {}
+
+    def of(
+        self,
+        fusions: tuple[Fusion, ...],
+        division: Division | Mapping[int, Division] | None = None,
+        round_only: frozenset[int] | None = None,
+        expand: frozenset[int] = frozenset(),
+    ) -> Rewriting:
+        """Return what `rewrite` does."""
+        statements = self.stated.program.statements
+        how: Hashable = tuple(sorted(division.items())) if isinstance(division, Mapping) else division
+        if not isinstance(division, Mapping):
+            expanded = {*expand, *(each.product for each in fusions)}
+            if not any(statements[each].base == "div" for each in expanded):
+                how = None  # no division is expanded
+        key = (fusions, how, round_only, expand)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = rewrite(
+                self.stated.program,
+                self.stated.original,
+                fusions,
+                round_only=round_only,
+                expand=expand,
+                division=division,
+            )
+            self._steps[id(found)] = (fusions, how, expand)
+        return found
+
+    def leaves_choice(self, rewriting: Rewriting, rounded: frozenset[str]) -> bool:
+        """Return whether ptxas has a choice in a text that `of` returned, but for the products of `rounded`."""
+        key = (rewriting.text, rounded)
+        found = self._determined.get(key)
+        if found is None:
+            program = self.stated.program
+            changed = Program(rewriting.module, program.opcodes, program)
+            # Texts with the same steps differ in rounding modifiers only.
+            facts = self._facts.setdefault(self._steps[id(rewriting)], Facts(changed))
+            found = self._determined[key] = leaves_choice(changed, rounded, facts)
+        return found
+
+
+_EXPONENTIAL = frozenset({"ex2"})
+_NOTHING = "nothing"
 _MAX_ASSEMBLIES = 14
 _CONCURRENT = 2
 
@@ -243,18 +301,23 @@ class _Search:
         self.count = 0
         self.interrupted = False
         self.tried: dict[tuple[str, bool], Attempt] = {}
-        self.settled: _Settled = {}
+        self.rewritings = _Rewritings(stated)
         self.compared: set[tuple[str, bool]] = set()
 
     def outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
         """Return what was found.  `interrupted` counts only if nothing was.
 
-        Raises TimeLimitExceeded with the line of the first product, if it was raised without one.
+        A search that found a text before is not made again: its text is proved again.  Raises TimeLimitExceeded with
+        the line of the first product, if it was raised without one.
         """
-        program = self.stated.program
-        product, consumer = _lines(program, open_pairs[0])
-        assembles = True
-        exponentials = {pair for pair in open_pairs if program.statements[pair.product].base == "ex2"}
+        try:
+            return self._kept_outcome(open_pairs) or self._searched_outcome(open_pairs)
+        except TimeLimitExceeded as error:
+            product = self.stated.program.line(open_pairs[0].product)
+            raise (TimeLimitExceeded(error.seconds, product) if error.line is None else error) from None
+
+    def _searched_outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
+        exponentials = self._exponentials(open_pairs)
         try:
             for divisions in self._expansions():
                 found = self._equal_code(open_pairs, divisions, frozenset())
@@ -262,41 +325,117 @@ class _Search:
                     if len(exponentials) == len(open_pairs):
                         reason = "the machine code fuses no square of an exponential"
                         return _Outcome(Method.SAME, self.stated, (), reason, self.count)
-                    found = self._equal_code(open_pairs, divisions, frozenset({"ex2"}))
+                    found = self._equal_code(open_pairs, divisions, _EXPONENTIAL)
                 if found is not None:
-                    reason = f"{_stated_fusions(found)} gives the same machine code"
-                    method = Method.EQUAL_FUSED if found.fusions else Method.EQUAL
-                    return _Outcome(method, found.returned, found.fusions, reason, self.count)
+                    self._keep(found, "bytes")
+                    return _found(found, "bytes", self.count)
                 found = self._equal_dataflow(open_pairs, divisions)
                 if found is not None:
-                    reason = f"the machine code computes what {_stated_fusions(found)} computes"
-                    method = Method.SAME_FUSED if found.fusions else Method.SAME
-                    return _Outcome(method, found.returned, found.fusions, reason, self.count)
-            reason = (
-                f"ptxas may fuse the product of line {product} into line {consumer}, and none of {self.count} "
-                f"assemblies shows what it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion "
-                "off to be certain"
-            )
+                    self._keep(found, "dataflow")
+                    return _found(found, "dataflow", self.count)
+            if not self.interrupted:
+                self._keep(None, "")
+            return self._unresolved(open_pairs, self.count)
         except AssemblyFailed as error:
-            self.interrupted, reason, assembles = isinstance(error, AssemblyInterrupted), str(error), False
-        except TimeLimitExceeded as error:
-            raise (TimeLimitExceeded(error.seconds, product) if error.line is None else error) from None
-        unchanged = Rewriting(program, self.stated.original, {})
-        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted, assembles)
+            self.interrupted = isinstance(error, AssemblyInterrupted)
+            return self._without_result(str(error), self.count, assembles=False)
+
+    def _unresolved(self, open_pairs: tuple[Pair, ...], count: int) -> _Outcome:
+        product, consumer = _lines(self.stated.program, open_pairs[0])
+        reason = (
+            f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows "
+            f"what it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
+        )
+        return self._without_result(reason, count, assembles=True)
+
+    def _without_result(self, reason: str, count: int, assembles: bool) -> _Outcome:
+        unchanged = Rewriting(self.stated.program, self.stated.original, {})
+        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count, self.interrupted, assembles)
+
+    def _exponentials(self, open_pairs: tuple[Pair, ...]) -> set[Pair]:
+        """The pairs whose product is inside of an approximate exponential."""
+        return {pair for pair in open_pairs if self.stated.program.statements[pair.product].base == "ex2"}
+
+    def _keep(self, found: Attempt | None, proof: str) -> None:
+        """Keep what a whole search found, None for nothing."""
+        name, fuse = (_NOTHING, "") if found is None else (_text_digest(found), str(found.fuse))
+        answer = (name, fuse, proof, str(self.count))
+        self.ptxas.keep_match(self.original, self._name, " ".join(answer))
+
+    @property
+    def _name(self) -> str:
+        """What decides what a search finds, besides the assembler and the original."""
+        return f"{_search_source()} {self.runs} {hashlib.sha256(self.stated.original.encode()).hexdigest()}"
+
+    def _kept_outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome | None:
+        """Return the outcome of an earlier search for the same text, if its attempt is proved again, else None.
+
+        That nothing was found needs no proof: the audit is unresolved.
+        """
+        kept = (self.ptxas.kept_match(self.original, self._name) or "").split(" ")
+        if len(kept) != 4 or not kept[3].isdecimal():
+            return None
+        name, fuse, proof, count = kept
+        if name == _NOTHING:
+            return self._unresolved(open_pairs, int(count))
+        try:
+            for attempt, rounded in self._unproved_attempts(open_pairs):
+                same = (_text_digest(attempt), str(attempt.fuse)) == (name, fuse)
+                if same and self._is_proved(attempt, rounded, proof):
+                    return _found(attempt, proof, int(count))
+        except AssemblyFailed:
+            return None
+        return None
+
+    def _unproved_attempts(self, open_pairs: tuple[Pair, ...]) -> Iterator[tuple[Attempt, frozenset[str]]]:
+        """Yield all attempts in the order of the search, also those that leave ptxas a choice, and what they require.
+
+        That is, the instructions whose products the machine code must be known to round.
+        """
+        required = [frozenset[str](), *([_EXPONENTIAL] if self._exponentials(open_pairs) else [])]
+        for divisions in self._expansions():
+            for rounded in required:
+                for attempt in self._attempts(open_pairs, divisions, rounded, proved=False):
+                    yield attempt, rounded
+
+    def _is_proved(self, attempt: Attempt, rounded: frozenset[str], proof: str) -> bool:
+        """Return whether a text leaves ptxas no choice, and its machine code computes what that of the original does.
+
+        Raises AssemblyFailed.
+        """
+        if attempt.fuse and self.rewritings.leaves_choice(attempt.assembled, rounded):
+            return False
+        if rounded and not self.ptxas.rounds_exponentials(self.original):
+            return False
+        text = attempt.assembled.text
+        if proof == "dataflow":
+            return next(self.ptxas.equal_dataflow(self.original, [(text, attempt.fuse)]))
+        original = self.ptxas.digest(self.original) if isinstance(self.original, str) else code_digest(self.original)
+        return self.ptxas.digest(text, fuse=attempt.fuse) == original
 
     def _expansions(self) -> Iterator[_Divisions]:
         """Yield the expansions of divisions to try, one after another."""
         yield _DIVISIONS[:1]
         yield (likely_divisions(self.stated.program), *_DIVISIONS)
 
+    def _attempts(
+        self, open_pairs: tuple[Pair, ...], divisions: _Divisions, rounded: frozenset[str], *, proved: bool
+    ) -> Iterator[Attempt]:
+        return attempts(
+            self.stated,
+            open_pairs,
+            lambda: self.fusions_of_machine_code,
+            divisions,
+            rounded,
+            self.rewritings,
+            proved=proved,
+        )
+
     def _new_attempts(
         self, open_pairs: tuple[Pair, ...], divisions: _Divisions, rounded: frozenset[str] = frozenset()
     ) -> Iterator[Attempt]:
         """Yield the attempts that were not yet made."""
-        forms = attempts(
-            self.stated, open_pairs, lambda: self.fusions_of_machine_code, divisions, rounded, self.settled
-        )
-        for attempt in forms:
+        for attempt in self._attempts(open_pairs, divisions, rounded, proved=True):
             key = (attempt.assembled.text, attempt.fuse)
             if self.tried.setdefault(key, attempt) is attempt:
                 yield attempt
@@ -365,6 +504,30 @@ class _Search:
         return tuple(fusions_of_machine_code(program, text, seen, later=later) for later in (False, True))
 
 
+def _found(attempt: Attempt, proof: str, count: int) -> _Outcome:
+    """Return the outcome of a search that found an attempt: machine code with equal `bytes`, or an equal `dataflow`."""
+    stated = _stated_fusions(attempt)
+    if proof == "bytes":
+        reason = f"{stated} gives the same machine code"
+        method = Method.EQUAL_FUSED if attempt.fusions else Method.EQUAL
+    else:
+        reason = f"the machine code computes what {stated} computes"
+        method = Method.SAME_FUSED if attempt.fusions else Method.SAME
+    return _Outcome(method, attempt.returned, attempt.fusions, reason, count)
+
+
+def _text_digest(attempt: Attempt) -> str:
+    return hashlib.sha256(attempt.assembled.text.encode()).hexdigest()
+
+
+@cache
+def _search_source() -> str:
+    """Return a digest of the modules that decide which text a search finds."""
+    modules = (candidates_module, divisor_bounds, fusion_guesses, program_module, rewrite_module)
+    paths = (Path(__file__), *(Path(str(each.__file__)) for each in modules))
+    return hashlib.sha256(b"\0".join(each.read_bytes() for each in paths)).hexdigest()
+
+
 def _stated_fusions(attempt: Attempt) -> str:
     fusions = len(attempt.fusions)
     return f"explicit fusion of {fusions} products" if fusions else "the text with every rounding stated"
@@ -381,63 +544,60 @@ def attempts(
     seen: Callable[[], tuple[tuple[Fusion, ...], ...]],
     divisions: _Divisions = _DIVISIONS,
     rounded: frozenset[str] = frozenset(),
-    settled: _Settled | None = None,
+    rewritings: _Rewritings | None = None,
+    *,
+    proved: bool = True,
 ) -> Iterator[Attempt]:
     """Yield rewritings that leave ptxas no choice, the most likely to match first.
 
     `seen` returns guesses of the fusions that the machine code shows, and is called if the likely ones do not match.
     `divisions` are the expansions of a division to try, in this order, or of each division by its index.  The machine
-    code is known to round the products of instructions in `rounded`, so that those may be left open.  `settled` is kept
-    between calls for one program: many guesses lead to one text.
+    code is known to round the products of instructions in `rounded`, so that those may be left open.  `rewritings` is
+    kept between calls for one program.  Without `proved`, rewritings that leave ptxas a choice are among them.
     """
-    settled = {} if settled is None else settled
+    rewritings = _Rewritings(stated) if rewritings is None else rewritings
     yield Attempt(stated, False, stated)
     if has_reserved_names(stated.program):
         return
     likely = likely_fusions(stated.program, stated.original)
-    yield from _forms(stated, open_pairs, likely, divisions[0], rounded, settled)
+    yield from _forms(rewritings, open_pairs, likely, divisions[0], rounded, proved)
     first, others = seen()[:1], seen()[1:]
     for division, guess in itertools.product(divisions, dict.fromkeys((*first, likely, (), *others))):
-        yield from _forms(stated, open_pairs, guess, division, rounded, settled)
+        yield from _forms(rewritings, open_pairs, guess, division, rounded, proved)
 
 
 def _forms(
-    stated: Rewriting,
+    rewritings: _Rewritings,
     open_pairs: tuple[Pair, ...],
     guess: tuple[Fusion, ...],
     division: Division | Mapping[int, Division],
     rounded: frozenset[str],
-    settled: _Settled,
+    proved: bool,
 ) -> Iterator[Attempt]:
-    """Yield the rewritings with these fusions that leave ptxas no choice."""
-    program, text = stated.program, stated.original
-    returned = rewrite(program, text, guess)
+    """Yield the rewritings with these fusions that leave ptxas no choice; without `proved`, also the others."""
+    returned = rewritings.of(guess)
     if guess:
-        yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
+        yield Attempt(rewritings.of(guess, division), False, returned, guess)
     for products in (True, False):
-        if (
-            assembled := _sparse_rewriting(stated, open_pairs, guess, division, products, rounded, settled)
-        ) is not None:
+        assembled = _sparse_rewriting(rewritings, open_pairs, guess, division, products, rounded)
+        if not proved or not rewritings.leaves_choice(assembled, rounded):
             yield Attempt(assembled, True, returned, guess)
 
 
 def _sparse_rewriting(
-    stated: Rewriting,
+    rewritings: _Rewritings,
     open_pairs: tuple[Pair, ...],
     fusions: tuple[Fusion, ...],
     division: Division | Mapping[int, Division],
     products: bool,
     rounded: frozenset[str],
-    settled: _Settled,
-) -> Rewriting | None:
+) -> Rewriting:
     """Return a rewriting with `.rn` only on the products, or only on the sums, of open pairs.
-
-    None if that leaves a pair open.
 
     ptxas derives value ranges from a plain add but not from one with `.rn`, and removes checks of a division that are
     never true by these ranges.  So fewer `.rn` can be necessary for equal machine code.
     """
-    program, statements = stated.program, stated.program.statements
+    statements = rewritings.stated.program.statements
     fused = {fusion.consumer for fusion in fusions}
     marked = {i for i, s in enumerate(statements) if products and s.contractible and s.base == "mul"}
     expand: set[int] = set()
@@ -452,18 +612,7 @@ def _sparse_rewriting(
             expand.add(pair.product)
         else:
             marked.add(pair.product)
-    assembled = rewrite(
-        program,
-        stated.original,
-        fusions,
-        round_only=frozenset(marked),
-        expand=frozenset(expand),
-        division=division,
-    )
-    key = (assembled.text, rounded)
-    if key not in settled:
-        settled[key] = not leaves_choice(Program(assembled.module, program.opcodes, program), rounded)
-    return assembled if settled[key] else None
+    return rewritings.of(fusions, division, frozenset(marked), frozenset(expand))
 
 
 def _lines(program: Program, pair: Pair) -> tuple[int, int]:

@@ -18,8 +18,11 @@ global and shared memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+from typing import TypeAlias
 
 from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_core.execution.domains.domain import Unsupported
@@ -50,6 +53,15 @@ _ZERO_PRESERVING = frozenset(
 # A predicate that is computed from literals comes from these.
 _OF_LITERALS = frozenset({"mov", "not", "and", "or", "xor", "selp", "setp", "set"})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
+# A bound of the result of these follows from bounds of their sources.
+_BOUNDED_BY_OPERANDS = frozenset({"shfl", "mov", "cvt", "selp", "neg", "add", "sub", "max", "min", "mul", "fma"})
+_EQUALITIES = frozenset({"eq", "ne", "equ", "neu"})
+_SHARED_SPACES = frozenset({"global", "shared", "const"})
+_STATEMENTS_BETWEEN_CHECKS = 255
+_ABOVE, _BELOW = 1, 2
+_SWAPPED = (0, _BELOW, _ABOVE, _ABOVE | _BELOW)
+"""The sides of a negated value."""
+_Literals: TypeAlias = tuple[frozenset[str], frozenset[str]]
 # The result of these is constant only if all their sources are.
 _STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
 
@@ -68,63 +80,95 @@ def _is_zero(operand: Operand) -> bool:
     return isinstance(operand, Immediate) and operand.value in (0, _SIGN.get(operand.kind, 0))
 
 
+def _settle(program: Program, step: Callable[[int], Iterable[str]]) -> None:
+    """Apply `step` to the statements until nothing changes; it returns the registers that it changed.
+
+    The steps only ever add to what is known of registers, so that their order does not change the end.  After a first
+    pass in text order, a statement is repeated only if it reads a register that a later one changed, as in a loop.
+    """
+    uses = program.uses
+    again: set[int] = set()
+    check_time()
+    for index in range(len(program.statements)):
+        for name in step(index):
+            again.update(use for use, _ in uses.get(name, ()) if use <= index)
+    work = sorted(again)  # a sorted list is a heap
+    while work:
+        index = heappop(work)
+        again.remove(index)
+        if not index & _STATEMENTS_BETWEEN_CHECKS:
+            check_time()
+        for name in step(index):
+            for use, _ in uses.get(name, ()):
+                if use not in again:
+                    again.add(use)
+                    heappush(work, use)
+
+
 def _constant_levels(program: Program) -> dict[str, int]:
     """Return what ptxas may derive of each register: 2 a non-zero constant, 1 only a zero, absent nothing.
 
     A register that is compared for equality counts as constant: after the branch, ptxas may replace it by the constant.
     """
     level: dict[str, int] = {}
-
-    def of(names: tuple[str, ...], operand: Operand) -> int:
-        if not names:
-            return 1 if _is_zero(operand) else 2
-        return max(0 if "." in name and name in SPECIAL_REGISTERS else level.get(name, 0) for name in names)
-
-    defaults = _load_defaults(program)
-    work = [i for i in range(len(program.statements)) if i not in defaults]
-    kept = set(work)
-    extrema = any(each.base in ("max", "min") and each.kind in _SIGN for each in program.statements)
-    above, below = _unbounded_by_all(program, defaults) if extrema else (frozenset[str](), frozenset[str]())
-    for statement in program.statements:
-        if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
+    statements = program.statements
+    literals = _literal_predicates(program)
+    defaults = _load_defaults(program, literals)
+    extrema = any(each.opcode.base in ("max", "min") and each.opcode.kind in _SIGN for each in statements)
+    nothing = frozenset[str]()
+    above, below = _unbounded_by_all(program, defaults, literals) if extrema else (nothing, nothing)
+    for statement in statements:
+        if statement.opcode.base in ("setp", "set") and _EQUALITIES.intersection(statement.opcode.parts):
             for names in statement.sources:
                 for name in names:
                     level[name] = 2
-    while work:
-        changed: set[str] = set()
-        for index in work:
-            statement = program.statements[index]
-            if not statement.results or statement.base in _UNKNOWN_RESULT:
-                continue
-            if statement.base == "ld" and "const" not in statement.parts and not _may_forward_store(program, statement):
-                continue
-            levels = [of(names, operand) for names, operand in zip(statement.sources, statement.read, strict=True)]
-            strict = statement.base in _STRICT and not statement.vector
-            if statement.base in _ARITHMETIC and statement.kind is None:
-                strict = False
-            if statement.base in _ACROSS_LANES:
+    known = level.get
+
+    def step(index: int) -> Iterable[str]:
+        statement = statements[index]
+        opcode = statement.opcode
+        base = opcode.base
+        if not statement.results or base in _UNKNOWN_RESULT or index in defaults:
+            return ()
+        if base == "ld":
+            if "const" not in opcode.parts and not _may_forward_store(program, statement):
+                return ()
+            value = 2
+        else:
+            levels = []
+            for names, operand in zip(statement.sources, statement.read, strict=True):
+                if len(names) == 1:
+                    (name,) = names
+                    levels.append(0 if "." in name and name in SPECIAL_REGISTERS else known(name, 0))
+                elif names:
+                    levels.append(
+                        max(0 if "." in name and name in SPECIAL_REGISTERS else known(name, 0) for name in names)
+                    )
+                else:
+                    levels.append(1 if _is_zero(operand) else 2)
+            if base in _ACROSS_LANES:
                 value = levels[0]
-            elif strict:
+            elif base in _STRICT and not statement.vector and (opcode.kind is not None or base not in _ARITHMETIC):
                 value = max(levels, default=2) if all(levels) else 0
-            elif statement.base in ("max", "min") and statement.kind in _SIGN and not all(levels):
+            elif base in ("max", "min") and opcode.kind in _SIGN and not all(levels):
                 # The extremum of a constant and of a value without a bound on its side is no constant.
-                unbounded = above if statement.base == "max" else below
+                unbounded = above if base == "max" else below
                 sources = zip(levels, statement.sources, strict=True)
                 value = 0 if any(not each and unbounded.issuperset(names) for each, names in sources) else max(levels)
+            elif statement.repeats and base not in ("fma", "selp"):
+                value = 2
             else:
                 value = max(levels, default=2)
-                named = [names for names in statement.sources if names]
-                if len(set(named)) < len(named) and statement.base not in ("fma", "selp"):
-                    value = 2
-            if value and statement.base not in _ZERO_PRESERVING:
+            if value and base not in _ZERO_PRESERVING:
                 value = 2
-            if statement.base == "ld":
-                value = 2
-            for name in statement.results:
-                if value > level.get(name, 0):
-                    level[name] = value
-                    changed.add(name)
-        work = sorted({use for name in changed for use, _ in program.uses.get(name, ())} & kept)
+        if not value:
+            return ()
+        changed = [name for name in statement.results if value > known(name, 0)]
+        for name in changed:
+            level[name] = value
+        return changed
+
+    _settle(program, step)
     return level
 
 
@@ -133,9 +177,7 @@ def _loads_private(statement: Statement) -> bool:
 
     ptxas may forward a store to such a load.
     """
-    if statement.base != "ld":
-        return False
-    return not {"global", "shared", "const"} & {part.split("::")[0] for part in statement.parts}
+    return statement.opcode.base == "ld" and _SHARED_SPACES.isdisjoint(statement.opcode.spaces)
 
 
 def _may_forward_store(program: Program, statement: Statement) -> bool:
@@ -147,21 +189,20 @@ def _may_forward_store(program: Program, statement: Statement) -> bool:
     return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
 
 
-def _load_defaults(program: Program) -> frozenset[int]:
+def _load_defaults(program: Program, literals: _Literals) -> frozenset[int]:
     """Return the statements that set the default of a load: `mov r, 0; @p ld r`.
 
     Later instructions read the merge of both, which is not a constant, or only the load if it has no guard.  Where a
     literal may disable the load, the default is not among them.
     """
-    literals = _literal_predicates(program)
     return frozenset(
         index
         for index, each in enumerate(program.statements)
-        if each.base == "mov" and _is_default(program, index, literals)
+        if each.opcode.base == "mov" and _is_default(program, index, literals)
     )
 
 
-def _is_default(program: Program, index: int, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
+def _is_default(program: Program, index: int, literals: _Literals) -> bool:
     statement = program.statements[index]
     if statement.guard or len(statement.results) != 1:
         return False
@@ -175,97 +216,100 @@ def _is_default(program: Program, index: int, literals: tuple[frozenset[str], fr
     return all(not index < use <= definitions[1] for use, _ in program.uses.get(name, ()))
 
 
-def _literal_predicates(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+def _literal_predicates(program: Program) -> _Literals:
     """Return the registers that literals may make zero, as a predicate false, and those that they may make another."""
-    found: tuple[set[str], set[str]] = (set(), set())
-    sources = [i for i, each in enumerate(program.statements) if each.base in _OF_LITERALS]
-    work = set(sources)
-    while work:
-        changed: set[str] = set()
-        for index in work:
-            statement = program.statements[index]
-            known = [
-                [isinstance(operand, Immediate) and (operand.value != 0) == side for side in (False, True)]
-                if not names
-                else [any(name in found[side] for name in names) for side in (False, True)]
-                for names, operand in zip(statement.sources, statement.read, strict=True)
-            ]
-            if statement.base in ("mov", "not"):
-                values = known[0] if statement.base == "mov" else known[0][::-1]
-            else:
-                constant = all(map(any, known)) if statement.base in ("setp", "set") else any(map(any, known))
-                values = [constant, constant]
-            for name in statement.results:
-                for side in (False, True):
-                    if values[side] and name not in found[side]:
-                        found[side].add(name)
-                        changed.add(name)
-        work = {use for name in changed for use, _ in program.uses.get(name, ())}.intersection(sources)
-    return frozenset(found[0]), frozenset(found[1])
+    statements = program.statements
+    sides: dict[str, int] = {}
+    known = sides.get
+    swapped = (0, 2, 1, 3)
+
+    def step(index: int) -> Iterable[str]:
+        statement = statements[index]
+        base = statement.opcode.base
+        if base not in _OF_LITERALS:
+            return ()
+        masks = []
+        for names, operand in zip(statement.sources, statement.read, strict=True):
+            mask = 0
+            if names:
+                for name in names:
+                    mask |= known(name, 0)
+            elif isinstance(operand, Immediate):
+                mask = 2 if operand.value != 0 else 1
+            masks.append(mask)
+        if base == "mov":
+            value = masks[0]
+        elif base == "not":
+            value = swapped[masks[0]]
+        else:
+            value = 3 if (all(masks) if base in ("setp", "set") else any(masks)) else 0
+        changed = [name for name in statement.results if value & ~known(name, 0)]
+        for name in changed:
+            sides[name] = value | known(name, 0)
+        return changed
+
+    _settle(program, step)
+    return tuple(frozenset(name for name, found in sides.items() if found & side) for side in (1, 2))
 
 
-def _is_disabled(statement: Statement, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
+def _is_disabled(statement: Statement, literals: _Literals) -> bool:
     """Return whether the guard of a statement may be a literal that disables it."""
     guard = statement.guard
     return guard is not None and spelling(guard.register) in literals[guard.negated]
 
 
-def _unbounded_registers(program: Program) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the registers for which ptxas can derive no upper bound, and those for which it can derive no lower bound.
+def _unbounded_registers(program: Program) -> frozenset[str]:
+    """Return the registers for which ptxas can derive no upper bound of a floating-point value."""
+    statements = program.statements
+    bounds: dict[str, int] = {}
+    known = bounds.get
 
-    Bounds are of floating-point values.
-    """
-    above: set[str] = set()
-    below: set[str] = set()
-    work: set[int] = set(range(len(program.statements)))
-    while work:
-        changed: set[str] = set()
-        for index in sorted(work):
-            statement = program.statements[index]
-            up, down = (
-                (False, False) if _may_forward_store(program, statement) else _unbounded_result(statement, above, below)
-            )
-            for name in statement.results:
-                if (up and name not in above) or (down and name not in below):
-                    changed.add(name)
-                if up:
-                    above.add(name)
-                if down:
-                    below.add(name)
-        work = {use for name in changed for use, _ in program.uses.get(name, ())}
-    return frozenset(above), frozenset(below)
+    def step(index: int) -> Iterable[str]:
+        statement = statements[index]
+        value = 0 if _may_forward_store(program, statement) else _unbounded_result(statement, bounds)
+        changed = [name for name in statement.results if value & ~known(name, 0)] if value else []
+        for name in changed:
+            bounds[name] = value | known(name, 0)
+        return changed
+
+    _settle(program, step)
+    return _with_side(bounds, _ABOVE)
 
 
-def _unbounded_by_all(program: Program, defaults: frozenset[int]) -> tuple[frozenset[str], frozenset[str]]:
+def _unbounded_by_all(
+    program: Program, defaults: frozenset[int], literals: _Literals
+) -> tuple[frozenset[str], frozenset[str]]:
     """Return the registers of which no definition has an upper bound, and those of which none has a lower bound.
 
     The `defaults` of loads are no definitions.  A register that is defined by itself, as in a loop, is in neither.
     """
-    literals = _literal_predicates(program)
-    above: set[str] = set()
-    below: set[str] = set()
+    statements = program.statements
+    bounds: dict[str, int] = {}
+    usable = [bool(each.results) and _may_be_unbounded(program, each, literals) for each in statements]
     kept = {name: [i for i in written if i not in defaults] for name, written in program.definitions.items()}
-    work = set(kept)
-    while work:
-        check_time()
-        changed: set[str] = set()
-        for name in sorted(work):
-            results = [
-                _unbounded_result(program.statements[i], above, below)
-                if _may_be_unbounded(program, program.statements[i], literals)
-                else (False, False)
-                for i in kept[name]
-            ]
-            for found, side in ((above, 0), (below, 1)):
-                if name not in found and all(each[side] for each in results):
-                    found.add(name)
-                    changed.add(name)
-        uses = {use for name in changed for use, _ in program.uses.get(name, ())}
-        work = {result for use in uses for result in program.statements[use].results if result in kept}
-    return frozenset(above), frozenset(below)
+
+    def step(index: int) -> Iterable[str]:
+        changed = []
+        for name in statements[index].results:
+            value = _ABOVE | _BELOW
+            for each in kept[name]:
+                value &= _unbounded_result(statements[each], bounds) if usable[each] else 0
+                if not value:
+                    break
+            if value & ~bounds.get(name, 0):
+                bounds[name] = value | bounds.get(name, 0)
+                changed.append(name)
+        return changed
+
+    _settle(program, step)
+    return _with_side(bounds, _ABOVE), _with_side(bounds, _BELOW)
 
 
-def _may_be_unbounded(program: Program, statement: Statement, literals: tuple[frozenset[str], frozenset[str]]) -> bool:
+def _with_side(bounds: Mapping[str, int], side: int) -> frozenset[str]:
+    return frozenset(name for name, found in bounds.items() if found & side)
+
+
+def _may_be_unbounded(program: Program, statement: Statement, literals: _Literals) -> bool:
     """Return whether a result has no bound if the operands have none.
 
     That excludes narrow loads, infinite literals, selections of one value, and statements that may never be executed.
@@ -280,52 +324,66 @@ def _may_be_unbounded(program: Program, statement: Statement, literals: tuple[fr
     return statement.base != "selp" and not infinite
 
 
-def _unbounded_result(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
-    base = statement.base
-    if base in ("mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
-        return True, True
+def _unbounded_result(statement: Statement, bounds: Mapping[str, int]) -> int:
+    """Return the sides, `_ABOVE` and `_BELOW`, on which a result has no bound, given those of registers."""
+    opcode = statement.opcode
+    base = opcode.base
+    if base in ("mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in opcode.parts):
+        return _ABOVE | _BELOW
+    if base not in _BOUNDED_BY_OPERANDS:
+        return 0
     operands = statement.read
-    ups = [any(name in above for name in names) for names in statement.sources]
-    downs = [any(name in below for name in names) for names in statement.sources]
+    sides = []
+    for names in statement.sources:
+        found = 0
+        for name in names:
+            found |= bounds.get(name, 0)
+        sides.append(found)
     if base == "shfl":
-        return ups[0], downs[0]
-    to_float = statement.kind is not None and "sat" not in statement.parts
+        return sides[0]
+    to_float = opcode.kind is not None and "sat" not in opcode.parts
     if base == "mov" or (base == "cvt" and to_float and _FLOAT_SOURCE.search(statement.instruction.opcode)):
-        return any(ups), any(downs)
+        return _any_side(sides)
     if base == "selp":
-        return any(ups[:2]), any(downs[:2])
+        return _any_side(sides[:2])
     if not to_float or len(operands) not in (1, 2, 3):
-        return False, False
+        return 0
     if base == "neg":
-        return downs[0], ups[0]
+        return _SWAPPED[sides[0]]
     if base == "add":
-        return any(ups), any(downs)
+        return _any_side(sides)
     if base == "sub":
-        same = operands[0] == operands[1]
-        return not same and (ups[0] or downs[1]), not same and (downs[0] or ups[1])
-    if base == "max":
-        return any(ups), all(downs)
-    if base == "min":
-        return all(ups), any(downs)
+        return 0 if operands[0] == operands[1] else sides[0] | _SWAPPED[sides[1]]
+    if base in ("max", "min"):
+        some, every = _any_side(sides), _ABOVE | _BELOW
+        for each in sides:
+            every &= each
+        return (some & _ABOVE) | (every & _BELOW) if base == "max" else (some & _BELOW) | (every & _ABOVE)
     if base in ("mul", "fma"):
-        up, down = _unbounded_product(operands[:2], ups, downs)
-        return up or (base == "fma" and ups[2]), down or (base == "fma" and downs[2])
-    return False, False
+        return _unbounded_product(operands[:2], sides) | (sides[2] if base == "fma" else 0)
+    return 0
 
 
-def _unbounded_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
+def _any_side(sides: Iterable[int]) -> int:
+    found = 0
+    for each in sides:
+        found |= each
+    return found
+
+
+def _unbounded_product(operands: tuple[Operand, ...], sides: list[int]) -> int:
     if operands[0] == operands[1]:
-        return ups[0] or downs[0], False
+        return _ABOVE if sides[0] else 0
     for position in (0, 1):
         literal = operands[position]
         if isinstance(literal, Immediate) and literal.kind in _SIGN:
-            other = 1 - position
             if _is_zero(literal):
-                return False, False
-            negative = literal.value >= _SIGN[literal.kind]
-            return (downs[other], ups[other]) if negative else (ups[other], downs[other])
-    wide = any(ups[i] and downs[i] and (ups[1 - i] or downs[1 - i]) for i in (0, 1))
-    return wide, wide
+                return 0
+            other = sides[1 - position]
+            return _SWAPPED[other] if literal.value >= _SIGN[literal.kind] else other
+    both = _ABOVE | _BELOW
+    wide = any(sides[i] == both and sides[1 - i] for i in (0, 1))
+    return both if wide else 0
 
 
 def candidate_pairs(program: Program) -> tuple[Pair, ...]:
@@ -339,25 +397,50 @@ def candidate_pairs(program: Program) -> tuple[Pair, ...]:
         raise Unsupported("an instruction lacks operands of its opcode") from None
 
 
-def leaves_choice(program: Program, rounded: frozenset[str]) -> bool:
-    """Return whether ptxas may fuse a product, other than one of the instructions in `rounded`."""
+class Facts:
+    """What ptxas may derive of the registers of a program.
+
+    Nothing here depends on the rounding modifiers of its instructions, so that programs which differ only in these
+    share it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    @cached_property
+    def levels(self) -> dict[str, int]:
+        """What ptxas may derive of each register: 2 a non-zero constant, 1 only a zero, absent nothing."""
+        return _constant_levels(self.program)
+
+    @cached_property
+    def without_upper_bound(self) -> frozenset[str]:
+        """The registers for which ptxas can derive no upper bound of a floating-point value."""
+        return _unbounded_registers(self.program)
+
+
+def leaves_choice(program: Program, rounded: frozenset[str], facts: Facts | None = None) -> bool:
+    """Return whether ptxas may fuse a product, other than one of the instructions in `rounded`.
+
+    `facts` are those of the program, or of one that differs in rounding modifiers only.
+    """
     try:
-        return any(program.statements[pair.product].base not in rounded for pair in _pairs(program))
+        return any(program.statements[pair.product].base not in rounded for pair in _pairs(program, facts))
     except IndexError:
         raise Unsupported("an instruction lacks operands of its opcode") from None
 
 
-def _pairs(program: Program) -> Iterator[Pair]:
+def _pairs(program: Program, facts: Facts | None = None) -> Iterator[Pair]:
     statements = program.statements
-    products = [i for i, s in enumerate(statements) if s.product]
+    products = [i for i, s in enumerate(statements) if s.opcode.product]
     if not products:
         return
+    facts = Facts(program) if facts is None else facts
     if any(statements[i].base == "ex2" for i in products):
-        above = _unbounded_registers(program)[0]
+        above = facts.without_upper_bound
         products = [
             i for i in products if statements[i].base != "ex2" or not above.intersection(statements[i].sources[0])
         ]
-    level = _constant_levels(program)
+    level = facts.levels
 
     def constant(index: int, position: int, least: int = 2) -> bool:
         """Return whether an operand other than `position` may be a constant, non-zero unless `least` is 1."""
@@ -368,7 +451,7 @@ def _pairs(program: Program) -> Iterator[Pair]:
             if other != position
         )
 
-    flow = _Flow(program, constant)
+    flow = _Flow(program, facts.program.uses, constant)
     for product in products:
         check_time(program.line(product))
         statement = statements[product]
@@ -392,12 +475,18 @@ _MEMORY = "memory"
 class _Flow:
     """Where unchanged values of registers may arrive.
 
-    `constant` (statement, position, least level) tells whether another operand of a statement may be a constant.  The
+    `uses` are those of the program's registers.  `constant` (statement, position, least level) tells whether another
+    operand of a statement may be a constant.  The
     registers that reach each other, as in a loop, reach the same, so that each register is followed once.
     """
 
-    def __init__(self, program: Program, constant: Callable[[int, int, int], bool]) -> None:
-        self.program, self.constant = program, constant
+    def __init__(
+        self,
+        program: Program,
+        uses: Mapping[str, Sequence[tuple[int, int]]],
+        constant: Callable[[int, int, int], bool],
+    ) -> None:
+        self.program, self.uses, self.constant = program, uses, constant
         self.places: dict[int, int] = {}
         """The bit of each consumer."""
         self.reached: dict[str, _Reached] = {}
@@ -466,7 +555,7 @@ class _Flow:
         if name == _MEMORY:
             return found, [each for one in program.statements if _loads_private(one) for each in one.results]
         following: list[str] = []
-        for index, position in program.uses.get(name, ()):
+        for index, position in self.uses.get(name, ()):
             statement = program.statements[index]
             base = statement.base
             if statement.contractible and base != "mul":
@@ -481,7 +570,7 @@ class _Flow:
             if base in _OPAQUE or (base in _ACROSS_LANES and position != 0):
                 continue
             if base in ("st", "call"):
-                if not {"global", "shared"} & {part.split("::")[0] for part in statement.parts}:
+                if statement.opcode.spaces.isdisjoint(("global", "shared")):
                     following.append(_MEMORY)
                     if base == "call":
                         following += statement.results

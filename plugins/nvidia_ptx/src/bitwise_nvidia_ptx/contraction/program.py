@@ -34,7 +34,8 @@ class Opcode:
 
     `parts` are the mnemonic (`base`) and its modifiers.  `kind` is the floating-point type of the result, else None.
     `contractible`: a floating-point add, sub or mul without a rounding modifier.  `hidden_product`: the instruction's
-    expansion ends with a product that ptxas may fuse.
+    expansion ends with a product that ptxas may fuse.  `spaces` are the modifiers without what follows `::`, state
+    spaces among them.
     """
 
     parts: tuple[str, ...]
@@ -42,6 +43,7 @@ class Opcode:
     kind: str | None
     contractible: bool
     hidden_product: bool
+    spaces: frozenset[str]
 
     @property
     def product(self) -> bool:
@@ -61,7 +63,7 @@ def opcode_of(text: str) -> Opcode:
         hidden = "full" in found or "approx" in found
     elif base in ("rcp", "sqrt", "rsqrt", "ex2"):
         hidden = "approx" in found and "ftz" not in found and kind == "f32"
-    return Opcode(found, base, kind, contractible, hidden)
+    return Opcode(found, base, kind, contractible, hidden, frozenset(part.split("::")[0] for part in found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Statement:
 
     `block` is the index of its basic block and `function` that of its function.  `results` are the names that it
     writes, `sources` the names in each operand that it reads: () for a literal.  Names are spelled as in the text, so
-    that registers of the same name in several scopes or functions count as one.
+    that registers of the same name in several scopes or functions count as one.  `vector`: an operand is a vector.
+    `repeats`: two operands have the same names.
     """
 
     instruction: Instruction
@@ -79,6 +82,8 @@ class Statement:
     block: int
     results: tuple[str, ...]
     sources: tuple[tuple[str, ...], ...]
+    vector: bool
+    repeats: bool
 
     @property
     def base(self) -> str:
@@ -119,11 +124,6 @@ class Statement:
     def read(self) -> tuple[Operand, ...]:
         """The operands after the first; if there are results, they correspond to `sources`."""
         return self.instruction.operands[1:]
-
-    @property
-    def vector(self) -> bool:
-        """Whether an operand is a vector."""
-        return any(isinstance(each, Vector) for each in self.instruction.operands)
 
 
 def has_products(module: Module) -> bool:
@@ -168,7 +168,10 @@ class Program:
                 results: tuple[str, ...] = ()
                 if read and _has_result(instruction, opcodes):
                     results = read.pop(0)
-                statements.append(Statement(instruction, opcode, number, block, results, tuple(read)))
+                vector = any(type(each) is Vector for each in instruction.operands)
+                named = [each for each in read if each]
+                repeats = len(named) > 1 and len(set(named)) < len(named)
+                statements.append(Statement(instruction, opcode, number, block, results, tuple(read), vector, repeats))
                 if opcode.base in _BLOCK_ENDS:
                     block += 1
         self.statements = tuple(statements)

@@ -21,6 +21,7 @@ from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import Operation
+from bitwise_nvidia_ptx.expanded_branches import kept_exchanges
 from bitwise_nvidia_ptx.opcodes.common import operands_of, parts_of, write_pair
 
 TABLE = OpcodeTable()
@@ -80,7 +81,8 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         value = machine.read_bits(source, 32)
         if machine.parted_lanes and (chosen != lane).any() and _whole_warps_exchange(machine, everyone):
             exchanged = machine.domain.name == "bits" or (machine.domain.name == "terms" and _differs_in_warps(value))
-            machine.parted_lanes = not exchanged
+            kept = exchanged and id(instruction) in kept_exchanges(context.kernel, context.arch.opcodes)
+            machine.parted_lanes = not kept
         index = base + chosen
         if machine.threads % 32 and ((index >= machine.threads) & machine.active()).any():
             raise Unsupported("a shuffle reads a lane that the block does not have", line)

@@ -1,7 +1,7 @@
 """What the cost model of schedules knows of a device: costs that were fitted on it, or scaled costs of an H100.
 
-The costs are rates and times.  The correction is a sum of decision trees over quantities of a product and a schedule;
-it is added to the logarithm of the modelled time.  Neither affects the bits.
+The costs are rates and times.  A correction is a sum of decision trees over quantities of a product and a schedule; it
+is added to the logarithm of the modelled time.  Neither affects the bits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ H100 = "NVIDIA H100 80GB HBM3"
 _SCALED = {
     "memory": ("memory",),
     "cached bytes": ("cached bytes", "cached bytes of overlaps", "small"),
-    "multiprocessors": ("cache", "merged", "packed"),
+    "multiprocessors": ("cache", "gathered cache", "merged", "packed"),
     "clock": (
         "operations", "operations 16", "operations 32", "operations 64", "operations 192", "operations 256", "read",
-        "stored by elements", "gathered sums",
+        "stored", "stored by elements", "gathered sums",
     ),
 }  # fmt: skip
 """By property of a device: the costs that are proportional to it."""
@@ -47,7 +47,7 @@ class Correction:
     leaves: Numbers
 
     def of(self, given: Numbers) -> Numbers:
-        """Return the correction of each row of the values of `expected_times.correction_inputs`."""
+        """Return the correction of each row of the values of `correction_inputs` or of `gathered_inputs`."""
         trees = np.arange(len(self.indices))[None, :]
         node = np.zeros((len(given), len(self.indices)), dtype=np.int64)
         rows = np.arange(len(given))[:, None]
@@ -59,11 +59,15 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCosts:
-    """The multiprocessors of a device, the costs of the model, and the correction of the modelled times."""
+    """The multiprocessors of a device, the costs of the model, and the corrections of the modelled times.
+
+    `gathering` is the correction of the times of schedules that gather operands, `correction` that of the others.
+    """
 
     multiprocessors: int
     costs: Mapping[str, float]
     correction: Correction
+    gathering: Correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +94,13 @@ class DeviceProperties:
 
 
 def correction_of(given: Mapping[str, Any]) -> Correction:
-    """Return the correction with these `indices`, `bounds` and `leaves`, a list for each tree."""
+    """Return the correction with these `indices`, `bounds` and `leaves`, each a list for each tree."""
+    nodes = 2**TREE_DEPTH - 1
     return Correction(
-        np.array(given["indices"], dtype=np.int64), np.array(given["bounds"], dtype=float),
-        np.array(given["leaves"], dtype=float),
-    )  # fmt: skip
+        np.array(given["indices"], dtype=np.int64).reshape(-1, nodes),
+        np.array(given["bounds"], dtype=float).reshape(-1, nodes),
+        np.array(given["leaves"], dtype=float).reshape(-1, nodes + 1),
+    )
 
 
 @cache
@@ -105,7 +111,10 @@ def fitted_devices() -> Mapping[str, tuple[DeviceProperties, DeviceCosts]]:
         if path.name.startswith("costs-"):
             data = json.loads(path.read_text("utf-8"))
             properties = DeviceProperties(**data["device"])
-            costs = DeviceCosts(properties.multiprocessors, data["costs"], correction_of(data["correction"]))
+            costs = DeviceCosts(
+                properties.multiprocessors, data["costs"], correction_of(data["correction"]),
+                correction_of(data["correction of gathering"]),
+            )  # fmt: skip
             found[properties.name] = (properties, costs)
     return found
 
@@ -120,7 +129,7 @@ def costs_of(properties: DeviceProperties | None = None) -> DeviceCosts:
     scaled = dict(costs.costs)
     for rate, ratio in properties.ratios(base).items():
         scaled |= {name: scaled[name] * ratio for name in _SCALED[rate]}
-    return DeviceCosts(properties.multiprocessors, scaled, costs.correction)
+    return DeviceCosts(properties.multiprocessors, scaled, costs.correction, costs.gathering)
 
 
 def costs_of_device(device: torch.device) -> DeviceCosts:

@@ -5,6 +5,7 @@ They do not affect the bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_nvidia_sm90.gemm.device_costs import Correction, DeviceCosts, Numbers, costs_of
+from bitwise_nvidia_sm90.gemm.kernels.gathering import units_at_once
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES, STAGE_BYTES, fills_lines, widest_line
 from bitwise_nvidia_sm90.gemm.packed_operands import packed_plan
 from bitwise_nvidia_sm90.gemm.plan import MatrixPlan
@@ -119,54 +121,117 @@ def expected_seconds_gathered(
     schedules: Sequence[Schedule],
     m: int,
     n: int,
+    k_contiguous: tuple[bool, bool] = (True, True),
     device: DeviceCosts | None = None,
 ) -> Numbers:
     """Return the expected seconds under schedules that gather operands; the arguments are those of expected_seconds."""
     device = device or costs_of()
-    return modelled_seconds_gathered(plan, schedules, m, n, device.costs, device.multiprocessors)
+    given = gathered_quantities(plan, schedules, m, n, k_contiguous, device.multiprocessors)
+    return corrected_seconds_gathered(given, device.costs, device.gathering)
 
 
-def modelled_seconds_gathered(
+def corrected_seconds_gathered(given: Quantities, cost: Mapping[str, float], by: Correction) -> Numbers:
+    """Return the seconds under schedules that gather operands: by the cost model, with a correction."""
+    modelled = modelled_times_gathered(given, cost)
+    found: Numbers = modelled["all"] * np.exp(by.of(gathered_inputs(given, modelled)))
+    return found
+
+
+def gathered_quantities(
     plan: MatrixPlan,
     schedules: Sequence[Schedule],
     m: int,
     n: int,
-    cost: Mapping[str, float],
+    k_contiguous: tuple[bool, bool],
     programs: int = MULTIPROCESSORS,
-) -> Numbers:
-    """Return the seconds under schedules that gather operands, by the cost model.
+) -> Quantities:
+    """Return the quantities of a product under each schedule that gathers operands, from which its time is modelled.
 
-    Each warpgroup that gathers waits for the loads of a stage, then writes it; consumers multiply it meanwhile.  The
-    instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one, those of slices as pairs
-    of neighbours of a row unless the product is transposed.
+    "units" are those of a thread in a stage, if one warpgroup gathers all stages, and "batches" the parts in which it
+    loads them.  "real rows" and "real columns" are those of a tile that the output has; "brought" are the bytes that
+    all tiles load.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
     sliced = slices.number > 1 or slices.from_zero
     rows = []
     for each in schedules:
-        down, across = (n, m) if each.transposed else (m, n)
+        (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         jobs = tiles_down * tiles_across * slices.number
         grid = min(jobs, each.programs or jobs)
-        gathers = (each.block_m + each.block_n) * taken / _UNITS_OF_ROWS
-        by_elements = each.transposed or not sliced
-        own = down / tiles_down * across / tiles_across * (4 if sliced else 2) if by_elements else 0.0
+        units = (each.block_m + each.block_n) * taken / _UNITS_OF_ROWS
         rows.append((
-            0.5 * (jobs / grid + -(-jobs // grid)), -(-grid // programs), -(-slices.span // (4 * taken)),
-            each.gathering, gathers, each.block_m * each.block_n * each.block_k * 2,
-            own * (1 if each.transposed else cost["sums across"]),
+            each.block_m, each.block_n, each.block_k, each.stages, each.consumers, each.gathering, each.resident,
+            each.transposed, down / tiles_down, across / tiles_across, jobs, grid, -(-grid // programs), units,
+            math.ceil(units / units_at_once(_THREADS * each.warps, each.resident)), -(-slices.span // (4 * taken)),
+            slices.number, sliced, taken, *contiguous, m, n, plan.k, programs,
+            2 * plan.k * (down * tiles_across + across * tiles_down), bytes_moved(plan, m, n),
         ))  # fmt: skip
-    rounds, at_once, stages, gathering, units, multiplied, stored = (
-        np.array(rows, dtype=float).reshape(len(rows), 7).T
-    )  # fmt: skip
-    unit = cost["gathered unit"] * (1 if plan.instruction_k8 else cost["whole groups"])
-    gathered = cost["gathering wait"] / gathering + at_once * units * unit
-    body = stages * np.maximum(gathered, at_once * multiplied / cost["operations"]) + cost["gathered job"]
-    seconds = cost["launch"] + rounds * (body + at_once * stored / cost["gathered sums"])
-    partial = slices.number * m * n * 4
-    merge = cost["adding"] + partial / cost["added"] if sliced else 0.0
-    found: Numbers = seconds + merge
-    return found
+    columns = np.array(rows, dtype=float).reshape(len(rows), len(_GATHERED)).T
+    return dict(zip(_GATHERED, columns, strict=True))
+
+
+_GATHERED = (
+    "rows", "columns", "block k", "stages", "consumers", "gathering", "resident", "transposed", "real rows",
+    "real columns", "jobs", "grid", "at once", "units", "batches", "iterations", "slices", "sliced", "taken",
+    "k down", "k across", "m", "n", "k", "multiprocessors", "brought", "bytes",
+)  # fmt: skip
+
+
+def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Quantities:
+    """Return the seconds under schedules that gather operands, by the cost model: "all", and those of parts.
+
+    Each warpgroup that gathers waits for the loads of a stage ("wait"), then writes it ("gather"); consumers multiply
+    it meanwhile ("multiply").  Of a stage with more units than its threads have registers for, it waits for the loads
+    of each batch.  The instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one,
+    those of slices as pairs of neighbours of a row unless the product is transposed ("store"); a second kernel adds
+    them ("merge").  Meanwhile the operands come from the L2 cache ("cached") and from memory ("memory").
+    """
+    at_once, sliced, transposed = given["at once"], given["sliced"] > 0, given["transposed"] > 0
+    missing = _missing(given["bytes"], cost["cached bytes of overlaps"])
+    rounds = 0.5 * (given["jobs"] / given["grid"] + np.ceil(given["jobs"] / given["grid"]))
+    unit = cost["gathered unit"] * np.where(given["taken"] > _UNIT_K, cost["whole groups"], 1)
+    wait = (cost["gathering wait"] + missing * cost["gathering memory wait"]) * given["batches"] / given["gathering"]
+    wait = given["iterations"] * wait
+    gather = given["iterations"] * at_once * given["units"] * unit
+    multiplied = given["rows"] * given["columns"] * given["block k"] * 2
+    multiply = given["iterations"] * at_once * multiplied / cost["operations"]
+    stored = given["real rows"] * given["real columns"] * np.where(sliced, 4, 2)
+    stored = np.where(transposed | ~sliced, stored, 0) * np.where(transposed, 1, cost["gathered across"])
+    store = at_once * stored / cost["gathered sums"]
+    partial = given["slices"] * given["m"] * given["n"] * 4
+    merge = np.where(sliced, cost["adding"] + partial / cost["added"], 0)
+    seconds = rounds * (np.maximum(wait + gather, multiply) + cost["gathered job"] + store)
+    cached, memory = given["brought"] / cost["gathered cache"], missing * given["bytes"] / cost["memory"]
+    return {
+        "all": cost["launch"] + merge + _overlapped(cost, seconds, cached, memory), "rounds": rounds,
+        "wait": rounds * wait, "gather": rounds * gather, "multiply": rounds * multiply, "store": rounds * store,
+        "merge": merge, "cached": cached, "memory": memory,
+    }  # fmt: skip
+
+
+def gathered_inputs(given: Quantities, modelled: Quantities) -> Numbers:
+    """Return the values that the correction of gathering depends on, a row for each schedule."""
+    seconds = modelled["all"]
+    columns = [given[each] for each in _GATHERED_CORRECTED]
+    columns += [np.log(given[each]) for each in _GATHERED_LOGARITHMS]
+    columns += [
+        given["real rows"] / given["rows"], given["real columns"] / given["columns"],
+        given["grid"] / given["multiprocessors"], given["jobs"] / given["multiprocessors"],
+        given["rows"] + given["columns"], modelled["rounds"], np.log(seconds),
+    ]  # fmt: skip
+    columns += [np.log(modelled[each] / seconds + _LEAST_SHARE) for each in _GATHERED_SHARES]
+    return np.stack(columns, axis=1)
+
+
+_GATHERED_CORRECTED = (
+    "rows", "columns", "stages", "consumers", "gathering", "resident", "transposed", "at once", "units", "batches",
+    "iterations", "slices", "sliced", "taken", "k down", "k across",
+)  # fmt: skip
+_GATHERED_LOGARITHMS = ("m", "n", "k", "jobs")
+_GATHERED_SHARES = ("wait", "gather", "multiply", "store", "merge", "cached", "memory")
+_UNIT_K = 8
+"""The values of k of a unit."""
 
 
 def operator_seconds(size: int, device: DeviceCosts) -> float:
@@ -231,6 +296,7 @@ def quantities(
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
             tiles_across / each.cluster_n, tiles_down / each.cluster_m, moved, out_mapped and has_lines, m, n,
             plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads, not (out_mapped and by_map),
+            finishing.output_bytes if slices.number == 1 else 4,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -241,7 +307,7 @@ _QUANTITIES = (
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
-    "split across", "loads", "by elements",
+    "split across", "loads", "by elements", "stored bytes",
 )  # fmt: skip
 
 
@@ -275,7 +341,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     consumes, blocks, count = given["consumes"] > 0, given["blocks"], given["multiprocessors"]
     placed = (given["overlaps"] == 0) | (2 * given["grid"] <= count * given["fitting"])
     room = np.where(placed, cost["cached bytes"], cost["cached bytes of overlaps"])
-    missing = 1 / (1 + np.exp(-np.clip(np.log(given["bytes"] / room) / CACHED_WIDTH, -40, 40)))
+    missing = _missing(given["bytes"], room)
     tiles = np.ceil(given["clusters"] * blocks / count)
     # A cluster that fits beside no other one shares multiprocessors with one, where two fit.
     filled = count * np.where(blocks > 1, FILLED_BY_CLUSTERS, 1)
@@ -303,9 +369,12 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     columns = np.where(consumes & (given["transposed"] > 0), np.maximum(0, given["loads"] - 1), 0)
     times = np.where(by_elements, 1 + given["loads"], columns)
     store = at_once * stored * times / cost["stored by elements"]
+    # Whole lines are stored while the next tile is multiplied; those of the last tile are not.
+    written = at_once * given["real rows"] * given["real columns"] * given["stored bytes"] / cost["stored"]
     begin = np.where(given["persistent"] > 0, cost["next program"], 1) * cost["program"]
     seconds = rounds * (given["iterations"] * body + np.where(consumes, cost["tile"], begin))
     seconds = seconds + store * np.where(given["ping-pong"] > 0, 1, rounds) + np.where(blocks > 1, cost["cluster"], 0)
+    seconds = seconds + np.where(by_elements, 0, written)
     launch = np.where(given["overlaps"] == 0, cost["alone"], np.where(placed, 0, cost["crowded"])) + cost["launch"]
     partial = given["slices"] * given["m"] * given["n"] * 4
     merge = np.where(given["slices"] > 1, cost["merge"] + partial / cost["merged"], 0)
@@ -315,9 +384,15 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     cached = (cached + _cache_reads(across, given["reads across"], cost)) / cost["cache"]
     memory, each = missing * given["bytes"] / cost["memory"], at_once * rounds * given["iterations"]
     return {
-        "all": launch + merge + _overlapped(cost, seconds, cached, memory), "multiply": each * multiply,
-        "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
+        "all": launch + merge + _overlapped(cost, seconds, cached, memory, rounds * written),
+        "multiply": each * multiply, "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
     }  # fmt: skip
+
+
+def _missing(size: Numbers, room: Numbers | float) -> Numbers:
+    """Return the part of operands of this size in bytes that the L2 cache, with so much room, does not keep."""
+    found: Numbers = 1 / (1 + np.exp(-np.clip(np.log(size / room) / CACHED_WIDTH, -40, 40)))
+    return found
 
 
 def _computing(given: Quantities, cost: Mapping[str, float]) -> tuple[Numbers, Numbers]:

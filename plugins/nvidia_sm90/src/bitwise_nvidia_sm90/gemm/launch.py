@@ -480,25 +480,27 @@ def _lane_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappi
 
 
 def _few_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
-    from bitwise_nvidia_sm90.gemm.kernels.few_rows import FewRows, few_rows
+    from bitwise_nvidia_sm90.gemm.kernels.few_rows import RANGE, FewRows, few_rows
 
     rows, count = min(m, n), max(m, n)
     few, many = ("A", "am", "ak", "cm"), ("B", "bn", "bk", "cn")
     if m > n:
         few, many = many, few
-    own, steps = -(-plan.slices.span // plan.lanes), chosen.block_k
+    own, steps, ranges = -(-plan.slices.span // plan.lanes), chosen.block_k, not plan.strided
     columns, rest = divmod(chosen.block_m * plan.lanes, 32 * chosen.warps)
+    restarts = plan.chunk // steps if plan.chunk < own or plan.chunk == steps else 0
     given = FewRows(
-        rows, columns, plan.lanes, chosen.warps, steps, plan.chunk == steps, plan.lane_sum, plan.from_zero,
-        common[f"stride_{many[2]}"] == 1, type_of(common["A"]), type_of(common["C"]),
+        rows, columns, plan.lanes, chosen.warps, steps, restarts, plan.lane_sum, plan.from_zero,
+        common[f"stride_{many[2]}"] == 1, type_of(common["A"]), type_of(common["C"]), ranges,
     )  # fmt: skip
-    restarts_elsewhere = plan.chunk != steps and plan.chunk < own
-    by_turns = plan.strided and plan.tile == 1 and plan.active_lanes in (0, plan.lanes)
+    restarts_elsewhere = restarts > 0 and (plan.chunk % steps > 0 or (restarts > 1 and not ranges))
+    by_turns = (ranges or plan.tile == 1) and plan.active_lanes in (0, plan.lanes)
     one_slice = plan.slices.number == 1 and type_of(common["A"]) == type_of(common["B"])
     if rest or restarts_elsewhere or not by_turns or not one_slice or not given.exists:
         raise UnsupportedGEMM(
             f"{chosen}: few_rows needs 1 to 16 rows or columns of 16 bits, one slice, a power of two of lanes, to "
-            "which values of k are distributed one by one, and accumulators of one iteration or of all"
+            "which values of k are distributed one by one, or ranges of them where the columns of one k are "
+            "neighbours, and accumulators of whole iterations or of all values"
         )
     return KernelCall(
         few_rows(given),
@@ -508,6 +510,7 @@ def _few_rows(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mappin
             "stride_v": common[f"stride_{few[1]}"], "stride_vk": common[f"stride_{few[2]}"],
             "stride_w": common[f"stride_{many[1]}"], "stride_wk": common[f"stride_{many[2]}"],
             "stride_cv": common[f"stride_{few[3]}"], "stride_cw": common[f"stride_{many[3]}"],
+            **({RANGE: plan.tile} if ranges else {}),
         },
         {},
         {},

@@ -85,21 +85,48 @@ def _timed(
     programs = device.multiprocessors
     if not plan.short_first and not plan.instruction_k8 and all(mapped[:2]):
         every = list(mapped_schedules(plan, m, n, programs, k_contiguous))
-        return every, expected_seconds(plan, every, m, n, k_contiguous, mapped[2], device, whole_lines, finishing)
-    last = fallback(plan, m, n)
-    pointers = [each for each in pointer_schedules(plan, m, n) if each != last]
-    every = [] if plan.accumulator_k else list(packed_schedules(plan, m, n, programs))
-    seconds = _seconds_of_pointers(plan, pointers, m, n, device)
-    if every:
-        keeps = packed_plan(plan) == plan
-        packs = not (keeps and mapped[0]), not (keeps and mapped[1])
-        packed = expected_seconds_packed(plan, every, m, n, packs, mapped[2], device, finishing, k_contiguous)
-        seconds = np.concatenate([seconds, packed])
-    gathered = list(gathered_schedules(plan, m, n, programs, k_contiguous))
-    if gathered:
-        own = expected_seconds_gathered(plan, gathered, m, n, device)
-        seconds = np.concatenate([seconds, own])
-    return [*pointers, *every, *gathered], seconds
+    else:
+        last = fallback(plan, m, n)
+        every = [
+            *(each for each in pointer_schedules(plan, m, n) if each != last), *packed_schedules(plan, m, n, programs),
+            *gathered_schedules(plan, m, n, programs, k_contiguous),
+        ]  # fmt: skip
+    return every, seconds_of_schedules(plan, every, m, n, device, k_contiguous, mapped, whole_lines, finishing)
+
+
+def seconds_of_schedules(
+    plan: MatrixPlan, every: Sequence[Schedule], m: int, n: int, device: DeviceCosts,
+    k_contiguous: tuple[bool, bool] = (True, True), mapped: tuple[bool, bool, bool] = (True, True, True),
+    whole_lines: tuple[bool, bool] = (True, True), finishing: Finishing = PLAIN,
+) -> Numbers:  # fmt: skip
+    """Return the expected seconds of a product under schedules of any kind.
+
+    The arguments are those of `schedules_to_try`.
+    """
+    found = np.zeros(len(every))
+    kinds = np.array([_kind(each) for each in every])
+    for kind in sorted(set(kinds.tolist())):
+        places = np.flatnonzero(kinds == kind)
+        chosen = [every[place] for place in places.tolist()]
+        if kind == "mapped":
+            own = expected_seconds(plan, chosen, m, n, k_contiguous, mapped[2], device, whole_lines, finishing)
+        elif kind == "packed":
+            keeps = packed_plan(plan) == plan
+            packs = not (keeps and mapped[0]), not (keeps and mapped[1])
+            own = expected_seconds_packed(plan, chosen, m, n, packs, mapped[2], device, finishing, k_contiguous)
+        elif kind == "gathered":
+            own = expected_seconds_gathered(plan, chosen, m, n, k_contiguous, device)
+        else:
+            own = _seconds_of_pointers(plan, chosen, m, n, device)
+        found[places] = own
+    return found
+
+
+def _kind(given: Schedule) -> str:
+    """Return how a schedule brings operands to matrix units, by which its time is modelled."""
+    if given.gathering:
+        return "gathered"
+    return "packed" if given.packed else "mapped" if given.tma else "pointers"
 
 
 def _ranked(schedules: Sequence[Schedule], seconds: Numbers) -> list[Schedule]:

@@ -81,7 +81,7 @@ def gathering_producer(tiles: WarpgroupTiles, decoded: Iterator[str]) -> Lines:
         yield "@%p_skips bra GATHERED;"
     yield from _places_of_stage(tiles, given)
     yield "xor.b32 %r_empty_parity, %r_parity, 1;"
-    units, batch = _units(tiles, given), _batch(tiles, given)
+    units, batch = _units(tiles, given), units_at_once(tiles.threads, tiles.resident)
     for start in range(0, len(units), batch):
         part = units[start : start + batch]
         yield "mov.u32 %r_slow, 0;"
@@ -143,9 +143,12 @@ def _units(tiles: WarpgroupTiles, given: Gathering) -> list[_Unit]:
     return found
 
 
-def _batch(tiles: WarpgroupTiles, given: Gathering) -> int:
-    """Return the number of units that a thread loads before it stores them."""
-    registers = min(255, 65536 // (tiles.threads * tiles.resident) // 8 * 8)
+def units_at_once(threads: int, resident: int) -> int:
+    """Return the number of units that a thread loads before it stores them.
+
+    A block has `threads`, and `resident` blocks fit on a multiprocessor.
+    """
+    registers = min(255, 65536 // (threads * resident) // 8 * 8)
     return max(1, min(_LARGEST_BATCH, (registers - _OTHERS) // _WORDS))
 
 
