@@ -11,6 +11,7 @@ import pytest
 
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome, Verdict
 from bitwise_core.execution.assumptions import ANY_LANE
@@ -94,8 +95,12 @@ def test_accesses_of_one_warp_are_in_the_order_of_the_text(left: str, right: str
 def test_a_difference_remains() -> None:
     other = EXCHANGE.replace("ld.global.f32 %f2, [%d6];\n", "").replace("%f1, %f2;", "%f1, %f1;")
     assert verdict(EXCHANGE, other).outcome is not Outcome.EQUAL
-    late = "st.global.f32 [%d4], 0f40000000;\nld.global.f32 %f1, [%d6];\nld.global.f32 %f2, [%d6];\nadd.rn.f32 %f3, %f1, %f2; st.global.f32 [%d5], %f3;\n"
+    late = "st.global.f32 [%d4], 0f40000000;\nld.global.f32 %f1, [%d6];\nadd.rn.f32 %f3, %f1, %f1; st.global.f32 [%d5], %f3;\n"
     assert verdict(EXCHANGE, late).outcome is not Outcome.EQUAL
+    pair = source(EXCHANGE), source(late)
+    found = search_verdict(*pair, SM90, Options(), compare(*pair, SM90, Options()), 5)
+    assert found.outcome is Outcome.DIFFERENT
+    assert found.divergence is not None
 
 
 OTHERS = {
