@@ -80,6 +80,12 @@ MERGED = {
         "mov.b64 %d4, {%r1, %r2}; cvt.sat.u32.u64 %r3, %d4; mov.b32 %f3, %r3;", WORD, "cvt.rn.sat.f16.f32 %h9, %f3; mov.b32 %r9, {%h9, %h9};"),
     "pair with a literal in a register that is used again": (
         "mov.b32 %r4, %r5; st.global.b32 [%d2], %r4; mov.b32 %r4, 0x80008000; add.u16x2 %r3, %r1, %r4;", PAIR, "mov.b32 {%h3, %h4}, %r3; cvt.rzi.u16.bf16 %h9, %h3; mov.b32 %r9, {%h9, %h9};"),
+    "rounding behind a conversion in one format": ("cvt.f16.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
+    "rounding behind one of another format": ("cvt.rmi.bf16.bf16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
+    "signed short shift by an unsigned rounding": ("cvt.rzi.u32.f32 %r3, %f1;", PAIR, "shr.s16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "short shift by a rounding that flushes": ("cvt.rpi.ftz.u32.f32 %r3, %f1;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
+    "saturation of a rounding that flushes": ("cvt.rmi.ftz.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
+    "pair of a literal that is computed": ("mov.b32 %r4, 0xffff0000; mov.b32 %r7, 0x80008000; mul.lo.s32 %r3, %r4, %r7;", PAIR, "mul.rn.bf16x2 %r9, %r3, %r3;"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip
@@ -128,6 +134,9 @@ UNMERGED = {
                               "max.NaN.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
     "clamp to a number at run time": ("min.f32 %f3, %f1, %f2;", WORD, "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
     "signed rounding to a signed half": ("cvt.rzi.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
+    "flushed rounding to the nearest, saturated": ("cvt.rni.ftz.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
+    "shift of a word by a rounding": ("cvt.rzi.u32.f32 %r3, %f1;", PAIR, "shr.s32 %r9, %r2, %r3;"),
+    "rounding of a rounded number": ("cvt.rmi.f16.f16 %h3, %h1;", HALF, "cvt.rzi.s32.f16 %r9, %h3;"),
     "extrema that flush": ("max.ftz.f16x2 %r3, %r1, %r2;", PAIR, "max.ftz.f16x2 %r9, %r3, %r5;"),
     "negated word": ("neg.s32 %r3, %r1;", PAIR, "shr.s32 %r9, %r3, 1;"),
     "sum of halves": ("add.s16 %h3, %h1, %h2;", HALF, "cvt.s32.s16 %r9, %h3;"),

@@ -71,6 +71,22 @@ def test_a_pointer_of_a_table_is_the_buffer_that_it_names() -> None:
     assert outcome(by_table(P, Q), by_table(Q, P)) is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    "number", ["add.s64 %d6, %d5, 0", "shr.u64 %d6, %d5, 40", "sub.s64 %d6, %d5, %d2", "cvt.u64.u32 %d6, %r4"]
+)
+def test_a_pointer_of_a_table_is_no_number(number: str) -> None:
+    """%d2 is the other argument, which is no pointer; %r4 the lower word."""
+    end = "add.s64 %d5, %d5, %d3; add.s64 %d5, %d5, %d3; st.global.b64 [%d5], %d6; ret; }"
+    text = TABLE.replace(TAIL, f"cvt.u32.u64 %r4, %d5; {number}; {end}")
+    arguments: list[dict[str, Any]] = [{"buffer": "t", "dtype": "i64", "values": [P, Q]}, {"i64": 0}]
+    found = analyse(source(text, arguments), ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown
+    assert found is not None
+    assert "the address of a buffer, which the launch does not give, is read as a number" in found
+    arguments[0]["values"] = [{"buffer": "p", "dtype": "fp32", "offset": each} for each in (0, 32)]
+    distance = source(text.replace(number, "add.s64 %d6, %d5, %d3; sub.s64 %d6, %d6, %d5"), arguments)
+    assert analyse(distance, ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown is None
+
+
 def test_the_size_of_a_buffer_that_only_pointers_name_bounds_it() -> None:
     assert analyse(by_table(P, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown is None
     small = analyse(by_table({**P, "elements": 3}, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options())

@@ -105,6 +105,12 @@ class ParametricMemory:
         found = pointer.polynomial.atoms() if isinstance(pointer, ParametricInteger) else set()
         return self.domain.integers.atoms[found.pop()].pointer if len(found) == 1 else None
 
+    def pointers_in(self, value: Value) -> frozenset[int]:
+        """The indices of the pointer parameters in the sum that a value is."""
+        found = value.polynomial.atoms() if isinstance(value, ParametricInteger) else set()
+        pointers = (self.domain.integers.atoms[each].pointer for each in found)
+        return frozenset(each for each in pointers if each is not None)
+
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """Raise Unsupported: no address is a number."""
         raise Unsupported("memory is read at an absolute address", line)
