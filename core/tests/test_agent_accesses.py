@@ -175,20 +175,106 @@ def test_histories_with_other_accesses_have_other_states() -> None:
     assert len({alike[0], *others}) == 6
 
 
+def stores(thread: int) -> Step:
+    return lambda races: races.writes(CELLS, np.full(4, thread))
+
+
+def reads(thread: int) -> Step:
+    return lambda races: races.reads(CELLS, np.full(4, thread))
+
+
+def fence(*threads: int) -> Step:
+    return lambda races: races.fence(np.isin(np.arange(races.threads), threads))
+
+
+def with_a_barrier() -> RaceDetector:
+    races = RaceDetector(64, 64, 32)
+    races.begin(9, np.array([60]))
+    return races
+
+
+def publishes(races: RaceDetector) -> None:
+    """The agent arrives at the memory barrier, whose phase ends."""
+    races.agent_arrives(PIPELINE, 0, 9)
+    races.complete(9)
+
+
+def acquires(warp: int) -> Step:
+    """A warp waits for the last phase that has ended."""
+    return lambda races: races.acquire(9, np.array([warp]), 1 - races.phases[9].ended % 2)
+
+
+def rounds(count: int, *more: Step) -> bytes | None:
+    """Return the state after iterations in which an agent reads and writes, and all warps wait for it."""
+    races = with_a_barrier()
+    iteration = stores(32), fence(32), block_barrier, reads_shared(), WRITE, publishes, acquires(0), acquires(1)
+    for _ in range(2 * count):  # the parity of the phases is a part of the state
+        for step in (*iteration, block_barrier):
+            step(races)
+    for step in more:
+        step(races)
+    return races.state()
+
+
+def test_iterations_whose_work_has_ended_leave_one_state() -> None:
+    assert rounds(1) == rounds(2) == rounds(5)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_later_accesses_leave_a_state_of_their_own(number: int) -> None:
+    step = [READ, WRITE, reads_shared(), stores(0), stores(32)][number]
+    assert rounds(1, step) == rounds(3, step) != rounds(1)
+
+
+def test_a_fence_that_some_warps_have_not_seen_is_part_of_the_state() -> None:
+    steps = stores(32), block_barrier
+    seen = (*steps, fence(0), block_barrier)
+    assert rounds(1, *seen) == rounds(2, *seen)
+    assert len({rounds(1, *steps), rounds(1, *steps, fence(0)), rounds(1, *seen), rounds(1, *steps, fence(32))}) == 4
+
+
+def outcome(races: RaceDetector, step: Step) -> str:
+    try:
+        step(races)
+    except Unsupported as error:
+        return str(error)
+    return ""
+
+
+def test_histories_of_one_state_treat_later_accesses_alike() -> None:
+    """Random histories are grouped by state, and pairs of each group are continued in the same random way."""
+    other = access(OTHER, writes=True, thread=32, kind=5, after=(5,))
+    pool = [
+        READ, WRITE, REPEAT, other, reads_shared(), reads_shared(32), stores(0), stores(32), fence(0), fence(32),
+        block_barrier, block_barrier, publishes, acquires(0), acquires(1), waits(PIPELINE, 0), waits(OTHER, 32),
+        reads(0), reads(32),
+    ]  # fmt: skip
+    draw = np.random.default_rng(5)
+    groups: dict[bytes | None, list[RaceDetector]] = {}
+    for _ in range(1500):
+        races = with_a_barrier()
+        steps = [pool[each] for each in draw.integers(len(pool), size=int(draw.integers(1, 9)))]
+        if not any(outcome(races, step) for step in steps):
+            groups.setdefault(races.state(), []).append(races)
+    pairs = [(members[0], each) for members in groups.values() for each in members[1:4]]
+    assert len(pairs) > 80
+    assert len(groups) > 200
+    for first, second in pairs:
+        for _ in range(8):
+            one, two = first.copy(), second.copy()
+            for step in [pool[each] for each in draw.integers(len(pool), size=6)]:
+                found = outcome(one, step)
+                assert found == outcome(two, step)
+                if found:
+                    break
+
+
 def test_an_agent_reads_what_a_fence_has_made_visible() -> None:
     races = RaceDetector(64, 64, 32)
     races.writes(CELLS, np.zeros(4, dtype=np.int64))
     block_barrier(races)
     with pytest.raises(Unsupported, match="no proxy fence"):
         reads_shared(32)(races)
-
-
-def stores(thread: int) -> Step:
-    return lambda races: races.writes(CELLS, np.full(4, thread))
-
-
-def fence(*threads: int) -> Step:
-    return lambda races: races.fence(np.isin(np.arange(races.threads), threads))
 
 
 VISIBLE = {

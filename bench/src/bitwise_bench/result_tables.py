@@ -336,6 +336,8 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
     rows = []
     for part, groups in record["parts"].items():
         for name, each in groups.items():
+            if not each["launches"]:
+                continue
             times = each["reading over compiling"]
             rows.append(
                 [

@@ -7,12 +7,18 @@ return the same bytes on all of them, and two programs of a near miss must retur
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
+from bitwise_core.execution import program as program_module
+from bitwise_core.execution import sides
 from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES
+from bitwise_core.execution.values.symbolic_vector import Value
 from ptx_programs import hashes, run, simulated
 
 SHARED = ".shared .align 16 .b8 room[1024]; .local .align 4 .b8 depot[16];"
@@ -434,3 +440,92 @@ def test_a_function_that_returns_early_by_data() -> None:
     assert in_branch == form(
         VARYING + chosen.replace("%p1", "%p2").replace("%r9,", "%r5,") + "selp.b32 %r9, %r3, %r5, %p1;" + END
     )
+
+
+def _local_program(seed: int) -> str:
+    """Nested branches on data, in a loop or not, whose sides store words of local memory and load what is stored."""
+    draw = random.Random(seed)
+    count = 0
+
+    def part(depth: int) -> str:
+        nonlocal count
+        lines = []
+        for _ in range(draw.randrange(1, 5)):
+            place, one, other = 4 * draw.randrange(4), f"%r{draw.randrange(2, 10)}", f"%r{draw.randrange(2, 10)}"
+            kind = draw.randrange(6 if depth else 4)
+            if kind < 2:
+                lines.append(f"st.local.b32 [%d20+{place}], {one};")
+            elif kind == 2:
+                lines.append(f"ld.local.b32 {one}, [%d20+{place}];")
+            elif kind == 3:
+                lines.append(f"add.f32 {one}, {one}, {other};")
+            else:
+                count += 1
+                label = f"L{count}"
+                lines += [f"setp.lt.f32 %p{count + 5}, {one}, {other};", f"@%p{count + 5} bra {label};"]
+                lines += [part(depth - 1), f"{label}:"]
+        return " ".join(lines)
+
+    start = " ".join(f"st.local.b32 [%d20+{place}], %r4;" for place in (0, 4, 8, 12))
+    values = " ".join(f"mov.b32 %r{number}, %r{number - 3};" for number in range(5, 9))
+    body = part(3)
+    if draw.random() < 0.5:
+        body = f"mov.b32 %r30, 0; AGAIN: {body} add.u32 %r30, %r30, 1; setp.lt.u32 %p5, %r30, 9; @%p5 bra AGAIN;"
+    ends = " ".join(f"st.global.b32 [%d7+{256 * (at + 1)}], %r{at + 5};" for at in range(4))
+    return f"{PLACES} {values} {start} {body} ld.local.b32 %r20, [%d20+4]; {ends} st.global.b32 [%d7], %r20;"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_selects_of_local_memory_do_not_depend_on_when_they_are_computed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        body = _local_program(10 * seed + number)
+        found = hashes(body, threads=64, shared=SHARED)
+        with monkeypatch.context() as patched:
+            patched.setattr(program_module, "_DEFERRED_LANES", 0)
+            assert found == hashes(body, threads=64, shared=SHARED)
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                program_module, "deferred_select", lambda machine, *operands: machine.domain.select(*operands[:3])
+            )
+            assert found == hashes(body, threads=64, shared=SHARED)
+
+
+def test_selects_of_local_memory_that_nothing_reads_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the reduction of an argument of a sine: what a branch stores is read in it."""
+    side = " ".join(
+        f"st.local.b32 [%d20+{4 * place}], %r{place + 2}; ld.local.b32 %r4, [%d20+{4 * place}];" for place in range(3)
+    )
+    body = f"mov.b32 %r30, 0; AGAIN: {VARYING} @%p1 bra JOIN; {side} JOIN: add.f32 %r3, %r3, %r4; add.u32 %r30, %r30, 1; setp.lt.u32 %p5, %r30, 9; @%p5 bra AGAIN; mov.b32 %r9, %r3;"
+    selects = []
+    select = TermDomain.select
+
+    def counted(self: TermDomain, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        selects.append(predicate)
+        return select(self, predicate, if_true, if_false)
+
+    monkeypatch.setattr(TermDomain, "select", counted)
+    run(f"{PLACES} {body} {END}", threads=64, shared=SHARED)
+    few = len(selects)
+    monkeypatch.setattr(program_module, "_DEFERRED_LANES", 0)
+    run(f"{PLACES} {body} {END}", threads=64, shared=SHARED)
+    # Two of the places hold another word in each round; the first round finds nothing there.
+    assert len(selects) - few == few + 2 * 8
+
+
+def test_registers_after_a_branch_are_those_of_both_sides_in_order() -> None:
+    """What only one side wrote, and names that the sides wrote in other orders, are found as by a step for each name."""
+    draw = random.Random(3)
+    values = [np.full((1, 1), number, dtype=np.uint32) for number in range(40)]
+    for _ in range(300):
+        before = {f"r{number}": values[number] for number in range(draw.randrange(6))}
+        left, right = dict(before), dict(before)
+        for side in (left, right):
+            for _ in range(draw.randrange(4)):
+                side[f"r{draw.randrange(9)}"] = draw.choice(values)
+            for name in list(side):
+                if draw.random() < 0.05:
+                    del side[name]
+        expected = [name for name in {**right, **left} if left.get(name) is not right.get(name)]
+        assert sides._different(left, right) == expected

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 
-_SUFFIXES = (".py", ".yaml")
+_SUFFIXES = (".py", ".yaml", ".npy")
 _DATA = ("VERSION",)
 _MAXIMUM_BYTES = 1 << 20
 # The metadata of a source archive is made without compiling its extensions.

@@ -104,7 +104,7 @@ class Interception:
                 return
             self._seen.add(key)
             found = [Configuration({}, {"launcher": launcher}, None) for launcher in autotuner.launchers]
-            self._keep(name, autotuner, found, True, named, arguments)
+            self._keep(name, autotuner, found, True, named, arguments, getattr(autotuner, "bitwise_left_out", 0))
         except Exception as error:  # the model goes on without the launch
             self.refused.append(f"{name}: {type(error).__name__}: {error}")
 
@@ -116,6 +116,7 @@ class Interception:
         own: bool,
         values: Mapping[str, Any],
         arguments: tuple[Any, ...] | None,
+        left_out: int = 0,
     ) -> None:
         if len(self.launches) >= self.maximum_launches:
             raise CaptureError(f"more than {self.maximum_launches} launches in one case")
@@ -127,7 +128,8 @@ class Interception:
         if total > MAXIMUM_STORAGE:
             raise CaptureError(f"{total} bytes of tensors")
         kept = chosen_configurations(found, self.maximum_configurations)
-        self.launches.append(Intercepted(name, kernel, tuple(kept), storages, own, len(found) - len(kept), arguments))
+        left_out += len(found) - len(kept)
+        self.launches.append(Intercepted(name, kernel, tuple(kept), storages, own, left_out, arguments))
 
 
 def _bound(decorated: Any, config: Any, settings: Mapping[str, Any]) -> Configuration | None:
@@ -303,6 +305,14 @@ def _inductor_patches(interception: Interception) -> list[Patch]:
     except ImportError:
         return []
     run, make_launcher = CachingAutotuner.run, TritonCompileResult.make_launcher
+    precompile = CachingAutotuner.precompile
+
+    def new_precompile(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        every = self.configs or []
+        if len(every) > interception.maximum_configurations:
+            self.configs = chosen_configurations(every, interception.maximum_configurations)
+            self.bitwise_left_out = len(every) - len(self.configs)
+        return precompile(self, *arguments, **keywords)
 
     def new_run(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not self.launchers:
@@ -328,6 +338,7 @@ def _inductor_patches(interception: Interception) -> list[Patch]:
 
     return [
         (CachingAutotuner, "run", new_run),
+        (CachingAutotuner, "precompile", new_precompile),
         (CachingAutotuner, "_precompile_config", timed_compile),
         (TritonCompileResult, "make_launcher", new_make_launcher),
     ]

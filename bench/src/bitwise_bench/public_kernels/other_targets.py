@@ -10,8 +10,9 @@ from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.public_kernels.configurations import Configuration
 from bitwise_bench.public_kernels.interception import Intercepted, replaced_tensors, without_cache
 from bitwise_bench.readings.compile_times import cpu_seconds
-from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, gpu_target, make_job
+from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
 from bitwise_triton.errors import CaptureError
+from bitwise_triton.targets import gpu_target
 from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
 from bitwise_triton.tensor_stand_ins import stand_ins
 

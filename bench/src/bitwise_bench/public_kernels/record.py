@@ -32,7 +32,7 @@ SUMMARY = "case.json"
 TURNS = 3
 """Processes that run kernels at the same time."""
 
-CASES_OF_A_PROCESS = 4
+CASES_OF_A_PROCESS = 2
 """The most.  To import a package takes seconds; a fault of the device ends the process."""
 
 
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--launches", type=int, default=60, help="launches of a case, at equal distances (default 60)")
     parser.add_argument("--without-gpu", action="store_true", help="compile for sm_90, and run nothing")
     parser.add_argument("--targets", nargs="*", default=[], help="compile for these too, into a folder OUT-TARGET")
+    parser.add_argument("--target-launches", type=int, default=60, help="launches of a case that are (default 60)")
     parser.add_argument("--archive", type=Path, help="write the folder to this .tar.xz")
     parser.add_argument("--list", action="store_true", help="list the cases")
     chosen = parser.parse_args(arguments)
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "configurations": chosen.configurations,
         "launches": chosen.launches,
         "targets": chosen.targets,
+        "target launches": chosen.target_launches,
     }
     os.environ.update({"OMP_NUM_THREADS": "1", "TRITON_DISABLE_LINE_INFO": "1", "TOKENIZERS_PARALLELISM": "false"})
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -219,6 +221,7 @@ def _replayed(
     lost = False
     problems: list[str] = []
     numbered = chosen_configurations(list(enumerate(interception.launches)), settings["launches"])
+    also = {number for number, _ in chosen_configurations(numbered, settings["target launches"])}
     for place_in_list, (number, launch) in enumerate(numbered):
         if time.monotonic() - started > settings["case seconds"]:
             left = len(numbered) - place_in_list
@@ -233,7 +236,7 @@ def _replayed(
             with _turn(Path(settings["out"])):
                 hashes = recorded_bytes(launch, compiled) if settings["gpu"] else None
             write_launch(place, launch, compiled, errors, hashes)
-            for target in settings["targets"]:
+            for target in settings["targets"] if number in also else ():
                 other = Path(f"{settings['out']}-{target}") / place.relative_to(settings["out"])
                 write_for_target(other, launch, target, compiled, hashes)
         except DeviceLost as error:

@@ -8,9 +8,10 @@ from itertools import chain, compress, repeat
 from operator import is_, is_not
 from typing import Any
 
-from bitwise_core.assembly.module import Kernel, Module, Symbol, parts
+from bitwise_core.assembly.module import Instruction, Kernel, Module, Symbol, parts
 from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.execution.control_flow import EXIT, postdominators
+from bitwise_core.execution.deferred_selects import deferred_select
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.known_sequences import KnownSequence
@@ -31,6 +32,9 @@ from bitwise_core.execution.machine import (
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import poison
+
+_DEFERRED_LANES = 1 << 20
+"""How many lanes of selects of one place of local memory are deferred, which bounds what they keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,17 @@ def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[
     An instruction that ends the launch without a result has none: where no lane takes its side of a branch, the lanes
     join where the other side continues, and a lane that takes it leaves nothing to compare.
     """
-    return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+    for instructions, known, following in _FOLLOWING:
+        if instructions is kernel.instructions and known is infos:
+            return following
+    following = tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+    _FOLLOWING[:] = [*_FOLLOWING[1 - _MOST_FOLLOWED :], (kernel.instructions, infos, following)]
+    return following
+
+
+_MOST_FOLLOWED = 4
+_FOLLOWING: list[tuple[Sequence[Instruction], Sequence[InstructionInfo], tuple[tuple[int, ...], ...]]] = []
+"""The successors that were found last: several analyses of one kernel ask for them."""
 
 
 def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
@@ -270,14 +284,16 @@ def merge_local(
     """Set local memory after two alternatives: a predicate on data selects the value of each lane.
 
     A value that only one alternative wrote is used for both.  In the other one the location is undefined, and a program
-    that reads it has no defined result.  Raises Unsupported if the two alternatives wrote different widths.
+    that reads it has no defined result.  Library functions write their arrays again before they read them, so that most
+    of these selects are never computed.  Raises Unsupported if the two alternatives wrote different widths.
     """
     merged = {**if_false, **if_true}
+    depth = _DEFERRED_LANES // (machine.blocks * machine.threads)
     for place, value in if_true.items():
         other = if_false.get(place)
         if other is None or other is value:
             continue
         if width(other) != width(value):
             raise DataDependent("local memory is written in different widths under a condition on data")
-        merged[place] = machine.domain.select(predicate, value, other)
+        merged[place] = deferred_select(machine, predicate, value, other, depth)
     machine.local = merged

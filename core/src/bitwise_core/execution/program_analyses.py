@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -63,31 +63,25 @@ def live_at(program: Program, *indices: int) -> Callable[[str], bool]:
 
 def _liveness(program: Program) -> tuple[list[int], Mapping[str, int]]:
     """Return the set of live registers before each instruction, as the bits of an integer, and the bit of each one."""
-    number: dict[str, int] = {}
+    infos = {id(info): info for info in program.infos}
+    together: dict[str, list[str]] = {}
+    for name in set().union(*(info.reads | info.writes for info in infos.values())):
+        together.setdefault(program.storage(name), []).append(name)
+    number = {storage: place for place, storage in enumerate(together)}
+    bit = {name: 1 << number[storage] for storage, names in together.items() for name in names}
+    shared = {name: frozenset(names) for names in together.values() if len(names) > 1 for name in names}
     known: dict[int, tuple[int, int]] = {}
     """The registers that instructions with one info read, and those that they keep."""
 
-    def bits(names: Iterable[str]) -> int:
-        found = 0
-        for name in map(program.storage, names):
-            found |= 1 << number.setdefault(name, len(number))
-        return found
-
-    infos = {id(info): info for info in program.infos}
-    together: dict[str, set[str]] = {}
-    for name in set().union(*(info.reads | info.writes for info in infos.values())):
-        together.setdefault(program.storage(name), set()).add(name)
-
-    def replaced(writes: frozenset[str]) -> Iterator[str]:
-        """Yield the storages of which no register keeps its value."""
-        for name in writes:
-            own = together[program.storage(name)]
-            if len(own) == 1 or own <= writes:
-                yield name
-
     # A register that a guarded or partial instruction leaves unchanged is among those that it reads.
     for key, info in infos.items():
-        known[key] = bits(info.reads), ~bits(replaced(info.writes))
+        read = replaced = 0
+        for name in info.reads:
+            read |= bit[name]
+        for name in info.writes:
+            if name not in shared or shared[name] <= info.writes:  # no register of its storage keeps its value
+                replaced |= bit[name]
+        known[key] = read, ~replaced
     count, following = len(program.infos), program.following
     reads_and_kept = [known[id(info)] for info in program.infos]
     before = [0] * count

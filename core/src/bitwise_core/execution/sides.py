@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import compress, islice
+from operator import is_, is_not
 from typing import Any
 
 from bitwise_core.execution.domains.domain import Unsupported
@@ -57,15 +59,16 @@ def _selected(
     if_false: Mapping[str, Value],
     live: Callable[[str], bool],
 ) -> dict[str, Value]:
-    """Return a select for each name; what only one side wrote is undefined after the other."""
-    found: dict[str, Value] = {}
-    for name in {**if_false, **if_true}:
-        one, other = if_true.get(name), if_false.get(name)
-        if one is other and one is not None:
-            found[name] = one
-            continue
+    """Return a select for each name; what only one side wrote is undefined after the other.
+
+    Most registers are those of before the branch, on both sides: what differs is found without a step for each.
+    """
+    found = dict(if_false)
+    for name in _different(if_true, if_false):
         if not live(name):
+            found.pop(name, None)
             continue
+        one, other = if_true.get(name), if_false.get(name)
         bits = width(one) if one is not None else width(if_false[name])
         if one is None or (other is not None and width(one) != width(other)):
             one = poison(bits) if other is None else poison(width(other))
@@ -74,6 +77,16 @@ def _selected(
             other = poison(bits)
         found[name] = machine.domain.select(predicate, one, other)
     return found
+
+
+def _different(left: Mapping[str, Value], right: Mapping[str, Value]) -> list[str]:
+    """Return the names whose values are not the same object in both, those of `right` first, each in its order."""
+    if all(map(is_, left, right)):
+        # The names of one are the first ones of the other.
+        longer = right if len(right) > len(left) else left
+        own = islice(longer, min(len(left), len(right)), None)
+        return [*compress(right, map(is_not, left.values(), right.values())), *own]
+    return [name for name in {**right, **left} if left.get(name) is not right.get(name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,7 @@ from bitwise_nvidia_sm100.tensor_memory import (
     first_copies,
     joined_vectors,
     of_both_blocks,
-    of_lanes,
     race_cells,
-    stacked,
     tensor_memory,
 )
 
@@ -234,12 +232,7 @@ class Product:
         lanes, per_column = self._lanes(address), 32 // bits
         columns = (address & 0xFFFF) + np.arange(self.k // per_column)
         self._record(lanes, columns, self._access(writes=False, kind=OPERAND_READ, after=frozenset({COPY, SHIFT})))
-        parts = [
-            extract(self.memory.column(number), low * bits, bits)
-            for number in columns.tolist()
-            for low in range(per_column)
-        ]
-        elements = of_lanes(stacked(parts), lanes)
+        elements = self.memory.elements_at(int(columns[0]), columns.size, lanes, self.blocks, bits)
         flags = elements.flags if isinstance(elements.flags, int) else elements.flags.transpose(0, 2, 1)
         words = elements.words.transpose(0, 1, 3, 2)
         whole = SymbolicVector(bits, words, flags)

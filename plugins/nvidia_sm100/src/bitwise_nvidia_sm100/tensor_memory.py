@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -31,6 +31,11 @@ PIPELINE, LOADS, STORES, ALLOCATION = range(1, 5)
 """The agents: the pipeline of a thread, and the loads, the stores and the allocations of a warp."""
 QUARTER = 32
 """The number of lanes that one warp of four accesses."""
+
+
+def are_among(lanes: Array, others: Array) -> bool:
+    """Return whether all of some lanes are among others."""
+    return others.size == LANES or np.array_equal(lanes, others) or bool(np.isin(lanes, others).all())
 
 
 class Written(ABC):
@@ -65,18 +70,29 @@ class Written(ABC):
         """Return what a load finds (see `loaded`), of places that all are among these; None: the columns tell it."""
 
     @abstractmethod
+    def elements(self, first: int, end: int, lanes: Array, bits: int) -> SymbolicVector | None:
+        """Return the elements of some bits of columns from `first` to `end`, which are all among these, of some lanes.
+
+        The words have the shape (2, blocks, elements, lanes), elements from low bits on.  None: the columns tell it.
+        """
+
+    @abstractmethod
     def besides(self, first: int, end: int) -> Sequence[Written] | None:
         """Return what is written to other columns than those from `first` to `end`, or None if that is not known."""
 
+    @abstractmethod
+    def of_blocks(self, blocks: Array) -> Written:
+        """Return what is written to these of its blocks."""
+
     def has_lanes(self, lanes: Array, blocks: Array) -> bool:
-        """Return whether it has exactly these lanes and blocks."""
-        return np.array_equal(self.lanes, lanes) and np.array_equal(self.blocks, blocks)
+        """Return whether it has exactly these lanes, and all these blocks."""
+        return np.array_equal(self.lanes, lanes) and not (blocks & ~self.blocks).any()
 
     def covers(self, first: int, end: int, lanes: Array, blocks: Array) -> bool:
         """Return whether all these places are among its own."""
         if not self.first <= first <= end <= self.end or (blocks & ~self.blocks).any():
             return False
-        return self.lanes.size == LANES or bool(np.isin(lanes, self.lanes).all())
+        return are_among(lanes, self.lanes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +122,20 @@ class Accumulator(Written):
         for index, value in unstacked(whole).items():
             memory.columns[self.first + index] = value if bits == 32 else concat([value, poison(32 - bits)])
 
+    def elements(self, first: int, end: int, lanes: Array, bits: int) -> SymbolicVector | None:
+        """See `Written`: the columns tell it."""
+        return None
+
     def besides(self, first: int, end: int) -> Sequence[Written]:
         """See `Written`."""
         sides = [(self.first, first), (end, self.end)]
         return [
             Accumulator(low, self.lanes, self.blocks, _columns_of(self, low, high)) for low, high in sides if low < high
         ]
+
+    def of_blocks(self, blocks: Array) -> Written:
+        """See `Written`."""
+        return replace(self, blocks=blocks)
 
     def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
         """See `Written`."""
@@ -155,9 +179,49 @@ class StoredRegisters(Written):
         places = self.lanes_of_threads, self.columns_of_threads, self.active
         store_columns(memory, self.values, *places, packed=False, rows=self.blocks)
 
+    def elements(self, first: int, end: int, lanes: Array, bits: int) -> SymbolicVector | None:
+        """See `Written`: of the registers that hold these columns."""
+        threads = len(self.active)
+        source = self.source[first - self.first : end - self.first, np.searchsorted(self.lanes, lanes)]
+        registers, number = np.unique(source // threads, return_inverse=True)
+        place = number.reshape(source.shape) * threads + source % threads
+        held = [self.values[each] for each in registers.tolist()]
+        parts = [
+            _elements(stacked([extract(value, low, bits) for value in held], threads), place)
+            for low in range(0, self.bits, bits)
+        ]
+        return _interleaved(parts)
+
     def besides(self, first: int, end: int) -> Sequence[Written] | None:
+        """See `Written`; not known where threads store one register inside, and others outside."""
+        sides = [(low, high) for low, high in ((self.first, first), (end, self.end)) if low < high]
+        own, found = self.columns_of_threads[self.active], []
+        for low, high in sides:
+            inside = (own >= low) & (own < high)
+            chosen = inside[0]
+            if (inside != chosen).any():
+                return None
+            found.append(self._of_registers(np.flatnonzero(chosen), low, high))
+        return found
+
+    def _of_registers(self, chosen: Array, first: int, end: int) -> Written:
+        """Return what some registers hold, which are all those that are stored to columns from `first` to `end`."""
+        threads, number = len(self.active), np.zeros(len(self.values), dtype=np.int64)
+        number[chosen] = np.arange(chosen.size)
+        source = self.source[first - self.first : end - self.first]
+        return replace(
+            self,
+            first=first,
+            count=end - first,
+            values=[self.values[each] for each in chosen.tolist()],
+            lanes_of_threads=self.lanes_of_threads[:, chosen],
+            columns_of_threads=self.columns_of_threads[:, chosen],
+            source=number[source // threads] * threads + source % threads,
+        )
+
+    def of_blocks(self, blocks: Array) -> Written:
         """See `Written`."""
-        return [] if first <= self.first and self.end <= end else None
+        return replace(self, blocks=blocks)
 
     def registers(self, lanes: Array, columns: Array, active: Array) -> Sequence[Value] | None:
         """See `Written`: the values themselves, for the threads that stored them."""
@@ -186,9 +250,9 @@ class TensorMemory:
     """The tensor memory of a batch of blocks.
 
     What is in `written` was written after `columns`, which holds the content of each column, a value of 32 bits in the
-    shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two of `written` share a column.
-    `allocations` holds, for each block and unit, 1 + the first column of the allocation that it belongs to, 0 if it is
-    free.  `permitted`: which blocks may still allocate.
+    shape (1 or blocks, 1 or lanes); what nothing has written is undefined.  No two of `written` share a lane of a
+    column of a block.  `allocations` holds, for each block and unit, 1 + the first column of the allocation that it
+    belongs to, 0 if it is free.  `permitted`: which blocks may still allocate.
     """
 
     allocations: Array
@@ -209,7 +273,7 @@ class TensorMemory:
         lanes).
         """
         end = first + count
-        near = sorted(self._near(first, end), key=lambda each: each.first)
+        near = sorted(self._near(first, end, blocks, lanes), key=lambda each: each.first)
         if near and all(each.bits == bits and each.has_lanes(lanes, blocks) for each in near):
             one = near[0]
             if len(near) == 1 and (one.first, one.end) == (first, end):
@@ -220,28 +284,69 @@ class TensorMemory:
         contents = [extract(self.column(number), 0, bits) for number in range(first, end)]
         return of_lanes(stacked(contents), lanes)
 
+    def elements_at(self, first: int, count: int, lanes: Array, blocks: Array, bits: int) -> SymbolicVector:
+        """Return the elements of some bits of `count` columns, in these lanes.
+
+        Blocks other than those in `blocks` may hold anything in it.  The words have the shape (2, blocks, elements,
+        lanes), where the elements of a column follow each other from its low bits on.
+        """
+        near = self._near(first, first + count, blocks, lanes)
+        if len(near) == 1 and near[0].covers(first, first + count, lanes, blocks):
+            found = near[0].elements(first, first + count, lanes, bits)
+            if found is not None:
+                return found
+        parts = [
+            extract(self.column(number), low, bits)
+            for number in range(first, first + count)
+            for low in range(0, 32, bits)
+        ]
+        return of_lanes(stacked(parts), lanes)
+
     def registers_at(self, lanes: Array, columns: Array, active: Array, rows: Array) -> Sequence[Value] | None:
         """Return what a load of these blocks finds (see `loaded`), or None if the columns have to tell it."""
         own = columns[active]
         first, end = int(own.min()), int(own.max()) + 1
-        near = self._near(first, end)
+        near = self._near(first, end, rows, lanes[active])
         if len(near) != 1 or not near[0].covers(first, end, lanes[active], rows):
             return None
         return near[0].registers(lanes, columns, active)
 
     def hold(self, written: Written) -> None:
         """Write the results of a multiplication, or registers."""
-        kept: list[Written] = []
-        for each in self.written:
-            first, end = max(each.first, written.first), min(each.end, written.end)
-            rest = each.besides(first, end) if written.covers(first, end, each.lanes, each.blocks) else None
-            kept += [each] if rest is None else rest
-        self.written = kept
-        self._settle(written.first, written.end)
+        self._overwrite(written.first, written.end, written.lanes, written.blocks)
         self.written.append(written)
 
-    def _near(self, first: int, end: int) -> list[Written]:
-        return [each for each in self.written if each.first < end and first < each.end]
+    def _overwrite(self, first: int, end: int, lanes: Array, blocks: Array) -> None:
+        """Forget what is written to these places of columns from `first` to `end`, which gets another content.
+
+        What is written there to other places too, and cannot be told from it, is written to the columns.
+        """
+        kept: list[Written] = []
+        for each in self._near(first, end, blocks, lanes):
+            low, high = max(each.first, first), min(each.end, end)
+            rest: Sequence[Written] | None = None
+            if are_among(each.lanes, lanes):
+                rest = each.besides(low, high)
+                others = each.blocks & ~blocks
+                if others.any():
+                    rest = None if rest is None or rest else [each.of_blocks(others)]
+            self.written = [other for other in self.written if other is not each]
+            if rest is None:
+                each.settle(self)
+            else:
+                kept += rest
+        self.written += kept
+
+    def _near(self, first: int, end: int, blocks: Array | None = None, lanes: Array | None = None) -> list[Written]:
+        """Return what is written to some of these columns, of some of these blocks and lanes (None: of any)."""
+        return [
+            each
+            for each in self.written
+            if each.first < end
+            and first < each.end
+            and (blocks is None or (each.blocks & blocks).any())
+            and (lanes is None or each.lanes.size == LANES or lanes.size == LANES or np.isin(lanes, each.lanes).any())
+        ]
 
     def _settle(self, first: int, end: int) -> None:
         """Write what is not written yet, and has places in columns from `first` to `end`, to the columns."""
@@ -278,10 +383,10 @@ class TensorMemory:
         if first % UNIT or count % UNIT or (units != count // UNIT).any() or not count:
             raise Unsupported("tensor memory is released that was not allocated in this size")
         self.allocations[np.ix_(rows, np.arange(first // UNIT, (first + count) // UNIT))] = 0
-        self._settle(first, first + count)
+        self._overwrite(first, first + count, np.arange(LANES), rows)
         for number in range(first, first + count):
             if number in self.columns:
-                self.put(number, poison(32), rows)
+                self._put(number, poison(32), rows)
 
     def require_allocated(self, columns: Array, rows: Array) -> None:
         """Raise Unsupported for a column that one of these blocks has not allocated."""
@@ -295,6 +400,9 @@ class TensorMemory:
     def put(self, number: int, value: Value, rows: Array, lanes: Array | None = None) -> None:
         """Replace the content of these lanes (None: all) of a column in these blocks."""
         self._settle(number, number + 1)
+        self._put(number, value, rows, lanes)
+
+    def _put(self, number: int, value: Value, rows: Array, lanes: Array | None = None) -> None:
         places = rows[:, None] if lanes is None else rows[:, None] & lanes[None]
         self.columns[number] = value if places.all() else blend_values(places, value, self.column(number))
 
@@ -554,6 +662,17 @@ def _side_by_side(parts: Sequence[SymbolicVector]) -> SymbolicVector:
         return SymbolicVector(parts[0].bits, words, first)
     spread = [np.broadcast_to(np.uint32(each.flags), (blocks, *each.words.shape[2:])) for each in parts]
     return SymbolicVector(parts[0].bits, words, np.concatenate(spread, axis=1))
+
+
+def _interleaved(parts: Sequence[SymbolicVector]) -> SymbolicVector:
+    """Return the first column of each part, then the second one of each, and so on; see `_side_by_side`."""
+    columns = parts[0].words.shape[2]
+    if len(parts) == 1:
+        return parts[0]
+    whole = _side_by_side(parts)
+    order = np.arange(len(parts) * columns).reshape(len(parts), columns).T.reshape(-1)
+    flags = whole.flags if isinstance(whole.flags, int) else whole.flags[:, order]
+    return SymbolicVector(whole.bits, whole.words[:, :, order], flags)
 
 
 def unstacked(value: SymbolicVector) -> Mapping[int, SymbolicVector]:

@@ -21,12 +21,13 @@ def windows(t: Tensors) -> None:
     ends, heads = t.of([0, 40, 100], "int32"), 2
     for width in (32, 64):
         q, k, v = (t.normal(100, heads, width, dtype="float16", grad=True) for _ in range(3))
-        marks = t.of([[[1, 5, 9, 12], [0, 7, 20, 33]], [[2, 3, 30, 31], [4, 11, 22, 44]]], "int64")
-        found = t.call(inference.dsalt_triton_attention, q, k, v, marks, t.normal(heads, 2, 4),
+        marks = t.of([[[2 * k + shift for k in range(16)], [3 * k + shift for k in range(16)]] for shift in (0, 5)],
+                     "int64")  # fmt: skip
+        found = t.call(inference.dsalt_triton_attention, q, k, v, marks, t.normal(heads, 2, 16),
                        t.integers(4, 20, 100, dtype="int32"), ends)  # fmt: skip
         if found is not None:
             t.call(t.backward, found)
-        found = t.call(training.dsalt_triton_train_attention, q, k, v, marks, t.normal(heads, 2, 4, grad=True),
+        found = t.call(training.dsalt_triton_train_attention, q, k, v, marks, t.normal(heads, 2, 16, grad=True),
                        t.uniform(100, low=4.0, high=20.0, grad=True), ends, 1.0, 4.0, 32)  # fmt: skip
         if found is not None:
             t.call(t.backward, found)

@@ -51,7 +51,9 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
             raise Unsupported("local memory is written in overlapping widths", line)
         old = contents.get(where)
         contents[where] = (
-            value if machine.mask is None else blend_values(machine.mask, value, poison(bits) if old is None else old)
+            value
+            if machine.mask is None
+            else blend_values(machine.mask, value, poison(bits) if old is None else L.settled(old))
         )
 
 
@@ -66,7 +68,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
             return poison(bits)
         if L.width(found) != bits:
             raise Unsupported("local memory is read in another width than it was written", line)
-        return found
+        return L.settled(found)
     if isinstance(known, np.ndarray):
         return _own_cells(machine, contents, known.astype(np.uint64) + np.uint64(offset), bits, line)
     if any(L.width(value) != bits for value in contents.values()):
@@ -78,7 +80,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     return term(
         bits,
         f"local gather {layout}",
-        [as_symbolic_vector(each) for each in (where, *cells)],
+        [as_symbolic_vector(L.settled(each)) for each in (where, *cells)],
         exact=True,
         recorder=machine.domain.recorder,
     )
@@ -96,7 +98,7 @@ def _own_cells(machine: Machine, contents: dict[int, Value], address: Array, bit
         if other.any():
             raise Unsupported("local memory is read in another width than it was written", line)
         if here.any() and L.width(value) == bits:
-            found = blend_values(here, value, found)
+            found = blend_values(here, L.settled(value), found)
     return found
 
 

@@ -60,7 +60,10 @@ class AgentMemory:
         self._require(int(cells.max(initial=-1)) + 1)
         writer = self.writer[cells]
         unordered = (writer >= 0) & (self.written[cells] > seen[writer])
-        unordered &= ~((writer == agent) & np.isin(self.written_as[cells], list(access.after)))
+        kind, pipelined = self.written_as[cells], np.zeros(cells.shape, dtype=bool)
+        for each in access.after:
+            pipelined |= kind == each
+        unordered &= ~((writer == agent) & pipelined)
         if access.repeats:
             unordered = self._unordered_with_reads(cells, access, agent, seen)
         if not access.writes or access.repeats:
@@ -88,8 +91,15 @@ class AgentMemory:
         self.written, self.written_as = (np.pad(each, (0, more)) for each in (self.written, self.written_as))
         self.reads = {key: np.pad(times, (0, more)) for key, times in self.reads.items()}
 
-    def state(self) -> Iterator[Array]:
-        """Yield arrays that are equal for two histories only if later accesses conflict in both or in neither."""
-        yield from (self.writer, self.written, self.written_as)
-        for key, times in self.reads.items():
-            yield from (np.array(key, dtype=np.int64), times)
+    def state(self, seen: Array) -> Iterator[Array]:
+        """Yield arrays that are equal for two histories only if later accesses conflict in both or in neither.
+
+        Every warp has seen the times `seen`, by agent.  No later access conflicts with what came before these.
+        """
+        late = np.flatnonzero((self.writer >= 0) & (self.written > seen[self.writer]))
+        writer = self.writer[late]
+        yield from (late, writer, self.written[late] - seen[writer], self.written_as[late])
+        for key, times in sorted(self.reads.items()):
+            late = np.flatnonzero(times > seen[key[0]])
+            if late.size:
+                yield from (np.array(key, dtype=np.int64), late, times[late] - seen[key[0]])

@@ -10,7 +10,7 @@ A thread knows that a phase has ended if it has waited for it, or if all that ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +47,13 @@ class EndedPhase:
         arrivals = None if self.arrivals is None else with_further_agent(self.arrivals)
         return EndedPhase(with_further_agent(self.published), with_further_agent(self.causes), arrivals, self.whole)
 
-    def state(self, seen: Array, counted: Array) -> list[bytes]:
-        """See `Phases.state`."""
-        whole = repr([(warp, time - int(seen[warp])) for warp, time in sorted(self.whole.items())]).encode()
-        arrivals = b"" if self.arrivals is None else np.maximum(self.arrivals - counted, 0).tobytes()
+    def state(self, seen: Array, counted: Array, idle: Sequence[int], *, is_known: bool) -> list[bytes]:
+        """See `Phases.state`; `idle` are those of the warps in `whole`.  Where all warps know that it has ended, its
+        arrivals tell nothing.
+        """
+        arrivals = b"" if is_known or self.arrivals is None else np.maximum(self.arrivals - counted, 0).tobytes()
         published, causes = np.maximum(self.published - seen, 0), np.maximum(self.causes - counted, 0)
-        return [published.tobytes(), causes.tobytes(), arrivals, whole]
+        return [published.tobytes(), causes.tobytes(), arrivals, repr(idle).encode()]
 
 
 class Phases:
@@ -142,11 +143,25 @@ class Phases:
         kept = self._last[: max(0, len(self._last) - (self.ended - ended))]
         return max((each.whole[warp] for each in kept if warp in each.whole), default=None)
 
-    def state(self, seen: Array, counted: Array) -> list[bytes]:
+    def state(self, seen: Array, counted: Array, is_idle: Callable[[int, int], bool]) -> list[bytes]:
         """Return bytes that are equal for phases that later waits treat alike; see `RaceDetector.state`.
 
         All warps have seen the times `seen`, and all of the arrivals `counted` have come before all of them.
+        `is_idle` says whether a warp has made no access since a time.
         """
-        numbers = self.ended & 1, len(self._last), min(self.ended - self.first, _MOST_KEPT)
-        phases = [part for each in (*self._last, self._open) for part in each.state(seen, counted)]
-        return [np.array(numbers, dtype=np.int64).tobytes(), *phases]
+        known = max(int(counted[self.agent]), self.first)  # all warps know that so many have ended
+        # No wait acquires a phase before the last one of these.
+        older = max(0, len(self._last) - (self.ended - known) - 1)
+
+        def idle(phase: EndedPhase) -> list[int]:
+            return sorted(warp for warp, time in phase.whole.items() if is_idle(warp, time))
+
+        numbers = self.ended & 1, self.ended - known, len(self._last) - older
+        found = [
+            np.array(numbers, dtype=np.int64).tobytes(),
+            repr(sorted({warp for each in self._last[:older] for warp in idle(each)})).encode(),
+        ]
+        first = self.ended - len(self._last)
+        for number, each in enumerate((*self._last[older:], self._open), first + older):
+            found += each.state(seen, counted, idle(each), is_known=number < known)
+        return found

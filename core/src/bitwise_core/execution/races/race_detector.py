@@ -13,7 +13,7 @@ the caller decides which values they leave undetermined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -133,8 +133,8 @@ class RaceDetector:
         """Reads that are recorded only when a later access may race with them, in order (see `_record_deferred`)."""
         self.has_deferred: Array = np.zeros(cells, dtype=bool)
         """Which cells the deferred reads take."""
-        self.read_by_agents = False
-        """Whether an asynchronous agent has read a cell."""
+        self.has_asynchronous_reads = False
+        """Whether a thread has started a read that `finished_reads` ends."""
         self.unfenced: UnfencedReads | None = None
         """The reads that an asynchronous write may overtake; None where they are not followed."""
         self.warps_with_agents: frozenset[int] = frozenset()
@@ -368,7 +368,7 @@ class RaceDetector:
             unordered |= ~self._after_updates(cells, actor, None)
         self.deferred.append(_DeferredRead(cells, actor, self.clock.diagonal().copy(), self.lockstep.copy()))
         self.has_deferred[cells] = True
-        if self.read_by_agents or len(self.deferred) >= _MOST_DEFERRED:
+        if self.has_asynchronous_reads or len(self.deferred) >= _MOST_DEFERRED:
             self._record_deferred()
         return unordered
 
@@ -449,9 +449,14 @@ class RaceDetector:
         seen = times <= self.clock.T[: self.warps].take(warp, axis=1)
         own = np.arange(self.warps)[:, None] == warp[None]
         before: Array = np.all(seen | (own & (times != PENDING)), axis=0)
-        for agent, late in self.reads_by_agent.items():
-            before &= late.take(cells) <= self.clock[:, agent].take(warp)
-        return before
+        return before & self._after_agents(cells, actor) if self.reads_by_agent else before
+
+    def _after_agents(self, cells: Array, actor: Array) -> Array:
+        """Return whether the reads of all agents are ordered before the current access of `actor`."""
+        warp, found = self.warp_of.take(actor), np.ones(cells.shape, dtype=bool)
+        for agent, times in self.reads_by_agent.items():
+            found &= times.take(cells) <= self.clock[:, agent].take(warp)
+        return found
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
         """`actor` threads write these cells; `pending` marks a write that completes at a later wait.  Raises Race."""
@@ -475,7 +480,8 @@ class RaceDetector:
         if self.deferred and some(self.has_deferred.take(cells)):
             self._record_deferred()
         if not self._of_this_round(self.write_round, cells) and not self._of_this_round(self.read_round, cells):
-            return _no_lanes(cells.size), _no_lanes(cells.size)
+            late = ~self._after_agents(cells, actor) if self.reads_by_agent else _no_lanes(cells.size)
+            return late, _no_lanes(cells.size)
         ordered = self._ordered(actor, self.reader.take(cells), self.read.take(cells), self.read_step.take(cells))
         ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
         after = self._ordered(actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells))
@@ -519,11 +525,12 @@ class RaceDetector:
         return found
 
     def has_pending(self, cells: Array) -> bool:
-        """Return whether an asynchronous access to one of these cells may not have been waited for."""
+        """Return whether a warp may not have waited for an asynchronous access to one of these cells."""
         reads = self.reads_by_warp[:, cells] == PENDING
         if some(reads) or some(self.read[cells] == PENDING) or some(self.written[cells] == PENDING):
             return True
-        return any(times[cells].any() for times in self.reads_by_agent.values())
+        seen = self._seen()
+        return any(some(times[cells] > seen[agent]) for agent, times in self.reads_by_agent.items())
 
     def record_writes(self, cells: Array, actor: Array, unordered: Array, kept: Array) -> None:
         """`actor` threads write these cells, some of them after no order with earlier writes.
@@ -709,7 +716,7 @@ class RaceDetector:
         """
         self._check_asynchronous_read(cells, actor)
         self._record_deferred()
-        self.read_by_agents = True
+        self.has_asynchronous_reads = True
         self.reader[cells] = actor
         self.read[cells] = PENDING
         self.read_round[cells] = NO_BARRIER_SUFFICES
@@ -740,13 +747,10 @@ class RaceDetector:
         Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
         """
         self._check_asynchronous_read(cells, access.thread)
-        self._record_deferred()
-        self.read_by_agents = True
         agent = self._agent(*access.agent)
         if agent not in self.reads_by_agent:
             self.reads_by_agent[agent] = np.zeros(self.writer.size, dtype=np.int32)
         self.reads_by_agent[agent][cells] = self.clock[agent, agent]
-        self.read_round[cells] = NO_BARRIER_SUFFICES
 
     def agent_accesses(self, memory: str, cells: Array, access: AgentAccess) -> None:
         """An agent accesses these cells of a memory that only agents access.  Raises Race."""
@@ -793,7 +797,12 @@ class RaceDetector:
 
     def state_key(self) -> bytes:
         """Bytes that are equal for two detectors of one `state`, and that take less time."""
-        return self.clock.tobytes() if self._has_agents() else b""
+        return np.maximum(self.clock - self._seen(), 0).tobytes() if self._has_agents() else b""
+
+    def _seen(self) -> Array:
+        """Return for each warp and agent the time that all warps have seen."""
+        seen: Array = self.clock[: self.warps].min(axis=0)
+        return seen
 
     def _has_agents(self) -> bool:
         return bool(self.reads_by_agent or self.agent_memories or self.fences)
@@ -806,7 +815,7 @@ class RaceDetector:
         times count from these.  The numbers of generations are names, and not a part of the state (see `absorb`).
         """
         self._record_deferred()
-        seen = self.clock[: self.warps].min(axis=0)
+        seen = self._seen()
         # Every access before the last barrier of all warps is ordered before all later ones.
         recent = np.flatnonzero((self.read_round >= self.round) | (self.write_round >= self.round) | self.generic)
         late_reads = self.reads_by_warp[:, recent] > seen[: self.warps, None]
@@ -843,13 +852,9 @@ class RaceDetector:
         parts += [several, *writers, np.flatnonzero(self.updated), *unfenced]
         if self.updates is not None:
             parts += [self.clock, self.lockstep, *self.updates.state()]
-        if agents:  # their times count from the start, and so do the clocks next to them
-            parts += [self.clock, self.fenced]
-            parts += [np.array(sorted(each.items()), dtype=np.int64) for each in self.fences]
-            for agent, times in self.reads_by_agent.items():
-                parts += [np.full(1, agent, dtype=np.int64), times]
-            for memory in self.agent_memories.values():
-                parts += memory.state()
+        if agents:
+            parts += self._state_of_agents(cells, seen)
+        parts.append(np.frombuffer(repr([*self.agents.items()]).encode(), dtype=np.uint8))  # what the clocks are of
         found: list[bytes] = []
         for part in parts:
             found += [part.size.to_bytes(8, "little"), part.tobytes()]
@@ -860,7 +865,9 @@ class RaceDetector:
             counted = self.causes.min(axis=0)
             found.append((self.causes - counted).tobytes())
             for barrier in sorted(self.phases):
-                found += [barrier.to_bytes(8, "little"), *self.phases[barrier].state(seen, counted)]
+                found.append(barrier.to_bytes(8, "little"))
+                for piece in self.phases[barrier].state(seen, counted, self._is_idle_since):
+                    found += [len(piece).to_bytes(8, "little"), piece]
         for number, (warps, times) in sorted(self.meetings.items()):
             found += [number.to_bytes(8, "little"), warps.tobytes(), (times - seen[warps]).tobytes()]
         if self.tracked:  # their times count from the start, and so do the clocks next to them
@@ -869,6 +876,25 @@ class RaceDetector:
                 repr(sorted((key, *each.items()) for key, each in self.tracked.items())).encode(),
             ]
         return b"".join(found)
+
+    def _state_of_agents(self, cells: Array, seen: Array) -> Iterator[Array]:
+        """Yield what `state` holds of the accesses of agents, and of fences; `cells` are those that it holds."""
+        for agent, read in sorted(self.reads_by_agent.items()):
+            late = np.flatnonzero(read > seen[agent])
+            # A write before a read is ordered before what is ordered after the read.
+            yield from (np.full(1, agent, dtype=np.int64), late, read[late] - seen[agent], read[cells] > 0)
+        fenced = np.where(self.generic[cells], self.fenced[cells], -1)
+        alike: dict[tuple[tuple[int, int], ...], list[int]] = {}
+        for index in np.unique(fenced[fenced >= 0]).tolist():
+            # All warps have seen a fence whose time counts as 0.
+            times = {warp: max(time - int(seen[warp]), 0) for warp, time in self.fences[index].items()}
+            known = ((-1, 0),) if 0 in times.values() else tuple(sorted(times.items()))
+            alike.setdefault(known, []).append(index)
+        for known, indices in sorted(alike.items()):
+            yield from (np.flatnonzero(np.isin(fenced, indices)), np.array(known, dtype=np.int64))
+        for name, memory in sorted(self.agent_memories.items()):
+            yield np.frombuffer(name.encode(), dtype=np.uint8)
+            yield from memory.state(seen)
 
     def _late_writers(self, seen: Array) -> tuple[Array, list[Array]]:
         """Return the cells with several writers that do not come before the next access of every thread.

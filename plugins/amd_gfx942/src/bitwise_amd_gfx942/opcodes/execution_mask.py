@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitwise_amd_gfx942.lane_masks import complement_mask, disjoint, is_subset, partitioned_mask, same_mask
-from bitwise_amd_gfx942.opcodes.deferred_selects import deferred_select, is_value_of
 from bitwise_amd_gfx942.opcodes.forms import Form, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.select_provenance import Select, record_select, selects_of
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Instruction, Operand, registers_of
 from bitwise_core.execution.architecture import Builder, Context, OpcodeTable
+from bitwise_core.execution.deferred_selects import DeferredSelect, deferred_select
 from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, info_from_roles
 from bitwise_core.execution.machine import Control, Machine, Step, conjunction
 from bitwise_core.execution.program import merge_local
@@ -220,3 +220,10 @@ def vector_opcode(
         return builder
 
     return register
+
+
+def is_value_of(value: Value, register: Value | None) -> bool:
+    """Return whether a value is what an instruction reads of a register that holds `register`."""
+    if isinstance(register, DeferredSelect) and register.is_computed and value is register.value:
+        return True
+    return value is register

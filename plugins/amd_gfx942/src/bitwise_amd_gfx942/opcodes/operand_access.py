@@ -9,13 +9,13 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, immediate_bits
 from bitwise_amd_gfx942.opcodes.deferred_lanes import DeferredLanes, masked_write
-from bitwise_amd_gfx942.opcodes.deferred_selects import DeferredSelect
 from bitwise_amd_gfx942.opcodes.select_provenance import read_select
 from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
 from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.deferred_blends import DeferredBlend, deferred_blend
+from bitwise_core.execution.deferred_selects import DeferredSelect
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.deferred_selects import DeferredSelect
+from bitwise_core.execution.deferred_selects import DeferredSelect
 from bitwise_core.execution.machine import Machine, invert
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 

@@ -1,7 +1,7 @@
 """Selects that are computed when something reads them, in the domain of terms.
 
-An instruction under an execution mask that depends on data leaves its destination unchanged in the other lanes.  Most
-of these registers are temporary: the lanes of the same mask read them, and no select is needed.
+What runs under a condition on data leaves its destination unchanged in the other lanes.  Much of it is temporary: it is
+read under the same condition only, or written again before it is read, and no select is needed.
 """
 
 from __future__ import annotations
@@ -29,27 +29,39 @@ class DeferredSelect(DeferredValue):
 
     def compute(self) -> Value:
         """Return what the domain returns for the select."""
+        self._compute_operands()
         predicate, if_true, if_false = self._operands
         found = self._domain.select(predicate, L.settled(if_true), L.settled(if_false))
         del self._operands
         return found
 
+    def _compute_operands(self) -> None:
+        """Compute the selects below, the innermost ones first: a chain of them may be longer than Python's stack."""
+        pending = list(self._below())
+        while pending:
+            each = pending[-1]
+            below = [] if each.is_computed else list(each._below())
+            if below:
+                pending += below
+            else:
+                pending.pop().settled()
 
-def is_value_of(value: Value, register: Value | None) -> bool:
-    """Return whether a value is what an instruction reads of a register that holds `register`."""
-    if isinstance(register, DeferredSelect) and register.is_computed and value is register.value:
-        return True
-    return value is register
+    def _below(self) -> list[DeferredSelect]:
+        """The operands that are selects which nothing has read."""
+        return [each for each in self._operands[1:] if isinstance(each, DeferredSelect) and not each.is_computed]
 
 
 def _depth(value: Value) -> int:
     return value.depth if isinstance(value, DeferredSelect) and not value.is_computed else 0
 
 
-def deferred_select(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
+def deferred_select(
+    machine: Machine, predicate: Value, if_true: Value, if_false: Value, depth: int = _MAXIMUM_DEPTH
+) -> Value:
     """Return a select by a predicate that depends on data, deferred where matrix steps are (`StepsInOrder`).
 
-    A select of two numbers is none to defer: it may be one number, or have a form of its own.
+    A select of two numbers is none to defer: it may be one number, or have a form of its own.  At most `depth` selects
+    of selects are deferred.
     """
     domain, kinds = machine.domain, (type(if_true), type(if_false))
     if (
@@ -57,10 +69,10 @@ def deferred_select(machine: Machine, predicate: Value, if_true: Value, if_false
         and kinds[0] in _PLAIN
         and kinds[1] in _PLAIN
         and kinds != (np.ndarray, np.ndarray)
-        and max(_depth(if_true), _depth(if_false)) < _MAXIMUM_DEPTH
+        and max(_depth(if_true), _depth(if_false)) < depth
     ):
         return DeferredSelect(domain, predicate, if_true, if_false)
-    return domain.select(predicate, if_true, if_false)
+    return domain.select(predicate, L.settled(if_true), L.settled(if_false))
 
 
 _PLAIN = (SymbolicVector, DeferredSelect, PackedVector, np.ndarray)
