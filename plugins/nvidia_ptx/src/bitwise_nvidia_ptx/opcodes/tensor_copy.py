@@ -205,19 +205,17 @@ def _bytes(machine: Machine, operand: Operand, size: Operand, line: int) -> Box:
         raise DataDependent("a bulk copy at a computed address", line, (given,))
     active = machine.active()
     length = int(np.broadcast_to(_size_of_bytes(machine, size, line), active.shape)[active][0])
-    start, acting = value_of_issuing_thread(machine, place), active.any(axis=1)[:, None]
-    if (
-        not length
-        or length % _BYTES_ALIGNMENT
-        or (start.astype(np.int64) % _BYTES_ALIGNMENT != 0)[acting[:, 0] if len(start) > 1 else slice(None)].any()
-    ):
+    acting = active.any(axis=1)[:, None]
+    start = value_of_issuing_thread(machine, place).astype(np.uint64)
+    is_aligned: Array = start % np.uint64(_BYTES_ALIGNMENT) == 0
+    if not length or length % _BYTES_ALIGNMENT or (acting & ~is_aligned).any():
         raise Unsupported(
             f"a bulk copy of {length} bytes whose size or address is no multiple of {_BYTES_ALIGNMENT} is not defined",
             line,
         )
     offset = np.arange(0, length, CHUNK, dtype=np.int64)
     inside = np.broadcast_to(acting, (machine.blocks, offset.size))
-    return Box(start.astype(np.uint64) + offset.astype(np.uint64), inside, offset, CHUNK, 0, length)
+    return Box(start + offset.astype(np.uint64), inside, offset, CHUNK, 0, length)
 
 
 def _reduction(instruction: Instruction, parts: Sequence[str]) -> Step:
