@@ -91,9 +91,26 @@ def test_a_record_names_the_assembler_and_its_merges(ptxas: Ptxas, tmp_path: Pat
     target = tmp_path / "found.json"
     assert merges.main(["--seconds", "0.1", "--record", str(target), "--seed", "3"]) == 0
     record = json.loads(target.read_text())
-    assert record["ptxas"] == ptxas.version
-    assert record["architecture"] == "sm_90a"
-    assert record["counts"]["sequences"] >= merges.SEQUENCES - record["counts"].get("refused", 0)
+    (run,) = record["runs"]
+    assert run["ptxas"] == ptxas.version
+    assert run["architecture"] == "sm_90a"
+    assert run["counts"]["sequences"] >= merges.SEQUENCES - run["counts"].get("refused", 0)
+
+
+def test_records_are_joined_once(ptxas: Ptxas, capsys: pytest.CaptureFixture[str]) -> None:
+    found = merges.Found(Counter(sequences=3), {"A -> ": ["x; y", "y; z; x"]})
+    one = merges.record_of(found, ptxas, 2.0, 1)
+    found.different.append("y; z: 1 and 2")
+    found.changes["A -> "].append("z")
+    other = merges.record_of(found, ptxas, 2.0, 2)
+    whole = merges.merged_records([one, other])
+    assert [run["seed"] for run in whole["runs"]] == [1, 2]
+    assert whole["merged sequences that are Equal"] == {"A -> ": {"sequences": 5, "example": "z"}}
+    with pytest.raises(ValueError, match="a run counts once"):
+        merges.merged_records([one, other, one])
+    assert merges._finish(one, None) == 0
+    assert merges._finish(whole, None) == 1
+    assert "other bytes: y; z: 1 and 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

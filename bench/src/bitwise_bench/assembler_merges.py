@@ -3,6 +3,7 @@
     python -m bitwise_bench.assembler_merges --seconds 600 --jobs 2 --record records/assembler-merges-12.8.93-sm90.json
     python -m bitwise_bench.assembler_merges --ptxas /opt/ptxas --arch sm_100a --seconds 600
     python -m bitwise_bench.assembler_merges --gpu --seconds 120 --jobs 8
+    python -m bitwise_bench.assembler_merges --merge part-1.json part-2.json --record records/assembler-merges-sm90.json
 
 A sequence of two or three instructions is assembled as it is, and with each intermediate value hidden behind a shuffle
 by which a lane reads itself.  The assembler merges a sequence if the machine code has other opcodes then.  Most merges
@@ -44,6 +45,7 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_core.output_files import write_text
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
+from bitwise_nvidia_ptx.sass_listing import listed_functions
 
 SEQUENCES = 48
 """The sequences that are assembled in one file."""
@@ -57,8 +59,6 @@ _CARRIED = re.compile(
     r"(MOV|IMAD\.MOV|IMAD\.U32|PRMT|SHFL|SEL|NOP|BRA|EXIT|WARPSYNC|UMOV|S2R|S2UR|CS2R|R2UR|ULDC|LDC)\b.*"
 )
 """Machine instructions that move values, and those around a kernel, whose number may change by a shuffle alone."""
-_FUNCTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)")
-_CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 _OLD_VERSIONS = {"12.4": "8.4", "12.5": "8.5", "12.6": "8.5", "12.7": "8.6"}
 """The newest PTX that assemblers read which do not read that of the programs."""
 
@@ -80,6 +80,7 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
     changes: dict[str, list[str]] = field(default_factory=dict)
     different: list[str] = field(default_factory=list)
+    device: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Found) -> None:
         """Add what another search has found."""
@@ -87,6 +88,7 @@ class Found:
         for change, texts in other.changes.items():
             self.changes.setdefault(change, []).extend(texts)
         self.different += other.different
+        self.device |= other.device
 
 
 def sequences(dice: random.Random, count: int) -> Iterator[MergedSequence]:
@@ -173,14 +175,10 @@ def opcodes_of(programs: Sequence[Program], ptxas: Ptxas) -> list[Opcodes] | Non
 
 def listed_opcodes(listing: str) -> Mapping[str, Opcodes]:
     """Return the opcodes of each function of a listing by nvdisasm, without those that only move values."""
-    found: dict[str, Opcodes] = {}
-    current: Opcodes = Counter()
-    for line in listing.splitlines():
-        if section := _FUNCTION.match(line):
-            current = found.setdefault(section[1], Counter())
-        elif (code := _CODE.match(line)) and not _CARRIED.match(code[1]):
-            current[code[1]] += 1
-    return found
+    return {
+        name: Counter(each.mnemonic for each in function.instructions if not _CARRIED.match(each.mnemonic))
+        for name, function in listed_functions(listing).items()
+    }
 
 
 def change_of(direct: Opcodes, hidden: Opcodes) -> str:
@@ -196,6 +194,7 @@ def searched(seed: int, seconds: float, ptxas: Ptxas, *, gpu: bool) -> Found:
     device = Device() if gpu else None
     if device is not None:
         device.assembler = ptxas
+        found.device = device.environment()
     while time.monotonic() < end:
         _search(list(sequences(dice, SEQUENCES)), ptxas, device, found)
     return found
@@ -250,19 +249,40 @@ def _executed(each: MergedSequence, device: Device) -> str:
 
 def record_of(found: Found, ptxas: Ptxas, seconds: float, seed: int) -> dict[str, Any]:
     """Return what a search has found as JSON, with the assembler and the environment."""
-    changes = {
-        change: {"sequences": len(texts), "examples": sorted(texts, key=lambda text: (len(text), text))[:3]}
-        for change, texts in sorted(found.changes.items(), key=lambda item: -len(item[1]))
-    }
-    return {
-        "environment": analysis_environment(),
+    run = {
+        "environment": {**analysis_environment(), **found.device},
         "ptxas": ptxas.version,
         "architecture": ptxas.gpu,
         "seconds": round(seconds),
         "seed": seed,
         "counts": dict(sorted(found.counts.items())),
         "sequences with other bytes": sorted(found.different),
-        "merged sequences that are Equal": changes,
+    }
+    return {"runs": [run], "merged sequences that are Equal": _shortened(found.changes)}
+
+
+def merged_records(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the record of several searches.  Raises ValueError if two have one seed, assembler and environment."""
+    runs = [run for part in parts for run in part["runs"]]
+    keys = [(run["seed"], run["ptxas"], run["architecture"], run["environment"]) for run in runs]
+    if any(key in keys[:number] for number, key in enumerate(keys)):
+        raise ValueError("two runs have one seed, assembler and environment: a run counts once")
+    changes: dict[str, Any] = {}
+    for change, found in (item for part in parts for item in part["merged sequences that are Equal"].items()):
+        held = changes.setdefault(change, {"sequences": 0, "example": found["example"]})
+        held["sequences"] += found["sequences"]
+        held["example"] = min(held["example"], found["example"], key=lambda text: (len(text), text))
+    return {
+        "runs": runs,
+        "merged sequences that are Equal": dict(sorted(changes.items(), key=lambda item: -item[1]["sequences"])),
+    }
+
+
+def _shortened(changes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the number of the sequences of each change, and the shortest one."""
+    return {
+        change: {"sequences": len(texts), "example": min(texts, key=lambda text: (len(text), text))}
+        for change, texts in sorted(changes.items(), key=lambda item: -len(item[1]))
     }
 
 
@@ -277,7 +297,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the sequences (default 0)")
     parser.add_argument("--gpu", action="store_true", help="run merged sequences on a GPU of sm_90")
     parser.add_argument("--record", type=Path, help="write what is found here, as JSON")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="RECORD", help="merge records instead of a search")
     chosen = parser.parse_args(arguments)
+    if chosen.merge:
+        try:
+            whole = merged_records([json.loads(path.read_text()) for path in chosen.merge])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            parser.error(f"--merge: a file is no record of such searches ({error})")
+        return _finish(whole, chosen.record)
     if chosen.jobs < 1 or chosen.seconds <= 0:
         parser.error("--jobs and --seconds must be positive")
     if chosen.gpu and not chosen.arch.startswith("sm_90"):
@@ -294,13 +321,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found.add(job.result())
     except (PtxasNotFound, DeviceError, ValueError) as error:
         parser.error(str(error))
-    record = record_of(found, ptxas, time.monotonic() - start, chosen.seed)
-    if chosen.record is not None:
-        write_text(chosen.record, json.dumps(record, indent=1) + "\n")
-    print(f"ptxas {ptxas.version} for {ptxas.gpu}: {record['counts']}")
-    for each in found.different:
-        print(f"other bytes: {each}")
-    return int(bool(found.different))
+    return _finish(record_of(found, ptxas, time.monotonic() - start, chosen.seed), chosen.record)
+
+
+def _finish(record: Mapping[str, Any], path: Path | None) -> int:
+    """Write and print a record; return the exit status."""
+    if path is not None:
+        write_text(path, json.dumps(record, indent=1) + "\n")
+    for run in record["runs"]:
+        print(f"ptxas {run['ptxas']} for {run['architecture']}: {run['counts']}")
+        for each in run["sequences with other bytes"]:
+            print(f"other bytes: {each}")
+    return int(any(run["sequences with other bytes"] for run in record["runs"]))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ STORE, STORE_LONG = (
     "st.global.b32 [%d3], %r2;",
     "mul.wide.u32 %d5, %r0, 8; add.s64 %d5, %d0, %d5; st.global.b64 [%d5], %d9;",
 )
-ROOM = ".shared .align 16 .b8 room[512];"
+OWN_MEMORY = ".shared .align 16 .b8 room[512]; .local .align 8 .b8 mine[16];"
 PLACE = "mul.lo.u32 %r6, %r0, 16; mov.u32 %r7, room; add.u32 %r6, %r6, %r7;"
 """%r6: 16 bytes of each thread in shared memory."""
 KNOWN = {
@@ -54,6 +54,32 @@ KNOWN = {
         f"{OWN} setp.lt.u32 %p1, %r0, 8; selp.b64 %d9, %d4, %d3, %p1; ld.global.b32 %r2, [%d9]; {STORE}",
         f"{OWN} setp.lt.u32 %p1, %r0, 8; mov.b64 %d9, %d3; @%p1 mov.b64 %d9, %d4; ld.global.b32 %r2, [%d9]; {STORE}",
     ),
+    "an address in shared memory": (
+        f"{OWN} {PLACE} st.shared.v2.b64 [%r6], {{%d0, %d4}}; ld.shared.b64 %d9, [%r6+8]; ld.global.b32 %r2, [%d9]; {STORE}",
+        f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
+    ),
+    "a distance in one buffer, of an address in local memory": (
+        f"{OWN} st.local.b64 [mine], %d3; ld.local.b64 %d9, [mine]; sub.s64 %d9, %d9, %d0; {STORE_LONG}",
+        f"{OWN} mov.b64 %d9, %d2; {STORE_LONG}",
+    ),
+    "low bits of an address in shared memory": (
+        f"{OWN} {PLACE} st.shared.b64 [%r6], %d3; ld.shared.b64 %d9, [%r6]; and.b64 %d9, %d9, 15; {STORE_LONG}",
+        f"{OWN} and.b64 %d9, %d2, 15; {STORE_LONG}",
+    ),
+    "words of an address in shared memory, and a number beside it": (
+        f"{OWN} {PLACE} st.shared.b64 [%r6], %d4; st.shared.b32 [%r6+8], %r0; ld.shared.v2.b32 {{%r4, %r5}}, [%r6]; mov.b64 %d9, {{%r4, %r5}};"
+        f" ld.shared.b32 %r3, [%r6+8]; ld.global.b32 %r2, [%d9]; add.u32 %r2, %r2, %r3; {STORE}",
+        f"{OWN} ld.global.b32 %r2, [%d4]; add.u32 %r2, %r2, %r0; {STORE}",
+    ),
+    "a number in the place of an address": (
+        f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; cvt.u64.u32 %d8, %r0; st.shared.b64 [%r6], %d8; ld.shared.b64 %d9, [%r6]; mul.lo.s64 %d9, %d9, 3; {STORE_LONG}",
+        f"{OWN} cvt.u64.u32 %d9, %r0; mul.lo.s64 %d9, %d9, 3; {STORE_LONG}",
+    ),
+    "halves that lanes exchange": (
+        f"{OWN} mov.b64 {{%r4, %r5}}, %d4; shfl.sync.idx.b32 %r4, %r4, 0, 31, -1; shfl.sync.idx.b32 %r5, %r5, 0, 31, -1; mov.b64 %d9, {{%r4, %r5}};"
+        f" add.s64 %d9, %d9, %d2; ld.global.b32 %r2, [%d9]; {STORE}",
+        f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
+    ),
     "a number that nothing uses": (
         f"{OWN} xor.b64 %d9, %d0, %d1; mov.b32 %r2, 7; {STORE}",
         f"{OWN} mov.b32 %r2, 7; {STORE}",
@@ -75,6 +101,23 @@ OPEN = {
     "a multiple": f"mul.lo.s64 %d9, %d0, 2; {STORE_LONG}",
     "a negative address": f"neg.s64 %d9, %d0; {STORE_LONG}",
     "an address": f"mov.b64 %d9, %d0; {STORE_LONG}",
+    "an address out of shared memory": f"{PLACE} st.shared.b64 [%r6], %d0; ld.shared.b64 %d9, [%r6]; {STORE_LONG}",
+    "bits of an address out of shared memory": f"{PLACE} st.shared.b64 [%r6], %d0; ld.shared.b64 %d9, [%r6]; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "a distance of addresses out of shared memory": f"{PLACE} st.shared.v2.b64 [%r6], {{%d0, %d1}}; ld.shared.v2.b64 {{%d9, %d10}}, [%r6]; sub.s64 %d9, %d10, %d9; {STORE_LONG}",
+    "an address out of shared memory as a float": f"{PLACE} st.shared.b64 [%r6], %d0; ld.shared.f64 %g1, [%r6]; mov.b64 %d9, %g1; {STORE_LONG}",
+    "an address out of local memory": f"st.local.b64 [mine], %d0; ld.local.b64 %d9, [mine]; {STORE_LONG}",
+    "an order of an address out of local memory": f"{OWN} st.local.b64 [mine], %d0; ld.local.b64 %d9, [mine]; setp.gt.u64 %p1, %d9, %d1; selp.b32 %r2, 1, 0, %p1; {STORE}",
+    "half of an address out of shared memory": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; ld.shared.b32 %r2, [%r6+4]; {STORE}",
+    "a quarter of an address out of shared memory": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; ld.shared.u16 %r2, [%r6+4]; {STORE}",
+    "a word that was stored out of shared memory": f"{OWN} {PLACE} cvt.u32.u64 %r3, %d4; st.shared.b32 [%r6+8], %r3; ld.shared.b32 %r2, [%r6+8]; {STORE}",
+    "an upper word that was stored out of shared memory": f"{OWN} {PLACE} shr.u64 %d12, %d4, 32; st.shared.b32 [%r6+8], %d12; ld.shared.b32 %r2, [%r6+8]; {STORE}",
+    "a word of an address that joins no other": f"{PLACE} st.shared.b64 [%r6], %d0; ld.shared.b32 %r4, [%r6+4]; mov.b32 %r5, 0; mov.b64 %d9, {{%r4, %r5}}; {STORE_LONG}",
+    "a word of a word": f"{OWN} {PLACE} st.shared.b64 [%r6], %d0; ld.shared.b64 %d9, [%r6]; cvt.u32.u64 %r2, %d9; {STORE}",
+    "a word that is widened": f"mov.b64 {{%r4, %r2}}, %d1; cvt.u64.u32 %d9, %r2; {STORE_LONG}",
+    "half of a parameter": f"{OWN} ld.param.u32 %r2, [in+4]; {STORE}",
+    "halves of a parameter": f"{OWN} ld.param.v2.u32 {{%r2, %r3}}, [in]; {STORE}",
+    "half of an address of another lane": f"{OWN} mov.b64 {{%r2, %r3}}, %d0; shfl.sync.bfly.b32 %r2, %r3, 1, 31, -1; {STORE}",
+    "half of an address, or a number": f"{OWN} mov.b64 {{%r4, %r3}}, %d0; setp.lt.u32 %p1, %r0, 8; selp.b32 %r2, %r3, 7, %p1; {STORE}",
     "an address that is counted": "red.global.max.u64 [%d0], %d1;",
     "an address at a place of data": f"{OWN} ld.global.b32 %r2, [%d4]; mul.wide.u32 %d9, %r2, 4;"
     f" add.s64 %d10, %d0, %d9; shr.u64 %d11, %d10, 3; mov.b64 %d9, %d11; {STORE_LONG}",
@@ -84,13 +127,13 @@ OPEN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_no_place_of_a_buffer_decides_is_known(name: str) -> None:
     first, second = KNOWN[name]
-    assert hashes(first, shared=ROOM) == hashes(second, shared=ROOM)
+    assert hashes(first, shared=OWN_MEMORY) == hashes(second, shared=OWN_MEMORY)
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_what_the_place_of_a_buffer_decides_is_not_determined(name: str) -> None:
     with pytest.raises(Unsupported, match=r"the address of a buffer, which the launch does not give|not determined"):
-        hashes(OPEN[name], shared=ROOM)
+        hashes(OPEN[name], shared=OWN_MEMORY)
 
 
 ARRAYS = ".shared .align 16 .b8 unused[64]; .shared .align 16 .b8 room[256]; .local .align 8 .b8 mine[16];"
@@ -174,3 +217,31 @@ def test_a_function_that_is_given_an_address_stores_a_number_of_its_text() -> No
         for each in ("room", "1088")
     )
     assert stored != number
+
+
+LAUNCHES = ".param .u64 .ptr .global .align 16 "
+NUMBERS = {
+    "an address": "mov.b64 %d9, %d1;",
+    "high bits": "shr.u64 %d9, %d1, 40;",
+    "a distance of buffers": "sub.s64 %d9, %d1, %d0;",
+    "an address out of shared memory": f"{PLACE} st.shared.b64 [%r6], %d1; ld.shared.b64 %d9, [%r6];",
+    "half of an address out of shared memory": f"{PLACE} st.shared.b64 [%r6], %d1; ld.shared.u32 %d9, [%r6+4];",
+    "an address out of local memory": "st.local.b64 [mine], %d1; ld.local.b64 %d9, [mine];",
+    "half of a parameter": "ld.param.u32 %r2, [in+4]; cvt.u64.u32 %d9, %r2;",
+    "a word": "mov.b64 {%r4, %r2}, %d1; cvt.u64.u32 %d9, %r2;",
+    "an order of buffers": "setp.lt.u64 %p1, %d0, %d1; selp.b64 %d9, 1, 2, %p1;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_no_launch_says_where_its_buffers_are(name: str) -> None:
+    """For every launch, too, an address is no number."""
+
+    def outcome(body: str) -> Outcome:
+        made = text(f"mov.b64 %d9, 0; {body} {STORE_LONG}", shared=OWN_MEMORY).replace(".param .u64 ", LAUNCHES)
+        options = Options(every_launch=True, audit_contraction=False)
+        return compare(Source("l", made), Source("r", made), SM90, options).verdict.outcome
+
+    assert outcome(NUMBERS[name]) is Outcome.UNKNOWN
+    assert outcome(f"{NUMBERS[name]} mul.wide.u32 %d9, %r0, 3;") is Outcome.EQUAL
+    assert outcome("add.s64 %d9, %d1, %d2; sub.s64 %d9, %d9, %d1;".replace("%d2", "8")) is Outcome.EQUAL

@@ -24,6 +24,7 @@ from typing import Any
 from bitwise_bench.adversary import folders
 from bitwise_bench.adversary.campaign import Tally, device_environment, worker
 from bitwise_bench.adversary.device import DeviceError
+from bitwise_bench.adversary.families import FAMILIES
 from bitwise_bench.adversary.folders import ReplayError, WrongEqual
 from bitwise_bench.adversary.record import counts_so_far, failed, merged, record_of, summary
 from bitwise_bench.command_line import command_parser
@@ -47,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default 0)")
     parser.add_argument("--record", type=Path, help="write the counts here, as JSON")
     parser.add_argument("--blocks", action="store_true", help="only kernels whose threads work together")
+    parser.add_argument(
+        "--families", nargs="+", default=(), metavar="FAMILY", choices=sorted(FAMILIES),
+        help="only kernels of these families, whose threads work together",
+    )  # fmt: skip
     parser.add_argument("--orders", action="store_true", help="only kernels that are executed in several orders")
     parser.add_argument("--mutants", action="store_true", help="only mutants of compiled kernels")
     parser.add_argument("--found", type=Path, help="write each wrong Equal to a folder of its own here")
@@ -93,7 +98,7 @@ def _search(chosen: Any, start: float) -> dict[str, Any]:
             pool.submit(
                 worker, chosen.seed, number, left, chosen.gpu,
                 only_blocks=chosen.blocks, only_ordered=chosen.orders, only_mutants=chosen.mutants,
-                counts=Path(shared) / f"{number}.json",
+                families=chosen.families, counts=Path(shared) / f"{number}.json",
             )
             for number in range(chosen.jobs)
         ]  # fmt: skip

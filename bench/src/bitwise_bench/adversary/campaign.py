@@ -296,12 +296,17 @@ def play_loops(scope: Scope, dice: random.Random, tally: Tally, device: Device |
     _play_whole(loops.loops(LANGUAGES["ptx"].material, dice, 20), scope, dice.randrange(1 << 30), tally, device)
 
 
-def play_blocks(scope: Scope, dice: random.Random, tally: Tally, device: Device | None) -> None:
-    """Make kernels whose threads work together from one, and judge them; with a GPU, kernels for it."""
+def play_blocks(
+    scope: Scope, dice: random.Random, tally: Tally, device: Device | None, families: Sequence[str] = ()
+) -> None:
+    """Make kernels whose threads work together from one, and judge them; with a GPU, kernels for it.
+
+    `families` are the families to choose from, if any is named.
+    """
     # gfx942 has no analysis for every launch, and tensor memory is followed for a given one.
     only_ptx = device is not None or scope.options.every_launch
     names = [name for name, each in FAMILIES.items() if not only_ptx or each.frame.language.name == "ptx"]
-    name = dice.choice(names)
+    name = dice.choice([each for each in names if each in families] or names)
     programs = block_programs(name, FAMILIES[name], dice, 12)
     if not FAMILIES[name].frame.states_roundings:
         scope = SCOPES[AUDITED]
@@ -485,11 +490,13 @@ def worker(
     only_blocks: bool = False,
     only_ordered: bool = False,
     only_mutants: bool = False,
+    families: Sequence[str] = (),
     counts: Path | None = None,
 ) -> Tally:
     """Play rounds for a time, or a number of rounds.
 
-    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise.  `only_ordered`: the same of
+    `only_blocks`: every round is one of `play_blocks`, which are one in ten otherwise; so it is with `families`, the
+    names of those to choose from.  `only_ordered`: the same of
     `play_ordered`, which are one in twenty otherwise.  `only_mutants`: the same of `play_kernel`.  The counts so far
     are written to the file `counts` every few seconds.
     """
@@ -507,7 +514,9 @@ def worker(
         # gfx942 has no analysis for every launch.
         other = not gpu and played % 4 == 3 and not scope.options.every_launch
         language = LANGUAGES["gfx942" if other else "ptx"]
-        if only_mutants or (played % KERNEL_ROUND == KERNEL_ROUND - 1 and find_spec("triton") is not None):
+        if only_mutants or (
+            played % KERNEL_ROUND == KERNEL_ROUND - 1 and not families and find_spec("triton") is not None
+        ):
             played += 1
             try:
                 play_kernel(dice, scope, tally, device)
@@ -518,7 +527,7 @@ def worker(
                 tally.kernels_not_judged["compiled kernels"] += 1
                 tally.reasons[f"a compiled kernel: {error}"[:120]] += 1
             continue
-        if only_ordered or (played % 20 == 15 and not only_blocks):
+        if only_ordered or (played % 20 == 15 and not only_blocks and not families):
             played += 1
             chosen = SCOPES["launch"] if scope.options.every_launch else scope
             try:
@@ -529,13 +538,13 @@ def worker(
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"orders, round {played} of worker {number}: {error}"[:2000])
             continue
-        if only_blocks or played % 10 == 5:
+        if only_blocks or families or played % 10 == 5:
             played += 1
             try:
-                if device is None and not scope.options.every_launch and dice.random() < VENDORS:
+                if device is None and not families and not scope.options.every_launch and dice.random() < VENDORS:
                     play_vendors(scope, dice, tally)
                 else:
-                    play_blocks(scope, dice, tally, device)
+                    play_blocks(scope, dice, tally, device, families)
             except (RuntimeError, ValueError, AssertionError) as error:
                 tally.errors.append(f"blocks, round {played} of worker {number}: {error}"[:2000])
             continue

@@ -56,6 +56,9 @@ def _before(dice: random.Random) -> Slot:
         "sqrt.rn.f32 %r22, %r22;",
         f"and.b32 %r63, %r0, {turns}; TURN: add.rn.f32 %r21, %r21, %r20; sub.u32 %r63, %r63, 1; setp.gt.s32 %p2, %r63, 0; @%p2 bra TURN; bar.sync 0;",
         "setp.lt.u32 %p2, %r0, 9; @%p2 bra AWAY; add.rn.f32 %r23, %r23, %r20; AWAY: bar.sync 0;",
+        "setp.lt.u32 %p2, %r0, 9; @%p2 bra AWAY; add.rn.f32 %r23, %r23, %r20; AWAY: shfl.sync.bfly.b32 %r82, %r20, 1, 31, -1; xor.b32 %r21, %r21, %r82;",
+        "div.rn.f32 %r20, %r20, %r21; shfl.sync.idx.b32 %r82, %r20, 3, 31, -1; add.rn.f32 %r22, %r22, %r82;",
+        "setp.lt.u32 %p2, %r0, 9; @%p2 bra AWAY; add.rn.f32 %r23, %r23, %r20; AWAY: shfl.sync.bfly.b32 %r82, %r20, 1, 31, -1;",
     )
 
 

@@ -5,33 +5,44 @@ memory may be accessed at it.  Its comparison with zero is known, since a buffer
 a buffer begins at a multiple of 256 bytes, from which the launch states the offset of an argument; and so are the
 distance and the order of two addresses in one buffer.  Any other number that is computed from an address is
 undetermined: which buffer comes first, the distance of two buffers, other bits, and an address that is stored.
+
+A number of 64 bits that is loaded is an address if it lies in a buffer: the launch gives no such number that is none.
+From its own memory a block loads one only if the kernel stores one there (`stored_addresses`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Operand, Symbol, once_a_kernel
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Operand, Symbol, Vector, once_a_kernel
 from bitwise_core.assembly.module import registers_of as registers_in
 from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
-from bitwise_core.execution.launch import buffers_at
+from bitwise_core.execution.launch import buffers_at, is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values.term_hash import poison
 
 _ALIGNMENT = 256
 """A buffer begins at a multiple of this number of bytes."""
 _NUMBER = ""
 """The origin of a value that is no address, beside the names of parameters."""
-_Origins: TypeAlias = frozenset[str]
-_NO_ADDRESS: _Origins = frozenset({_NUMBER})
-_WORD = 32
+_LOADED = " loaded"
+"""The origin of a value that may be an address which was loaded, beside the names of parameters."""
+Origins: TypeAlias = frozenset[str]
+_NO_ADDRESS: Origins = frozenset({_NUMBER})
+_PERHAPS_ADDRESS: Origins = frozenset({_NUMBER, _LOADED})
+WORD = 32
 """The bits of half of an address."""
-_OWN_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
+_LOADS = ("ld.", "ldu.")
+_WIDE = (".b64", ".u64", ".s64", ".f64", ".b128")
+"""The ends of opcodes that load addresses."""
+OWN_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
 """Spaces of memory that no output is in: what is stored there is read again."""
 _MOVES = frozenset({"mov", "cvta", "selp", "shfl"})
 _NOT_READING = _MOVES | {
@@ -50,10 +61,13 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
     line = instruction.line
 
     def run(machine: Machine) -> Control | None:
-        known = getattr(machine.memory, "undetermined", None)  # for every launch, addresses are symbols
-        if known is None:
+        known = getattr(machine.memory, "undetermined", None)
+        if known is None and not hasattr(machine.memory, "pointers_in"):
             return step(machine)
-        names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()})
+        loaded = _loaded(held)
+        names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()}, loaded)
+        if names and known is None:  # for every launch, where addresses are symbols
+            return step_with_registers(step, names, machine, lambda value: poison(width(value)))
         if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
         shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
@@ -78,46 +92,70 @@ def step_with_registers(
                 registers[name] = value
 
 
-def _now(machine: Machine, name: str, origins: _Origins) -> _Origins:
+def _now(machine: Machine, name: str, origins: Origins) -> Origins:
     """Return the origins of what a register holds now: the buffers of known addresses, else those of its definitions.
 
-    Parameters that are no pointers of the launch are none of them.  A value that depends on data, in a register that
-    also holds other numbers, is taken for one of these.
+    Parameters that are no pointers of the launch are none of them.  A value of 64 bits that depends on data, in a
+    register that also holds other numbers, is taken for one of these.
     """
     value = machine.registers.get(name)
-    if isinstance(value, np.ndarray) and value.dtype.itemsize == 8:
-        numbers = np.unique(buffers_at(active_values(value, machine.mask)))
-        return frozenset(str(each) if each else _NUMBER for each in numbers.tolist()) or _NO_ADDRESS
-    if _NUMBER in origins:
+    wide = value is not None and width(value) == 2 * WORD
+    if isinstance(value, np.ndarray) and wide:
+        numbers = active_values(value, machine.mask)
+        if _LOADED in origins:
+            numbers = numbers[is_like_address(numbers, len(machine.buffers))]
+        buffers = np.unique(buffers_at(numbers)).tolist()
+        return frozenset(str(each) if each else _NUMBER for each in buffers) or _NO_ADDRESS
+    pointers_in = getattr(machine.memory, "pointers_in", None)
+    if wide and pointers_in is not None:
+        return frozenset(map(str, pointers_in(value))) or _NO_ADDRESS
+    if _NUMBER in origins and wide:
         return _NO_ADDRESS
     parameters = {each: machine.parameters.get(each) for each in origins}
     pointers = {
-        each for each, held in parameters.items() if held is not None and machine.memory.buffer_of_pointer(held)
+        each
+        for each, held in parameters.items()
+        if held is not None and machine.memory.buffer_of_pointer(held) is not None
     }
     return frozenset(pointers) or _NO_ADDRESS
 
 
 @once_a_kernel
-def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, _Origins]]:
+def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, Origins]]:
     """Return the instructions that may read addresses as numbers, by identity, with the origins of what they read."""
     flow = flow_of(kernel, opcodes)
-    origins = flow.origins()
-    found: dict[int, Mapping[str, _Origins]] = {}
+    origins = flow.origins
+    loaded = _loaded(origins)
+    found: dict[int, Mapping[str, Origins]] = {}
+    last: list[dict[str, int]] | None = None
     for index in {each for name in origins for each in flow.uses.get(name, ())}:
         instruction = kernel.instructions[index]
-        if _read_as_numbers(instruction, origins) and not _keeps_upper_word(instruction, flow):
-            found[id(instruction)] = {name: origins[name] for name in flow.infos[index].reads if name in origins}
+        if not _read_as_numbers(instruction, origins, loaded) or keeps_upper_word(instruction, flow):
+            continue
+        last = definitions_in_block(flow, kernel) if last is None else last
+        held = {
+            name: flow.written(last[index][name]) if name in last[index] else origins[name]
+            for name in flow.infos[index].reads
+            if name in origins
+        }
+        if _read_as_numbers(instruction, held, _loaded(held)):
+            found[id(instruction)] = held
     return found
 
 
-def _keeps_upper_word(instruction: Instruction, flow: Flow) -> bool:
+def _loaded(origins: Mapping[str, Origins]) -> frozenset[str]:
+    """Return the registers that may hold an address which was loaded."""
+    return frozenset(name for name, each in origins.items() if _LOADED in each)
+
+
+def keeps_upper_word(instruction: Instruction, flow: Flow) -> bool:
     """Return whether an instruction takes the upper word of 64 bits only to store it in the block's own memory.
 
     A compiler stores an address so where 8 bytes have no alignment, in two words.
     """
     base, *parts = instruction.opcode.split(".")
     target, *sources = instruction.operands
-    if base != "shr" or parts not in (["u64"], ["b64"]) or sources[1:] != [Immediate(_WORD)]:
+    if base != "shr" or parts not in (["u64"], ["b64"]) or sources[1:] != [Immediate(WORD)]:
         return False
     uses = [flow.instructions[each] for name in registers_in(target) for each in flow.uses.get(name, ())]
     return bool(uses) and all(_is_store_of_word(each) and each.operands[1:] == (target,) for each in uses)
@@ -125,7 +163,7 @@ def _keeps_upper_word(instruction: Instruction, flow: Flow) -> bool:
 
 def _is_store_of_word(instruction: Instruction) -> bool:
     base, *parts = instruction.opcode.split(".")
-    return base == "st" and not _OWN_SPACES.isdisjoint(parts) and parts[-1] in ("b32", "u32")
+    return base == "st" and not OWN_SPACES.isdisjoint(parts) and parts[-1] in ("b32", "u32")
 
 
 class Flow:
@@ -133,6 +171,8 @@ class Flow:
 
     def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
         self.instructions = kernel.instructions
+        self.pointers = frozenset(each.name for each in kernel.parameters if each.size == 2 * WORD // 8)
+        """The parameters that may be addresses."""
         self.infos = infos_of(kernel, opcodes)
         self.uses: dict[str, list[int]] = {}
         self.definitions: dict[str, list[int]] = {}
@@ -142,25 +182,49 @@ class Flow:
             for name in info.writes:
                 self.definitions.setdefault(name, []).append(index)
 
-    def origins(self) -> dict[str, _Origins]:
-        """Return for each register with addresses the parameters of which it may be one plus an offset.
+    @cached_property
+    def origins(self) -> Mapping[str, Origins]:
+        """For each register with addresses the parameters of which it may be one plus an offset.
 
-        `_NUMBER` is among them if it may also be something else.
+        `_NUMBER` is among them if it may also be something else, and `_LOADED` if it may be loaded.
         """
-        found: dict[str, _Origins] = {}
-        work = [index for index, each in enumerate(self.instructions) if _is_parameter(each)]
+        found = self._followed(own_memory=False)
+        kept = any(stored_registers(each, found) for each in self.instructions if each.opcode.startswith("st."))
+        return self._followed(own_memory=True) if kept else found
+
+    def written(self, index: int) -> Origins:
+        """Return the origins of what an instruction writes."""
+        return self._result(self.origins, True, self.instructions[index])
+
+    def _followed(self, *, own_memory: bool) -> Mapping[str, Origins]:
+        """See `origins`; `own_memory`: the memory of the block and of its threads may hold addresses."""
+        found: dict[str, Origins] = {}
+        result = partial(self._result, found, own_memory)
+        loads = (index for index, each in enumerate(self.instructions) if each.opcode.startswith(_LOADS))
+        work = [index for index in loads if result(self.instructions[index]) != _NO_ADDRESS]
         while work:
             while work:
                 index = work.pop()
-                self._add(index, _result(self.instructions[index], found) - {_NUMBER}, found, work)
+                self._add(index, result(self.instructions[index]) - {_NUMBER}, found, work)
             for name in list(found):
                 for index in self.definitions[name]:
-                    if _NUMBER in _result(self.instructions[index], found) and _NUMBER not in found[name]:
+                    if _NUMBER in result(self.instructions[index]) and _NUMBER not in found[name]:
                         found[name] |= {_NUMBER}
                         work += self.uses.get(name, ())
         return found
 
-    def _add(self, index: int, made: _Origins, found: dict[str, _Origins], work: list[int]) -> None:
+    def _result(self, found: Mapping[str, Origins], own_memory: bool, instruction: Instruction) -> Origins:
+        """Return the origins of what an instruction writes, from those `found` of the registers."""
+        opcode, source = instruction.opcode, instruction.operands[1:2]
+        if not opcode.startswith(_LOADS):
+            return _result(instruction, found)
+        base = source[0].base if source and isinstance(source[0], Address) else None
+        if ".param" in opcode and isinstance(base, Symbol):
+            return frozenset({base.name}) if opcode.endswith(_WIDE) or base.name in self.pointers else _NO_ADDRESS
+        own = not OWN_SPACES.isdisjoint(opcode.split("."))
+        return _PERHAPS_ADDRESS if opcode.endswith(_WIDE) and (own_memory or not own) else _NO_ADDRESS
+
+    def _add(self, index: int, made: Origins, found: dict[str, Origins], work: list[int]) -> None:
         for name in self.infos[index].writes if made else ():
             if not made <= found.get(name, frozenset()):
                 found[name] = found.get(name, frozenset()) | made
@@ -173,49 +237,98 @@ def flow_of(kernel: Kernel, opcodes: OpcodeTable) -> Flow:
     return Flow(kernel, opcodes)
 
 
-def _is_parameter(instruction: Instruction) -> bool:
-    """Return whether an instruction loads a parameter of 64 bits."""
-    opcode = instruction.opcode
-    return opcode.startswith(("ld.param", "ldu.param")) and opcode.endswith("64")
+def definitions_in_block(flow: Flow, kernel: Kernel) -> list[dict[str, int]]:
+    """Return for each instruction the definitions in its basic block that are the only ones to reach it.
+
+    A register without one may have any of its definitions in the kernel.
+    """
+    starts = set(kernel.labels.values())
+    found: list[dict[str, int]] = []
+    last: dict[str, int] = {}
+    for index, (instruction, info) in enumerate(zip(flow.instructions, flow.infos, strict=True)):
+        if index in starts:
+            last = {}
+        found.append({name: last[name] for name in info.reads if name in last})
+        for name in info.writes:
+            if instruction.guard is None:
+                last[name] = index
+            else:
+                last.pop(name, None)
+    return found
+
+
+def stored_registers(instruction: Instruction, origins: Mapping[str, Origins]) -> list[str]:
+    """Return the registers that may hold addresses and that an instruction stores in memory which no output is in."""
+    base, *parts = instruction.opcode.split(".")
+    if base != "st" or "global" in parts:
+        return []
+    names = (name for each in instruction.operands[1:] for name in registers_in(each))
+    return [name for name in names if origins.get(name, _NO_ADDRESS) != _NO_ADDRESS]
 
 
 def _is_integer(kind: str) -> bool:
     return kind[:1] in "usb" and kind[1:] in ("32", "64")
 
 
-def _result(instruction: Instruction, origins: Mapping[str, _Origins]) -> _Origins:
+def _result(instruction: Instruction, origins: Mapping[str, Origins]) -> Origins:
     """Return the origins of what an instruction writes."""
     base, *parts = instruction.opcode.split(".")
-    sources = instruction.operands[1:]
-    if _is_parameter(instruction):
-        source = sources[0] if sources else None
-        known = isinstance(source, Address) and isinstance(source.base, Symbol)
-        return frozenset({source.base.name}) if known else _NO_ADDRESS  # type: ignore[union-attr]
+    sources = instruction.operands[1:2] if instruction.opcode.startswith("shfl.") else instruction.operands[1:]
     held = [_of(each, origins) for each in sources]
+    if _widens(instruction):
+        return _NO_ADDRESS
     if held and (base in _MOVES or (base == "cvt" and all(map(_is_integer, parts[-2:])))):
-        return frozenset[str]().union(*held)
+        every = frozenset[str]().union(*held)
+        return (every - {_LOADED} if _narrows(instruction) else every) or _NO_ADDRESS
     if base in ("mad", "madc") and len(held) > 2:
         return held[2]
     if base in ("add", "addc") and len(held) > 1:
         either = held[0] | held[1]
         return either if _NUMBER in held[0] & held[1] else either - {_NUMBER}
-    if base in ("sub", "subc") and len(held) > 1 and held[1] == _NO_ADDRESS:
-        return held[0]
+    if base in ("sub", "subc") and len(held) > 1:
+        # The second parameter may be a number in a launch, or the same buffer.
+        return held[0] if held[1] == _NO_ADDRESS else held[0] | _NO_ADDRESS
     return _NO_ADDRESS
 
 
-def _of(operand: Operand, origins: Mapping[str, _Origins]) -> _Origins:
+def _of(operand: Operand, origins: Mapping[str, Origins]) -> Origins:
     """Return the origins of an operand: those of all its registers."""
     names = registers_in(operand)
     return frozenset[str]().union(*(origins.get(each, _NO_ADDRESS) for each in names)) if names else _NO_ADDRESS
 
 
-def _read_as_numbers(instruction: Instruction, origins: Mapping[str, _Origins]) -> set[str]:
-    """Return the registers with addresses that an instruction reads as numbers."""
+def _narrows(instruction: Instruction) -> bool:
+    """Return whether an instruction returns words of what it reads."""
     base, *parts = instruction.opcode.split(".")
+    if base == "cvt":
+        return parts[-2:-1] not in (["b64"], ["u64"], ["s64"])
+    return base == "mov" and isinstance(instruction.operands[0], Vector)
+
+
+def _widens(instruction: Instruction) -> bool:
+    """Return whether an instruction widens a word to 64 bits."""
+    base, *parts = instruction.opcode.split(".")
+    return base == "cvt" and parts[-2:-1] in (["b64"], ["u64"], ["s64"]) and not parts[-1].endswith("64")
+
+
+def _read_as_numbers(
+    instruction: Instruction, origins: Mapping[str, Origins], loaded: frozenset[str] = frozenset()
+) -> set[str]:
+    """Return the registers with addresses that an instruction reads as numbers.
+
+    Words of an address that was `loaded` are numbers, and so is a word that is widened.
+    """
+    base, *parts = instruction.opcode.split(".")
+    if base in ("cvt", "mov") and _narrows(instruction):
+        names = loaded.intersection(*map(registers_in, instruction.operands[1:2]))
+        words = {each for each in names if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
+        if words:
+            return words
+    if _widens(instruction):
+        return {each for each in registers_in(instruction.operands[1]) if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
     if base in _NOT_READING or (base == "cvt" and all(map(_is_integer, parts[-2:]))):
         return set()
-    if base == "st" and not _OWN_SPACES.isdisjoint(parts):
+    if base == "st" and not OWN_SPACES.isdisjoint(parts):
         return set()
     operands = instruction.operands if base in ("st", "red") else instruction.operands[1:]
     addresses = [each for each in operands if not isinstance(each, Address) and _of(each, origins) != _NO_ADDRESS]
@@ -225,7 +338,7 @@ def _read_as_numbers(instruction: Instruction, origins: Mapping[str, _Origins]) 
 
 
 def _is_known(
-    base: str, operands: Sequence[Operand], addresses: Sequence[Operand], origins: Mapping[str, _Origins]
+    base: str, operands: Sequence[Operand], addresses: Sequence[Operand], origins: Mapping[str, Origins]
 ) -> bool:
     """Return whether what an instruction reads of these addresses, among its operands, is known."""
     alone = addresses[0] if len(addresses) == 1 else None

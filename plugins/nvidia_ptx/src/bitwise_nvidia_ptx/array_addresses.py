@@ -22,11 +22,12 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import term
-from bitwise_nvidia_ptx.address_numbers import Flow, flow_of, step_with_registers
+from bitwise_nvidia_ptx.address_numbers import Flow, definitions_in_block, flow_of, step_with_registers
 
 REASON = "the address of an array, which the assembler chooses, is stored or selects global memory"
 
 _STORES = frozenset({"st", "red", "atom"})
+_NO_ARRAYS = frozenset[str]()
 _ENDS = Effect.BRANCH | Effect.CALL | Effect.END
 _NOT_COMPUTED = frozenset(
     {
@@ -54,7 +55,8 @@ def storing_addresses(step: Step, instruction: Instruction, context: Context) ->
     Raises Unsupported in a pass over the addresses of a large grid.
     """
     module = context.module
-    in_global = frozenset(each.name for each in (*module.constants, *module.globals))
+    named = module.constants or module.globals
+    in_global = frozenset(each.name for each in (*module.constants, *module.globals)) if named else _NO_ARRAYS
     names = _stored(context.kernel, context.arch.opcodes, in_global).get(id(instruction))
     if names is None:
         return step
@@ -86,7 +88,7 @@ def _stored(kernel: Kernel, opcodes: OpcodeTable, in_global: frozenset[str]) -> 
     if not any(_names_array(each, frozenset()) for each in kernel.instructions):
         return {}
     flow = flow_of(kernel, opcodes)
-    in_block = _definitions_in_block(flow, kernel)
+    in_block = definitions_in_block(flow, kernel)
     of_all = _held(flow, in_block, frozenset())
     of_own = _held(flow, in_block, in_global) if in_global else of_all
     found: dict[int, frozenset[str]] = {}
@@ -95,26 +97,6 @@ def _stored(kernel: Kernel, opcodes: OpcodeTable, in_global: frozenset[str]) -> 
         names = frozenset(stored & held | selecting & own)
         if names:
             found[id(kernel.instructions[index])] = names
-    return found
-
-
-def _definitions_in_block(flow: Flow, kernel: Kernel) -> list[dict[str, int]]:
-    """Return for each instruction the definitions in its basic block that are the only ones to reach it.
-
-    A register without one may have any of its definitions in the kernel.
-    """
-    starts = set(kernel.labels.values())
-    found: list[dict[str, int]] = []
-    last: dict[str, int] = {}
-    for index, (instruction, info) in enumerate(zip(flow.instructions, flow.infos, strict=True)):
-        if index in starts:
-            last = {}
-        found.append({name: last[name] for name in info.reads if name in last})
-        for name in info.writes:
-            if instruction.guard is None:
-                last[name] = index
-            else:
-                last.pop(name, None)
     return found
 
 

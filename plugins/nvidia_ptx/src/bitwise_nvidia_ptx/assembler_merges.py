@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations
+from types import CodeType, FunctionType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -63,6 +64,13 @@ _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
 _OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
 _NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
 _TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
+_TO_INTEGERS = frozenset({"rni.", "rzi.", "rmi.", "rpi."})
+_OF_SHORT_FLOATS = re.compile(r"cvt\.[\w.]*?(b?f16)\.(b?f16)")
+_SATURATED_SIGNED = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.s(32|64)")
+_FLOAT_TO_WORD = re.compile(r"cvt\.r[nzmp]i\.[\w.]*u32\.f32")
+_FLUSHED_TO_WORD = re.compile(r"cvt\.r[mp]i\.[\w.]*ftz\.[\w.]*[su]32\.f32")
+_SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
+_SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
 _FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 _BITS = {"f16": 16, "f32": 32, "f64": 64}
@@ -107,6 +115,8 @@ class _Sources:
         )
         self.present = frozenset(each.opcode for each in kernel.instructions)
         """The opcodes of the kernel."""
+        self.some_present: dict[tuple[CodeType, str], bool] = {}
+        """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
         self._before: dict[int, set[int]] = defaultdict(set)
@@ -122,6 +132,8 @@ class _Sources:
         if not isinstance(operand, Register):
             return False
         if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
+            if len(self.flow.definitions.get(operand.name, ())) < 2:
+                return False
             return any(map(holds, self._literals(operand.name, self.use if user is None else self.places[id(user)])))
         written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
         plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
@@ -275,10 +287,19 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
     if opcode == "mov.b32" and isinstance(instruction.operands[0], Vector):
         halves = any(_NARROW_LOAD.fullmatch(each.opcode) for each in sources.direct(operands))
         return _Merge("a move of halves with a load that fills one of them") if halves else None
-    if _TO_INTEGER.fullmatch(opcode) and _of_kind(
-        operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None
+    if _TO_INTEGER.fullmatch(opcode):
+        if _of_kind(operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None):
+            return _Merge("a rounding to an integer with a sign that flushes")
+        if _of_kind(operands, sources, partial(_rounds_otherwise, opcode)):
+            return _Merge("a rounding to an integer with a conversion of 16 bits, whose rounding it takes")
+    if _SHORT_SHIFT.fullmatch(opcode) and _of_kind(
+        operands[1:], sources, lambda each: _FLOAT_TO_WORD.fullmatch(each) is not None
     ):
-        return _Merge("a rounding to an integer with a sign that flushes")
+        return _Merge("a shift of 16 bits with a conversion to an integer, as one of 16 bits")
+    if _SATURATED_WORD.fullmatch(opcode) and _of_kind(
+        operands, sources, lambda each: _FLUSHED_TO_WORD.fullmatch(each) is not None
+    ):
+        return _Merge("a saturation with a conversion that flushes subnormal numbers, which it leaves out")
     if base == "copysign":
         return _Merge("a copy of a number's own sign") if operands[0] == operands[1] else None
     if base in ("min", "max") and ".ftz" in opcode and operands[0] in operands[1:]:
@@ -289,6 +310,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge(what, unknown=tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with a saturating operation, or one of another format")
+    if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
+        least = 1 << _bits_of(instruction) - 1
+        what = "a saturation with a negation, of which the least number has a positive one"
+        return _Merge(what, operands[0], _bits_of(instruction), lambda numbers: numbers == np.uint64(least))
     if base == "cvt" and _SATURATION.fullmatch(opcode) and _of_kind(operands, sources, _is_saturated_integer):
         return _Merge("a saturation with one to an integer")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
@@ -301,7 +326,9 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _of_eight_bits(operands, sources)
     if _SIGN_EXTENDING.fullmatch(opcode):
         return _of_halves(operands, sources)
-    if _PAIR_OF_FLOATS.fullmatch(opcode) and any(_has_signs(each, sources) for each in operands):
+    if _PAIR_OF_FLOATS.fullmatch(opcode) and any(
+        _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
+    ):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
     return _of_clamps(instruction, sources)
 
@@ -338,6 +365,15 @@ def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
     return any(sources.may_be(one, lambda number: True) for each in comparisons for one in each.operands[1:])
 
 
+def _rounds_otherwise(rounding: str, opcode: str) -> bool:
+    """Return whether a conversion of 16 bits has another format than a rounding, or rounds to no integer.
+
+    ptxas makes one rounding of both: of the format of the second, and to the nearest integer where the first has none.
+    """
+    found, own = _OF_SHORT_FLOATS.fullmatch(opcode), rounding.rsplit(".", 1)[-1]
+    return found is not None and (found.groups() != (own, own) or opcode[4:8] not in _TO_INTEGERS)
+
+
 def _is_rectified_otherwise(maximum: str, opcode: str) -> bool:
     """Return whether ptxas may make a rectifying operation of one that saturates, or that has the other format."""
     kind, own = (each.rsplit(".", 1)[-1].removesuffix("x2") for each in (opcode, maximum))
@@ -354,8 +390,17 @@ def _is_merged_approximation(opcode: str) -> bool:
 
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
-    """Return whether the opcode of an instruction that may have written an operand fulfils a condition."""
-    if not any(map(holds, sources.present)):
+    """Return whether the opcode of an instruction that may have written an operand fulfils a condition.
+
+    The condition depends on nothing but the opcode of the instruction that `sources` follows.
+    """
+    plain = holds.func if isinstance(holds, partial) else holds
+    # A condition is decided by its own text and by the opcode of the instruction whose operands are followed.
+    key = (cast(FunctionType, plain).__code__, sources.kernel.instructions[sources.use].opcode)
+    present = sources.some_present.get(key)
+    if present is None:
+        present = sources.some_present[key] = any(map(holds, sources.present))
+    if not present:
         return False
     return any(holds(each.opcode) for operand in operands for each in sources.of(operand))
 
@@ -404,6 +449,20 @@ def _of_halves(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
     return None
 
 
+def _is_negation(instruction: Instruction, sources: _Sources) -> bool:
+    """Return whether an instruction may negate an integer of 32 or 64 bits."""
+    opcode, operands = instruction.opcode, instruction.operands[1:]
+    ones = (1 << _bits_of(instruction)) - 1
+    if re.fullmatch(r"neg\.s(32|64)", opcode):
+        return True
+    if re.fullmatch(r"sub\.[su](32|64)", opcode):
+        return sources.may_be(operands[0], lambda number: not number & ones, instruction)
+    factor = re.fullmatch(r"(mul|mad)\.lo\.[su](32|64)", opcode) is not None
+    return factor and any(
+        sources.may_be(each, lambda number: number & ones == ones, instruction) for each in operands[:2]
+    )
+
+
 def _has_signs(operand: Operand, sources: _Sources) -> bool:
     """Return whether an operand may be a pair with a negative literal and another half that is none."""
 
@@ -421,6 +480,17 @@ def _has_signs(operand: Operand, sources: _Sources) -> bool:
             elif len(halves) > 1 and any(sources.may_be(one, lambda number: bool(number & 0x8000)) for one in halves):
                 return True
     return False
+
+
+def _is_computed_literal(operand: Operand, sources: _Sources) -> bool:
+    """Return whether the assembler computes an operand from literals by an operation on integers."""
+    if not isinstance(operand, Register) or not sources.is_known(operand):
+        return False
+    moves = ("mov", "selp", "prmt", "shfl", "cvt")
+    return any(
+        each.opcode.split(".", 1)[0] not in moves and _PAIR_OF_FLOATS.fullmatch(each.opcode) is None
+        for each in sources.of(operand, literals=True)
+    )
 
 
 def _of_clamps(instruction: Instruction, sources: _Sources) -> _Merge | None:

@@ -16,6 +16,7 @@ from bitwise_nvidia_ptx.address_numbers import reading_addresses
 from bitwise_nvidia_ptx.array_addresses import storing_addresses
 from bitwise_nvidia_ptx.assembler_merges import unless_merged
 from bitwise_nvidia_ptx.open_sums import is_open, of_its_text, unmarked
+from bitwise_nvidia_ptx.stored_addresses import keeping_addresses
 
 SINCE: tuple[tuple[int, re.Pattern[str]], ...] = tuple(
     (capability, re.compile(pattern))
@@ -50,7 +51,8 @@ def least_capability(opcode: str) -> int:
 class AvailableTable(OpcodeTable):
     """An opcode table that rejects instructions which the architecture does not have.
 
-    What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`).  The
+    What an instruction computes from the address of a buffer as a number is undetermined (`address_numbers`), also
+    from a word of one that the kernel has stored (`stored_addresses`).  The
     address of an array that it stores is a number of its program alone (`array_addresses`), and so is the result of
     an instruction that the assembler may merge with others (`assembler_merges`), or into which it may fuse a product,
     which no assembly shows (`open_sums`).
@@ -65,4 +67,5 @@ class AvailableTable(OpcodeTable):
             raise UnknownInstruction(instruction, f"needs sm_{needed} or later, and this is {context.arch.name}")
         step = unless_merged(super().build(instruction, context), instruction, context)
         step = storing_addresses(step, instruction, context)
+        step = keeping_addresses(step, instruction, context.kernel, self)
         return reading_addresses(step, instruction, context.kernel, self)

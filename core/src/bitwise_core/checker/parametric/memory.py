@@ -105,6 +105,12 @@ class ParametricMemory:
         found = pointer.polynomial.atoms() if isinstance(pointer, ParametricInteger) else set()
         return self.domain.integers.atoms[found.pop()].pointer if len(found) == 1 else None
 
+    def pointers_in(self, value: Value) -> frozenset[int]:
+        """The indices of the pointer parameters in the sum that a value is."""
+        found = value.polynomial.atoms() if isinstance(value, ParametricInteger) else set()
+        pointers = (self.domain.integers.atoms[each].pointer for each in found)
+        return frozenset(each for each in pointers if each is not None)
+
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: Epoch, line: int) -> Value:
         """Raise Unsupported: no address is a number."""
         raise Unsupported("memory is read at an absolute address", line)
@@ -255,6 +261,9 @@ class ParametricMemory:
                 condition = as_symbolic_vector(whole_condition)
                 if np.any(np.bitwise_and(condition.flags, L.STICKY)):
                     raise Unsupported("whether an element is stored depends on an undefined value", line)
+                if np.any(np.bitwise_and(condition.flags, L.UNSPECIFIED_NAN)):
+                    reason = "whether an element is stored may depend on bits of a NaN that no document specifies"
+                    raise Unsupported(reason, line)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled
