@@ -30,8 +30,12 @@ from bitwise_bench.result_tables import published_corpus
 
 
 @pytest.mark.parametrize("target", catalogue.TARGETS)
-def test_groups_have_the_published_counts_no_configuration_twice_and_one_set_of_buffers(target: str) -> None:
+def test_groups_have_the_published_counts_no_configuration_twice_one_set_of_buffers_and_a_definition(
+    target: str,
+) -> None:
+    """A definition belongs to one group, and contains what the kernel of the group calls."""
     found = groups(target)
+    definitions, functions = set[str](), []
     for group in found:
         cases = cases_of(group, target)
         compiled = {
@@ -48,6 +52,8 @@ def test_groups_have_the_published_counts_no_configuration_twice_and_one_set_of_
         }
         assert len(compiled) == len(cases) == size_of(group, target), group.name
         assert len({case.arrays for case in cases}) == 1, group.name
+        definitions.add(definition_of(group, target))
+        functions.append(cases[0].function)
     of_row = {
         row.name: sum(size_of(group, target) for group in found if group.main and group.row == row.name)
         for row in ROWS
@@ -55,6 +61,9 @@ def test_groups_have_the_published_counts_no_configuration_twice_and_one_set_of_
     }
     assert of_row == {row.name: row.of_target[target].configurations for row in ROWS if target in row.of_target}
     assert sum(size_of(group, target) for group in found) == TOTAL[target]
+    assert len(definitions) == len(found)
+    assert all(function.src in sources_of(function) for function in functions)
+    assert any(len(sources_of(function)) > 1 for function in functions)
 
 
 def test_the_corpus_has_the_published_kernels_and_formats() -> None:
@@ -79,14 +88,13 @@ def test_rows_are_chosen_by_name() -> None:
         chosen_groups("sm_90", ["gem"])
 
 
-def test_a_configuration_of_each_kernel_compiles(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("without_machine_code")
+def test_a_configuration_of_each_kernel_compiles() -> None:
     found = groups("sm_90")
-    with remembered_stages(tmp_path) as compilation:
-        for place, kernel in enumerate(dict.fromkeys(group.kernel for group in found)):
-            mine = [group for group in found if group.kernel == kernel]
-            cases = cases_of(mine[place % len(mine)], "sm_90")
-            assert compile_case(cases[len(cases) // 3]).extension == "ptx"
-            compilation.discard()
+    for place, kernel in enumerate(dict.fromkeys(group.kernel for group in found)):
+        mine = [group for group in found if group.kernel == kernel]
+        cases = cases_of(mine[place % len(mine)], "sm_90")
+        assert compile_case(cases[len(cases) // 3]).extension == "ptx"
 
 
 def test_stages_are_recalled_and_give_the_same_text(tmp_path: Path) -> None:
@@ -194,14 +202,6 @@ def test_entries_are_removed_from_a_shard(tmp_path: Path) -> None:
     assert list(read_shard(path)) == ["b"]
     keep_only(path, {})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_definition_of_a_group_is_its_own_and_contains_what_its_kernel_calls() -> None:
-    found = {group.name: definition_of(group, "sm_90") for group in groups("sm_90")}
-    assert len(set(found.values())) == len(found)
-    functions = [cases_of(group, "sm_90")[0].function for group in groups("sm_90")]
-    assert all(function.src in sources_of(function) for function in functions)
-    assert any(len(sources_of(function)) > 1 for function in functions)
 
 
 def _without_seconds(folder: Path) -> dict[str, list[dict[str, Any]]]:

@@ -16,6 +16,7 @@ import pytest
 
 from bitwise_core.assembly.module import Register
 from bitwise_core.execution.time_limit import TimeLimitExceeded
+from bitwise_nvidia_ptx import assembler as assembler_module
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction import audit as audit_module
 from bitwise_nvidia_ptx.contraction import candidates as candidates_module
@@ -637,6 +638,43 @@ def test_a_kept_match_that_is_no_proof_is_ignored(ptxas: Ptxas, cache: Path, mon
             expected.pairs,
             expected.rewriting.text,
         )
+
+
+def test_a_search_that_found_nothing_is_not_repeated(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = kernel(MUL, ADD, STORE)
+    module = parse(text, "kernel.ptx")
+    monkeypatch.setattr(assembler_module.installed_assemblers, "disassemblers", lambda path: ())
+    first = audit(module, text, ARCH.opcodes, ptxas=ptxas, runs=2)
+    assert (first.method, first.interrupted) == ("unresolved", False)
+    assert audited(text, ptxas).method == FUSED, "another limit is another search"
+    with monkeypatch.context() as patched:
+        patched.setattr(Ptxas, "digest", lambda *_, **__: pytest.fail("assembled"))
+        again = audit(module, text, ARCH.opcodes, ptxas=ptxas, runs=2)
+    assert replace(again, seconds=first.seconds, rewriting=first.rewriting) == first
+
+
+def test_a_text_is_assembled_once_for_its_bytes_and_its_dataflow(
+    ptxas: Ptxas, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembled = []
+    plain = Ptxas._assembled
+
+    def counted(self: Ptxas, text: str, flags: list[str]) -> bytes:
+        assembled.append((text, tuple(flags)))
+        return plain(self, text, flags)
+
+    monkeypatch.setattr(Ptxas, "_assembled", counted)
+    monkeypatch.setattr(assembler_module, "_RECENT", assembler_module._RecentFiles(1 << 20))
+    text = kernel("div.full.f32 %r4, %r0, %r1;", ADD, "mul.f32 %r11, %r10, %r3;", "add.f32 %r10, %r11, %r2;", STORE)
+    ptxas.digest(text)
+    list(ptxas.equal_dataflow(text, [(text, False), (text, True)]))
+    assert len(assembled) == len(set(assembled)) == 2
+    held = assembler_module._RecentFiles(10)
+    for number in range(4):
+        held.add(bytes([number]), bytes(4))
+    assert [held.get(bytes([number])) for number in range(4)] == [None, None, bytes(4), bytes(4)]
 
 
 def _random_line(draw: random.Random) -> str:

@@ -38,6 +38,7 @@ PACKED, SPLIT = Schedule(64, True, False, 2, False), Schedule(64, True, True, 3,
 SPANS = Schedule(64, True, True, 2, False, span=2)
 TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
+ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
-        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, FEWS)
+        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, FEWS, ALONES)
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
@@ -199,19 +200,22 @@ PROBLEMS = {
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, FEW)
     ),
     "variable lengths over two chunks": (
-        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True), (TURNS, FEWS)
+        Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
+        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
-        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (TURN, FEWS)
+        Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64),
+        (TURN, FEWS, replace(ALONES, programs=20)),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
-        Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW)
+        Problem(form(depth=128), ((1, 70), (1, 150)), layout="paged", page=32), (TURN, FEW, ALONE)
     ),
     "pages of many sequences": (
         Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 3, 600, 1, 1, 7, 1, 64, 65, 2, 9, 4, 4, 4, 4, 2, 30, 3)),
-                layout="paged"), (FEWS, replace(FEW, programs=3))
+                layout="paged"),
+        (FEWS, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40)),
     ),
     "pages of fp8": (
         Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
@@ -245,7 +249,9 @@ PROBLEMS = {
     "heads of 96": (
         Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, replace(FEW, blocks=2), replace(FEW, columns=3))
     ),
-    "pages of heads of 96": (Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32), (FEWS,)),
+    "pages of heads of 96": (
+        Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32), (FEWS, replace(ALONES, stages=7))
+    ),
     "more sequences than are looked up at once": (
         Problem(form(), (*((0, 0),) * 130, (2, 3), (1, 2)), heads=1, layout="varlen"), (replace(FEW, programs=2),)
     ),
@@ -262,7 +268,8 @@ PROBLEMS = {
         Problem(form("fp16", 192, 128, causal=False), ((1, 530),), special=True), (FEWS,)
     ),
     "pages of heads of 192 and 128": (
-        Problem(form(depth=192, width=128), ((2, 70), (2, 100)), layout="paged", page=32), (FEW,)
+        Problem(form(depth=192, width=128), ((2, 70), (2, 100)), layout="paged", page=32),
+        (FEW, replace(ALONE, stages=5)),
     ),
     "heads of 256": (Problem(form(depth=256), ((4, 70),), heads=1), (SERIAL, FEW)),
 }  # fmt: skip
@@ -364,14 +371,20 @@ def test_the_parts_of_a_prefill_have_its_bytes() -> None:
 
 
 PROVED = {
-    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW)),
+    "dense keys": (Problem(form(), ((4, 70),)), (SERIAL, WIDE, PACKED, TURN, FEW, ALONE)),
     "heads of 96": (
         Problem(form(depth=96), ((4, 70),), heads=1),
         (SERIAL, replace(FEW, blocks=2, columns=3), specialised_schedule((96, 96))),
     ),
     "heads of 128": (Problem(form(depth=128), ((4, 130),), heads=1), (SERIAL, TURN, specialised_schedule((128, 128)))),
-    "pages": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, PACKED, TURN, FEW)),
-    "variable lengths": (Problem(form(), ((3, 70), (1, 1)), layout="varlen"), (SERIAL, PACKED, TURN, FEW)),
+    "pages": (
+        Problem(form(), ((2, 97), (2, 5)), layout="paged"),
+        (SERIAL, PACKED, TURN, FEW, replace(ALONE, programs=2)),
+    ),
+    "variable lengths": (
+        Problem(form(), ((3, 70), (1, 1)), layout="varlen"),
+        (SERIAL, PACKED, TURN, FEW, ALONE, replace(FEW, programs=2)),
+    ),
     "variable lengths of heads of 128": (
         Problem(form(depth=128), ((3, 70), (1, 1)), heads=1, layout="varlen"),
         (SERIAL, specialised_schedule((128, 128))),
@@ -400,8 +413,9 @@ def test_the_checker_proves_the_schedules_of_a_problem_equal(name: str) -> None:
 def test_the_checker_proves_the_states_of_divided_keys_equal() -> None:
     """A merge is a launch of its own: equal states and one merge."""
     problem = Problem(form(), ((1, 600),))
-    first, other = (_source(problem, schedule) for schedule in (SPLIT, TURNS))
+    first, other, alone = (_source(problem, schedule) for schedule in (SPLIT, TURNS, ALONES))
     assert api.compare(first[0], other[0], target="sm_90", cache=False).outcome == "equal"
+    assert api.compare(first[0], alone[0], target="sm_90", cache=False).outcome == "equal"
     assert first[1].text == other[1].text
     assert first[1].launch == other[1].launch
 

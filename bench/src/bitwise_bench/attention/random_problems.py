@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from bitwise_core.output_files import write_text
 
 FORMS: tuple[dict[str, Any], ...] = (
     *(
@@ -49,7 +53,7 @@ PROBLEMS = 16
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The problems of one configuration that were compared, and those whose bytes differ, with the elements."""
+    """The problems of one configuration that were compared, and those whose bytes differ, with the results."""
 
     configuration: str
     problems: int
@@ -59,36 +63,39 @@ class Compared:
 def compare_configuration(number: int, folder: Path | None = None, problems: int = PROBLEMS) -> Compared:
     """Compare the problems of one configuration, which a number determines.
 
-    Their evaluation is read from the `folder` of `evaluate_configuration` where it has been kept there.
+    The digests of their evaluation are read from the `folder` of `evaluate_configuration` where they have been kept.
     """
-    import torch
-
     form, layout, fixed = configuration_of(number)
     file = None if folder is None else _file(folder, number)
     kept = file is not None and file.exists()
-    expected = torch.load(file) if kept else results_of(number, "cpu", problems)
+    expected = json.loads(file.read_text()) if file is not None and kept else _digests_of(number, "cpu", problems)
     different, compared = [], 0
-    for place, (found, known) in enumerate(zip(results_of(number, "cuda", problems), expected, strict=False)):
+    for place, (found, known) in enumerate(zip(_digests_of(number, "cuda", problems), expected, strict=False)):
         compared += 1
-        unequal = sum(_unequal(left, right) for left, right in zip(found, known, strict=True))
+        unequal = [str(one) for one, (left, right) in enumerate(zip(found, known, strict=True)) if left != right]
         if unequal:
-            different.append(f"problem {place}: {unequal} elements")
+            different.append(f"problem {place}: results {', '.join(unequal)}")
     return Compared(f"{number}: {form} {layout} {fixed}", compared, tuple(different))
 
 
 def evaluate_configuration(number: int, folder: Path, problems: int = PROBLEMS) -> int:
-    """Evaluate the problems of one configuration on the CPU, keep the results in a folder, and return the number."""
-    import torch
-
-    found = list(results_of(number, "cpu", problems))
-    part = _file(folder, number).with_suffix(".part")
-    torch.save(found, part)
-    part.replace(_file(folder, number))
+    """Evaluate the problems of one configuration on the CPU, keep digests in a folder, and return the number."""
+    write_text(_file(folder, number), json.dumps(list(_digests_of(number, "cpu", problems))))
     return number
 
 
+def _digests_of(number: int, device: str, problems: int) -> Iterator[list[str]]:
+    """Yield the digests of the bytes of the results of each problem of a configuration."""
+    import torch
+
+    kinds = {2: torch.int16, 4: torch.int32}
+    for results in results_of(number, device, problems):
+        patterns = (each.contiguous().view(kinds[each.element_size()]).numpy().tobytes() for each in results)
+        yield [hashlib.sha256(each).hexdigest()[:32] for each in patterns]
+
+
 def _file(folder: Path, number: int) -> Path:
-    return folder / f"configuration-{number}.pt"
+    return folder / f"configuration-{number}.json"
 
 
 def configuration_of(number: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
@@ -146,6 +153,8 @@ def _results(
     turns["columns"] = draw.choice((1, 2, 4 if depth > 64 else 2)) if few else 1
     if depth == 96 and turns["columns"] > 1:
         turns["columns"] = 3
+    if few:
+        _programs_of_one_warp(turns, depth, width)
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
@@ -213,6 +222,16 @@ def _results(
     return _outputs(chosen(attention), operands, options, device)
 
 
+def _programs_of_one_warp(turns: dict[str, Any], depth: int, width: int) -> None:
+    """Let the programs of half of all schedules be one warp; what is drawn for evaluation does not depend on it."""
+    draw = random.Random(repr(turns))
+    components = min(64, depth & -depth)
+    shares = depth // components, width // components
+    if draw.random() < 0.5:
+        turns |= {"alone": True, "blocks": 1, "columns": 1}
+        turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
+
+
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
     """Return a call of attention by programs that take chunks in turn; tensors of a CPU are evaluated."""
     import torch
@@ -278,10 +297,3 @@ def _gradients(
     out, _ = function(*inputs, *moved[3:], **{name: _on(device, one) for name, one in options.items()})
     out.backward(_on(device, slope))
     return [each.detach().cpu() for each in (out, *(one.grad for one in inputs))]
-
-
-def _unequal(left: Any, right: Any) -> int:
-    import torch
-
-    kind = {2: torch.int16, 4: torch.int32}[right.element_size()]
-    return int((left.contiguous().view(kind) != right.contiguous().view(kind)).sum())

@@ -58,6 +58,8 @@ _DIFFERENCE = 1e-4
 """The relative change of a cost by which its derivative is taken."""
 _LARGEST_RESIDUAL = 0.4
 """Logarithms of times that differ by more have this weight: schedules that nobody would choose are not fitted."""
+_PRIOR = 0.1
+"""The weight of the change of a cost's logarithm, since times may not determine each cost."""
 _FALL = 1.5
 """A time has the weight of its ratio to the fastest one of its problem to minus this power."""
 _UNFITTED = frozenset(
@@ -66,8 +68,8 @@ _UNFITTED = frozenset(
 """Costs of schedules and of operators whose times are not fitted."""
 OF_GATHERING = frozenset(
     {
-        "added", "adding", "gathered job", "gathered sums", "gathered unit", "gathering wait", "sums across",
-        "whole groups",
+        "added", "adding", "gathered across", "gathered cache", "gathered job", "gathered sums", "gathered unit",
+        "gathering memory wait", "gathering wait", "whole groups",
     }
 )  # fmt: skip
 """Costs of schedules that gather operands, which are fitted to their times alone."""
@@ -210,11 +212,13 @@ def _least_squares(
     """
     wanted, current = np.log(seconds), np.log([start[name] for name in names])
 
+    first = current.copy()
+
     def residuals(logarithms: Numbers) -> Numbers:
         given = {**start, **dict(zip(names, np.exp(logarithms).tolist(), strict=True))}
         error = np.log(modelled(given)) - wanted
         bounded: Numbers = _LARGEST_RESIDUAL * np.tanh(error / _LARGEST_RESIDUAL) * weights
-        return bounded
+        return np.concatenate([bounded, _PRIOR * (logarithms - first)])
 
     damping, error = 1e-2, residuals(current)
     for _ in range(steps):
@@ -439,10 +443,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "provenance": f"{'; '.join(sentences)}; the costs of packing and of pointers are rough, from products with "
             "unaligned leading dimensions",
             "units": "times: seconds; operations: a second of one multiprocessor; line, outside: seconds of a line; "
-            "read, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, memory, merged, "
-            "packed: bytes a second of the device; operator: seconds of a launch of an elementwise operator; cached "
-            "bytes, small: bytes; pointers: seconds of an iteration of a tile by a power of its elements; the others "
-            "are factors",
+            "read, stored, stored by elements, gathered sums: bytes a second of one multiprocessor; cache, gathered "
+            "cache, memory, merged, added, packed: bytes a second of the device; operator: seconds of a launch of an "
+            "elementwise operator; cached bytes, small: bytes; gathered unit: seconds of a unit of 8 values for each "
+            "thread; pointers: seconds of an iteration of a tile by a power of its elements; the others are factors",
             "costs": found.costs,
         }
         text = json.dumps(content, indent=1)

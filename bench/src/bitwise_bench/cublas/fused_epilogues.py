@@ -105,6 +105,7 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "models": published,
     "held-out": partial(drawn, 20),
     "tuning": partial(drawn, 21),
+    "second-held-out": partial(drawn, 22, 96),
 }
 """The choice between fused and separate kernels is fitted to the part `tuning` alone."""
 _RECORDED = ["models", "held-out"]

@@ -77,7 +77,7 @@ def _record(answers: Mapping[str, Mapping[str, Any]], workers: int) -> dict[str,
 def times_of(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Read the kernels of a launch; a job for `worker_pool.run_all`.
 
-    Returns by file the CPU seconds of reading and of compiling, and why a kernel is Unknown.
+    Returns by file the configuration, the CPU seconds of reading and of compiling, and why a kernel is Unknown.
     """
     if time.time() > settings["until"]:
         return {"error": "out of time"}
@@ -93,6 +93,7 @@ def times_of(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         used = cpu_seconds()
         result = analyse(source, arch, buffers_of([source]), Options())
         kernels[source.name] = {
+            "configuration": described[source.name]["name"],
             "reading": round(cpu_seconds() - used, 4),
             "compiling": described[source.name].get("compile CPU seconds") or None,
             "unknown": result.unknown,

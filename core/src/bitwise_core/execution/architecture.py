@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -144,6 +144,14 @@ class OpcodeTable:
             found = self._infos[key] = operands, self.info(instruction)
         return found[1]
 
+    def known_refusals(self, kernel: Kernel) -> Mapping[int, str] | None:
+        """Return why instructions are not modelled, by position, where that follows from other instructions.
+
+        Whether any other one is modelled then follows from its own text, up to the names of its registers, so that it
+        is built when it is first needed.  None: every instruction is built at the start.
+        """
+        return None
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """Return the step of one instruction.  Raises UnknownInstruction."""
         opcode = self.opcodes.get(self.name_of(instruction))
@@ -267,6 +275,10 @@ class Arch:
     `lowest_lane` is the note of verdicts that use `assumptions.LOWEST_LANE`, with the measurement that it rests on;
     None where it was not measured, so that only a request makes it hold.
 
+    `warp_order` is the note of verdicts that use the order of a warp's accesses to global memory, with the measurement
+    that it rests on; None where it was not measured.  `keeps_order` (module, text that it was parsed from, entry, pairs
+    of lines) returns whether the machine code keeps the order of the accesses of each pair.
+
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
     execution on bit patterns returns the bytes of the hardware.  None makes no claim.
     """
@@ -290,6 +302,8 @@ class Arch:
     sequences: Callable[[Kernel, Sequence[InstructionInfo], int, int], Iterable[KnownSequence]] | None = None
     largest_cluster: int = 1
     lowest_lane: str | None = None
+    warp_order: str | None = None
+    keeps_order: Callable[[Module, str, str, Collection[tuple[int, int]]], bool] | None = None
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:

@@ -322,7 +322,8 @@ def _cones(program: Program, first: int, end: int) -> _Found:
         members = [False] * (end - first)
     else:
         texts = _texts(program)
-        members = [texts[index].lanewise and index not in program.refused for index in range(first, end)]
+        refused = program.known_refusals
+        members = [texts[index].lanewise and index not in refused for index in range(first, end)]
     sequences = _known_sequences(program, first, end)
     if sum(members) < MINIMUM_INSTRUCTIONS and not sequences:
         return _NO_CONES
@@ -394,7 +395,7 @@ def _known_sequences(program: Program, first: int, end: int) -> tuple[KnownSeque
     if program.sequences is None:
         return ()
     found = program.sequences(program.kernel, program.infos, first, end)
-    return tuple(each for each in found if program.refused.keys().isdisjoint(each.members))
+    return tuple(each for each in found if not any(index in program.refused for index in each.members))
 
 
 def _skipped(cones: Sequence[Cone], uses: Mapping[int, Sequence[int]], escapes: Collection[int]) -> dict[int, int]:
@@ -469,7 +470,17 @@ def _cone(
         return None
     read = tuple((definition[0], *sorted(names[definition] - {definition[0]})) for definition in inputs)
     places = tuple(captured[each] for each in range(len(read)))
+    if not _is_modelled(program, tuple(form), sequence):
+        return None
     return Cone(sequence, read, places, consumed, result, tuple(form), tuple(inputs))
+
+
+def _is_modelled(program: Program, form: Hashable, members: Sequence[int]) -> bool:
+    """Return whether a cone with these members has no instruction that is not modelled; its form tells."""
+    known: dict[Hashable, bool] = program.analyses.setdefault("modelled cones", {})
+    if form not in known:
+        known[form] = not any(index in program.refused for index in members)
+    return known[form]
 
 
 @lru_cache(maxsize=1024)

@@ -438,7 +438,8 @@ class Executor:
         if last is not None:
             raise _noted(self._long_loop(control, join, pc, last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
-        machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not whole
+        together = whole or is_uniform(machine, taken, machine.warp)
+        machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not together
         if entered:
             self._run_sides(control, taken, group, join, whole)
             return

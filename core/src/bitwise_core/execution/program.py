@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from operator import is_, is_not
@@ -43,7 +43,8 @@ class Program:
 
     `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
     indices of the labelled instructions, where divergent groups of lanes are merged.  `refused` gives the reason why an
-    instruction is not modelled.  `storage` maps the name of a register to that under which it is kept.
+    instruction is not modelled, and `known_refusals` the reasons that are known before an instruction is built.
+    `storage` maps the name of a register to that under which it is kept.
     `architecture` is the name of the architecture, `execution_mask` the storage of its execution mask, if any, and
     `under_one_key` and `sequences` the functions of `Arch`.
     `analyses` caches facts about the program by their keys.
@@ -57,6 +58,7 @@ class Program:
     functions: Mapping[str, Program]
     following: tuple[tuple[int, ...], ...]
     refused: Mapping[int, str]
+    known_refusals: Mapping[int, str]
     storage: Callable[[str], str]
     architecture: str
     execution_mask: str | None
@@ -101,8 +103,14 @@ def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, 
 def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
     context = Context(module, kernel, arch)
     infos = infos_of(kernel, arch.opcodes)
-    refused: dict[int, str] = {}
-    steps = tuple(_step(index, info, context, refused) for index, info in enumerate(infos))
+    known = arch.opcodes.known_refusals(kernel)
+    found = {} if known is None else dict(known)
+    refused: Mapping[int, str] = found
+    if known is None:
+        steps = tuple(_step(index, info, context, found) for index, info in enumerate(infos))
+    else:
+        deferred = tuple(_DeferredStep(index, info, context, found) for index, info in enumerate(infos))
+        steps, refused = deferred, Refusals(found, deferred)
     following = successors(kernel, infos)
     joins = frozenset(kernel.labels.values())
     reconvergence = {
@@ -111,7 +119,7 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         if kernel.instructions[index].guard is not None or Effect.CONDITIONAL in infos[index].effects
     }
     keys = arch.storage, arch.name, arch.execution_mask, arch.under_one_key, arch.sequences
-    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, *keys)
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following, refused, dict(found), *keys)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
@@ -154,6 +162,45 @@ def labels_of(index: int, kernel: Kernel) -> list[int]:
     operands = kernel.instructions[index].operands
     names = (each.name for operand in operands for each in parts(operand) if isinstance(each, Symbol))
     return [kernel.labels[name] for name in names if name in kernel.labels]
+
+
+class _DeferredStep:
+    """The step of an instruction, which is built when it is first executed, or when it is asked whether it can be."""
+
+    __slots__ = ("_arguments", "_step")
+
+    def __init__(self, index: int, info: InstructionInfo, context: Context, refused: dict[int, str]) -> None:
+        self._arguments: tuple[int, InstructionInfo, Context, dict[int, str]] | None = index, info, context, refused
+        self._step: Step | None = None
+
+    def build(self) -> Step:
+        """Return the step, which is built if it was not."""
+        if self._step is None:
+            assert self._arguments is not None
+            self._step, self._arguments = _step(*self._arguments), None
+        return self._step
+
+    def __call__(self, machine: Machine) -> Control | None:
+        """Execute the step."""
+        return (self._step or self.build())(machine)
+
+
+class Refusals(Mapping[int, str]):
+    """Why instructions are not modelled, by position; an instruction that was not built is built to tell."""
+
+    def __init__(self, found: dict[int, str], steps: Sequence[_DeferredStep]) -> None:
+        self._found, self._steps = found, steps
+
+    def __getitem__(self, index: int) -> str:
+        if index not in self._found and 0 <= index < len(self._steps):
+            self._steps[index].build()
+        return self._found[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return (index for index in range(len(self._steps)) if index in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _step(index: int, info: InstructionInfo, context: Context, refused: dict[int, str]) -> Step:

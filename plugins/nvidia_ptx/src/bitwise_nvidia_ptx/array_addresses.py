@@ -27,6 +27,7 @@ from bitwise_nvidia_ptx.address_numbers import Flow, definitions_in_block, flow_
 REASON = "the address of an array, which the assembler chooses, is stored or selects global memory"
 
 _STORES = frozenset({"st", "red", "atom"})
+_NO_ARRAYS = frozenset[str]()
 _ENDS = Effect.BRANCH | Effect.CALL | Effect.END
 _NOT_COMPUTED = frozenset(
     {
@@ -54,7 +55,8 @@ def storing_addresses(step: Step, instruction: Instruction, context: Context) ->
     Raises Unsupported in a pass over the addresses of a large grid.
     """
     module = context.module
-    in_global = frozenset(each.name for each in (*module.constants, *module.globals))
+    named = module.constants or module.globals
+    in_global = frozenset(each.name for each in (*module.constants, *module.globals)) if named else _NO_ARRAYS
     names = _stored(context.kernel, context.arch.opcodes, in_global).get(id(instruction))
     if names is None:
         return step

@@ -17,7 +17,8 @@ import os
 import re
 import subprocess
 import tempfile
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -245,7 +246,7 @@ class Ptxas:
     def kept_match(self, original: str | bytes, search: str) -> str | None:
         """Return the answer that `keep_match` stored of a text or an object file, None if there is none.
 
-        It is where to look first, and proves nothing: `search` is a digest of the code that found it.
+        It is where to look first, and proves nothing: `search` names what else decides what is found.
         """
         stored = kept_bytes("ptxas", self._match_key(original, search), lambda content: content.isascii())
         return None if stored is None else stored.decode("ascii")
@@ -256,7 +257,8 @@ class Ptxas:
 
     def _match_key(self, original: str | bytes, search: str) -> list[str]:
         name = original if isinstance(original, str) else hashlib.sha256(original).hexdigest()
-        return ["match", _own_source(), search, *self._identity(), json.dumps(self._flags(True)), name]
+        identity = [*self._identity(), *map(file_digest, installed_assemblers.disassemblers(self.path))]
+        return ["match", _own_source(), search, *identity, json.dumps(self._flags(True)), name]
 
     def arithmetic_lines(self, text: str) -> ArithmeticLines | None:
         """Return for which lines of a text its machine code multiplies and fuses, as its line information says.
@@ -285,6 +287,25 @@ class Ptxas:
         fused, multiplied = cached_text("ptxas", key, _LINES, read).split("/")
         return ArithmeticLines(*(frozenset(map(int, each.split())) for each in (fused, multiplied)))
 
+    def access_listing(self, text: str) -> str | None:
+        """Return a listing of the machine code of a text, with the lines of the text (`nvdisasm -c -gp`).
+
+        None if no disassembler lists it, or if the code with line information is not that without.  Raises
+        AssemblyFailed.
+        """
+        lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))
+        code = self._assemble(lines, [*self._flags(True), "-lineinfo"])
+        if code_digest(code) != self.digest(text):
+            return None
+        with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
+            file = Path(folder, "kernel.cubin")
+            file.write_bytes(code)
+            for tool in installed_assemblers.disassemblers(self.path):
+                done = _run([tool, "-c", "-gp", str(file)], 60.0)
+                if done.returncode == 0:
+                    return done.stdout
+        return None
+
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
         return [self.version, file_digest(self.path)]
@@ -308,6 +329,15 @@ class Ptxas:
         return [*options, f"--gpu-name={self.gpu}"]
 
     def _assemble(self, text: str, flags: list[str]) -> bytes:
+        """Return the object file of a text; one of the last few texts is not assembled again."""
+        key = hashlib.sha256("\0".join([*self._identity(), *flags, text]).encode()).digest()
+        found = _RECENT.get(key)
+        if found is None:
+            found = self._assembled(text, flags)
+            _RECENT.add(key, found)
+        return found
+
+    def _assembled(self, text: str, flags: list[str]) -> bytes:
         with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
             source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
             source.write_text(text, encoding="utf-8")
@@ -316,6 +346,34 @@ class Ptxas:
                 output = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
                 raise AssemblyFailed(f"ptxas rejects the text: {output[0] if output else f'exit {done.returncode}'}")
             return target.read_bytes()
+
+
+class _RecentFiles:
+    """The object files of the last few texts, by the digests of what decides them.
+
+    A search first compares digests, which are cached on disk, and then the code of the same texts.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._files: OrderedDict[bytes, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._most, self._size = most, 0
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return an object file, None for one that is not held."""
+        with self._lock:
+            return self._files.get(key)
+
+    def add(self, key: bytes, file: bytes) -> None:
+        """Hold an object file in the place of the oldest ones; all together have at most `most` bytes."""
+        with self._lock:
+            self._size += len(file) - len(self._files.pop(key, b""))
+            self._files[key] = file
+            while self._size > self._most:
+                self._size -= len(self._files.popitem(last=False)[1])
+
+
+_RECENT = _RecentFiles(1 << 23)
 
 
 def _header(text: str) -> str:

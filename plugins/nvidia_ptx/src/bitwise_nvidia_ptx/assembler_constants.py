@@ -98,7 +98,9 @@ def _known_registers(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[st
     changed = True
     while changed:
         before = len(literal)
-        literal |= {name for name, each in definitions.items() if len(each) == 1 and _is_folded(each[0], literal)}
+        for name, each in definitions.items():
+            if len(each) == 1 and name not in literal and _is_folded(each[0], literal):
+                literal.add(name)
         changed = len(literal) != before
     changed = True
     while changed:

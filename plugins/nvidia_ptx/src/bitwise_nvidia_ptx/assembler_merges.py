@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations
+from types import CodeType, FunctionType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -114,6 +115,8 @@ class _Sources:
         )
         self.present = frozenset(each.opcode for each in kernel.instructions)
         """The opcodes of the kernel."""
+        self.some_present: dict[tuple[CodeType, str], bool] = {}
+        """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
         self._before: dict[int, set[int]] = defaultdict(set)
@@ -129,6 +132,8 @@ class _Sources:
         if not isinstance(operand, Register):
             return False
         if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
+            if len(self.flow.definitions.get(operand.name, ())) < 2:
+                return False
             return any(map(holds, self._literals(operand.name, self.use if user is None else self.places[id(user)])))
         written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
         plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
@@ -385,8 +390,17 @@ def _is_merged_approximation(opcode: str) -> bool:
 
 
 def _of_kind(operands: Sequence[Operand], sources: _Sources, holds: Callable[[str], bool]) -> bool:
-    """Return whether the opcode of an instruction that may have written an operand fulfils a condition."""
-    if not any(map(holds, sources.present)):
+    """Return whether the opcode of an instruction that may have written an operand fulfils a condition.
+
+    The condition depends on nothing but the opcode of the instruction that `sources` follows.
+    """
+    plain = holds.func if isinstance(holds, partial) else holds
+    # A condition is decided by its own text and by the opcode of the instruction whose operands are followed.
+    key = (cast(FunctionType, plain).__code__, sources.kernel.instructions[sources.use].opcode)
+    present = sources.some_present.get(key)
+    if present is None:
+        present = sources.some_present[key] = any(map(holds, sources.present))
+    if not present:
         return False
     return any(holds(each.opcode) for operand in operands for each in sources.of(operand))
 

@@ -22,6 +22,14 @@ class WaitingTable(Table):
     _latest: tuple[Kernel, Mapping[int, str]] | None = None
     """The hazards of the kernel whose steps are built."""
 
+    def known_refusals(self, kernel: Kernel) -> Mapping[int, str]:
+        """See `OpcodeTable.known_refusals`: those of instructions with a hazard."""
+        hazards = hazards_by_line(kernel, self)
+        places = enumerate(kernel.instructions) if hazards else ()
+        return {
+            index: str(UnknownInstruction(each, hazards[each.line])) for index, each in places if each.line in hazards
+        }
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`.  Raises UnknownInstruction for an instruction with a hazard."""
         latest = self._latest

@@ -130,6 +130,7 @@ class _Rewritings:
 
 
 _EXPONENTIAL = frozenset({"ex2"})
+_NOTHING = "nothing"
 _MAX_ASSEMBLIES = 14
 _CONCURRENT = 2
 
@@ -316,9 +317,6 @@ class _Search:
             raise (TimeLimitExceeded(error.seconds, product) if error.line is None else error) from None
 
     def _searched_outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome:
-        program = self.stated.program
-        product, consumer = _lines(program, open_pairs[0])
-        assembles = True
         exponentials = self._exponentials(open_pairs)
         try:
             for divisions in self._expansions():
@@ -335,30 +333,51 @@ class _Search:
                 if found is not None:
                     self._keep(found, "dataflow")
                     return _found(found, "dataflow", self.count)
-            reason = (
-                f"ptxas may fuse the product of line {product} into line {consumer}, and none of {self.count} "
-                f"assemblies shows what it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion "
-                "off to be certain"
-            )
+            if not self.interrupted:
+                self._keep(None, "")
+            return self._unresolved(open_pairs, self.count)
         except AssemblyFailed as error:
-            self.interrupted, reason, assembles = isinstance(error, AssemblyInterrupted), str(error), False
-        unchanged = Rewriting(program, self.stated.original, {})
-        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, self.count, self.interrupted, assembles)
+            self.interrupted = isinstance(error, AssemblyInterrupted)
+            return self._without_result(str(error), self.count, assembles=False)
+
+    def _unresolved(self, open_pairs: tuple[Pair, ...], count: int) -> _Outcome:
+        product, consumer = _lines(self.stated.program, open_pairs[0])
+        reason = (
+            f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows "
+            f"what it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
+        )
+        return self._without_result(reason, count, assembles=True)
+
+    def _without_result(self, reason: str, count: int, assembles: bool) -> _Outcome:
+        unchanged = Rewriting(self.stated.program, self.stated.original, {})
+        return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count, self.interrupted, assembles)
 
     def _exponentials(self, open_pairs: tuple[Pair, ...]) -> set[Pair]:
         """The pairs whose product is inside of an approximate exponential."""
         return {pair for pair in open_pairs if self.stated.program.statements[pair.product].base == "ex2"}
 
-    def _keep(self, found: Attempt, proof: str) -> None:
-        answer = (_text_digest(found), str(found.fuse), proof, str(self.count))
-        self.ptxas.keep_match(self.original, _search_source(), " ".join(answer))
+    def _keep(self, found: Attempt | None, proof: str) -> None:
+        """Keep what a whole search found, None for nothing."""
+        name, fuse = (_NOTHING, "") if found is None else (_text_digest(found), str(found.fuse))
+        answer = (name, fuse, proof, str(self.count))
+        self.ptxas.keep_match(self.original, self._name, " ".join(answer))
+
+    @property
+    def _name(self) -> str:
+        """What decides what a search finds, besides the assembler and the original."""
+        return f"{_search_source()} {self.runs} {hashlib.sha256(self.stated.original.encode()).hexdigest()}"
 
     def _kept_outcome(self, open_pairs: tuple[Pair, ...]) -> _Outcome | None:
-        """Return the outcome of an earlier search for the same text, if its attempt is proved again, else None."""
-        kept = (self.ptxas.kept_match(self.original, _search_source()) or "").split(" ")
+        """Return the outcome of an earlier search for the same text, if its attempt is proved again, else None.
+
+        That nothing was found needs no proof: the audit is unresolved.
+        """
+        kept = (self.ptxas.kept_match(self.original, self._name) or "").split(" ")
         if len(kept) != 4 or not kept[3].isdecimal():
             return None
         name, fuse, proof, count = kept
+        if name == _NOTHING:
+            return self._unresolved(open_pairs, int(count))
         try:
             for attempt, rounded in self._unproved_attempts(open_pairs):
                 same = (_text_digest(attempt), str(attempt.fuse)) == (name, fuse)
@@ -374,9 +393,10 @@ class _Search:
         That is, the instructions whose products the machine code must be known to round.
         """
         required = [frozenset[str](), *([_EXPONENTIAL] if self._exponentials(open_pairs) else [])]
-        for divisions, rounded in itertools.product(self._expansions(), required):
-            for attempt in self._attempts(open_pairs, divisions, rounded, proved=False):
-                yield attempt, rounded
+        for divisions in self._expansions():
+            for rounded in required:
+                for attempt in self._attempts(open_pairs, divisions, rounded, proved=False):
+                    yield attempt, rounded
 
     def _is_proved(self, attempt: Attempt, rounded: frozenset[str], proof: str) -> bool:
         """Return whether a text leaves ptxas no choice, and its machine code computes what that of the original does.

@@ -1,6 +1,6 @@
-"""Bulk tensor copies (TMA) between global and shared memory.
+"""Bulk copies (TMA) between global and shared memory, of boxes of tensors and of neighbouring bytes.
 
-Source: PTX ISA 8.7, "Tensors", "cp.async.bulk.tensor" and "cp.reduce.async.bulk.tensor".
+Source: PTX ISA 8.7, "Tensors", "cp.async.bulk", "cp.async.bulk.tensor" and "cp.reduce.async.bulk.tensor".
 """
 
 from __future__ import annotations
@@ -72,6 +72,17 @@ _MODIFIERS = {
 """The modifiers of a tensor copy that are modelled."""
 
 
+_OF_LOADS = frozenset({"mbarrier::complete_tx::bytes", "multicast::cluster"})
+_BYTES_MODIFIERS = {"bulk", "shared::cta", "shared::cluster", "global", "bulk_group", "L2::cache_hint"} | _OF_LOADS
+"""The modifiers of a copy without a tensor map that are modelled."""
+
+_BYTES_ALIGNMENT = 16
+"""The bytes of which addresses and size of a copy without a tensor map are multiples ("cp.async.bulk")."""
+
+_PREFETCHES = {"tensor", "1d", "2d", "3d", "4d", "5d", "L2", "global", "tile", "tile::gather4", "L2::cache_hint"}
+"""The modifiers of prefetches to the second level of the cache."""
+
+
 REDUCED_TYPES: Mapping[str, tuple[str, ...]] = {
     "add": ("u32", "s32", "f16", "f32", "bf16"),
     **dict.fromkeys(("min", "max", "and", "or", "xor"), ("u32", "s32")),
@@ -80,7 +91,7 @@ REDUCED_TYPES: Mapping[str, tuple[str, ...]] = {
 
 
 def copy(instruction: Instruction, context: Context) -> Step:
-    """cp.async.bulk.tensor between global and shared memory, reductions to global memory, and groups of bulk stores."""
+    """cp.async.bulk between global and shared memory, reductions to global memory, and groups of bulk stores."""
     parts = instruction.opcode.split(".")
     if parts[1:3] == ["reduce", "async"]:
         return _reduction(instruction, parts)
@@ -88,8 +99,13 @@ def copy(instruction: Instruction, context: Context) -> Step:
         return _commit_stores
     if "wait_group" in parts:
         return _wait_stores(literal_value(instruction.operands[0], instruction))
-    if "tensor" not in parts or parts[1] != "async":
+    if parts[1] != "async":
         raise UnknownInstruction(instruction)
+    if parts[3:4] == ["prefetch"]:
+        check_modifiers(instruction, parts[4:], _PREFETCHES)
+        return _prefetch
+    if "tensor" not in parts:
+        return _copy_of_bytes(instruction, parts)
     check_modifiers(instruction, parts[2:], _MODIFIERS)
     rank = next(int(each[0]) for each in parts if each in ("1d", "2d", "3d", "4d", "5d"))
     rows = 4 if not {"tile::gather4", "tile::scatter4"}.isdisjoint(parts) else 0
@@ -119,6 +135,87 @@ def copy(instruction: Instruction, context: Context) -> Step:
         _for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, rows), instruction.line))
 
     return store
+
+
+def _prefetch(machine: Machine) -> None:
+    """A prefetch to the second level of the cache changes no memory."""
+
+
+def _copy_of_bytes(instruction: Instruction, parts: Sequence[str]) -> Step:
+    """cp.async.bulk without a tensor map: neighbouring bytes between global and shared memory."""
+    check_modifiers(instruction, parts[2:], _BYTES_MODIFIERS)
+    operands, line = instruction.operands, instruction.line
+    spaces = [each for each in parts if each.startswith(("shared", "global"))]
+    given = len(operands) - ("L2::cache_hint" in parts)
+    if spaces == ["global", "shared::cta"]:
+        if given != 3 or parts.count("bulk_group") != 1 or len({*parts} & _OF_LOADS):
+            raise UnknownInstruction(instruction)
+        target, source, size = operands[:3]
+
+        def store(machine: Machine) -> None:
+            def act() -> None:
+                _start_store(machine, _bytes(machine, target, size, line), source, line)
+
+            _for_each_thread(machine, lambda: _for_each_size(machine, (source,), size, line, act))
+
+        return store
+    ranks = operands[4] if "multicast::cluster" in parts and given == 5 else None
+    loads = spaces in (["shared::cluster", "global"], ["shared::cta", "global"])
+    if not loads or given != 4 + ("multicast::cluster" in parts) or "bulk_group" in parts:
+        raise UnknownInstruction(instruction)
+    if "mbarrier::complete_tx::bytes" not in parts:
+        raise UnknownInstruction(instruction)
+    target, source, size, barrier = operands[:4]
+
+    def load(machine: Machine) -> None:
+        def act() -> None:
+            _start_load(machine, _bytes(machine, source, size, line), (target, barrier), ranks, line)
+
+        _for_each_thread(machine, lambda: _for_each_size(machine, (target, barrier), size, line, act))
+
+    return load
+
+
+def _size_of_bytes(machine: Machine, size: Operand, line: int) -> Array:
+    given = machine.read_bits(size, 32)
+    found = machine.known(given)
+    if found is None:
+        raise DataDependent("the size of a bulk copy depends on data", line, (given,))
+    return found
+
+
+def _for_each_size(
+    machine: Machine, places: Sequence[Operand], size: Operand, line: int, act: Callable[[], None]
+) -> None:
+    """Call `act` separately for the blocks whose shared addresses, or whose sizes, differ."""
+    numbers = [_size_of_bytes(machine, size, line)]
+    for operand in places:
+        value = machine.known(address_of(machine, operand))
+        if value is None:
+            raise DataDependent("a shared address of an asynchronous instruction depends on data", line)
+        numbers.append(own_offset(machine, value))
+    for_each_number(machine, numbers, act)
+
+
+def _bytes(machine: Machine, operand: Operand, size: Operand, line: int) -> Box:
+    """Return the bytes from a global address on, in elements of `CHUNK`; the active blocks have one size."""
+    given = address_of(machine, operand)
+    place = machine.known(given)
+    if place is None:
+        raise DataDependent("a bulk copy at a computed address", line, (given,))
+    active = machine.active()
+    length = int(np.broadcast_to(_size_of_bytes(machine, size, line), active.shape)[active][0])
+    acting = active.any(axis=1)[:, None]
+    start = value_of_issuing_thread(machine, place).astype(np.uint64)
+    is_aligned: Array = start % np.uint64(_BYTES_ALIGNMENT) == 0
+    if not length or length % _BYTES_ALIGNMENT or (acting & ~is_aligned).any():
+        raise Unsupported(
+            f"a bulk copy of {length} bytes whose size or address is no multiple of {_BYTES_ALIGNMENT} is not defined",
+            line,
+        )
+    offset = np.arange(0, length, CHUNK, dtype=np.int64)
+    inside = np.broadcast_to(acting, (machine.blocks, offset.size))
+    return Box(start + offset.astype(np.uint64), inside, offset, CHUNK, 0, length)
 
 
 def _reduction(instruction: Instruction, parts: Sequence[str]) -> Step:
@@ -356,8 +453,24 @@ def _load_box(
         if chosen is not None:
             _load_rows(machine, operands, axes, chosen, line)
             return
-    box = _box(machine, source, axes, line, chunks=True)
+    _start_load(
+        machine, _box(machine, source, axes, line, chunks=True), (target, barrier_operand), ranks, line, of_pair
+    )
+
+
+def _start_load(
+    machine: Machine,
+    box: Box,
+    operands: tuple[Operand, Operand],
+    ranks: Operand | None,
+    line: int,
+    of_pair: tuple[int, int] | None = None,
+) -> None:
+    """Start a copy of a box to a destination in shared memory that completes on an mbarrier; see `_load_box`."""
+    target, barrier_operand = operands
     base = uniform_offset(machine, target, "a tensor copy's destination")
+    if base % _BYTES_ALIGNMENT:
+        raise Unsupported(f"a bulk copy to a shared address that is no multiple of {_BYTES_ALIGNMENT}", line)
     lanes = active_lane_count(machine)
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
@@ -493,7 +606,15 @@ def _store_box(
         raise Unsupported("a tensor copy of padded elements from shared memory is not modelled", line)
     if axes[1] and _has_repeats(box, machine.active_blocks()):
         raise Unsupported("a tensor copy writes a row twice, in an order that is open", line)
+    meaning = None if verb is None else _meaning_of_reduction(machine, target, verb, line)
+    _start_store(machine, box, source, line, meaning)
+
+
+def _start_store(machine: Machine, box: Box, source: Operand, line: int, meaning: Operation | None = None) -> None:
+    """Start a store of shared memory to a box; with `meaning`, that operation combines it with global memory."""
     base = uniform_offset(machine, source, "a tensor copy's source")
+    if base % _BYTES_ALIGNMENT:
+        raise Unsupported(f"a bulk copy from a shared address that is no multiple of {_BYTES_ALIGNMENT}", line)
     addresses = _swizzle(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(addresses, None)
     thread = int(np.flatnonzero(machine.active_threads())[0])
@@ -504,10 +625,9 @@ def _store_box(
     acting = (active_lane_count(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))
     agent = machine.new_storing_agent()
-    if verb is None:
+    if meaning is None:
         machine.memory.store(box.address, value, mask, agent, machine.epoch, line)
         return
-    meaning = _meaning_of_reduction(machine, target, verb, line)
     machine.memory.atomic(meaning, box.address, value, mask, agent, machine.epoch, line)
 
 

@@ -37,12 +37,14 @@ class Schedule:
     blocks: int = 1
     columns: int = 1
     resident: int = 1
+    alone: bool = False
+    ahead: bool = False
 
     @property
     def warps(self) -> int:
-        """Four for 16 rows, which exchange their weights before these are added; else one for 16 rows."""
+        """Four for 16 rows, which exchange their weights before these are added, or one alone; else one for 16 rows."""
         if self.programs and self.rows == _FEW_ROWS:
-            return 4
+            return 1 if self.alone else 4
         return 4 if self.specialised else self.rows // 16
 
 
@@ -296,6 +298,9 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
+    merge = [_merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else []
+    if schedule.alone:
+        return [_alone_call(desc, operands, schedule, states, parts), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
     first, rest = _power_below(depth), depth - _power_below(depth)
     own, own_rest = _power_below(width), width - _power_below(width)
@@ -319,14 +324,52 @@ def _turns_calls(
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "ONCE": schedule.programs >= parts * columns,
         },
         schedule.warps,
         1,
         dependent=True,
         registers=_registers(schedule),
     )  # fmt: skip
-    return [forward, _merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else [forward]
+    return [forward, *merge]
+
+
+def _alone_call(
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], parts: int
+) -> Call:
+    """Return the launch of programs of one warp that take parts in turn."""
+    assert desc.chunk is not None
+    query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
+    heads, depth = (int(each) for each in query.shape[-2:])
+    groups, width = (int(each) for each in operands.value.shape[-2:])
+    sequences, queries, keys = _sequences(operands), operands.longest_queries, operands.longest_keys
+    share, dense = heads // groups, operands.query_starts is None
+    tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
+    components = min(64, depth & -depth)
+    return Call(
+        "warps_in_turn",
+        "visit_parts_alone",
+        (min(schedule.programs, parts), 1, 1),
+        (
+            query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
+            out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
+            *_steps(out, dense), *_steps(logarithms, dense, 0), 0 if pages is None else pages.stride(0), queries, keys,
+            operands.first_position or 0, desc.score_scale, desc.cap_factor or 0.0, desc.window or 0, tiles, groups,
+            chunks, sequences, _stored_rows(operands, schedule),
+        ),
+        {
+            "S": components, "KP": depth // components, "VP": width // components, "WIDTH": power_above(width),
+            "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
+            "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
+            "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None, "SPLIT": schedule.split,
+            "SEVERAL": not schedule.split and chunks > 1, "LOGARITHMS": logarithms is not None,
+            "AHEAD": schedule.ahead, "ONCE": schedule.programs >= parts,
+        },
+        1,
+        1,
+        dependent=True,
+        registers=_registers(schedule),
+    )  # fmt: skip
 
 
 def _registers(schedule: Schedule) -> int:
@@ -334,6 +377,8 @@ def _registers(schedule: Schedule) -> int:
 
     One or two programs of 16 rows leave some for the next kernel, which starts before the last of them end.
     """
+    if schedule.alone:
+        return min(248, (1 << 16) // (32 * schedule.resident) // 8 * 8)
     threads = 32 * (schedule.warps + 4)  # those of the warp that copies are allocated as of four
     shared = 1 << 16 if schedule.rows > _FEW_ROWS or schedule.resident > 2 else 13 << 12
     return min(224, shared // (threads * schedule.resident) // 8 * 8)

@@ -25,10 +25,10 @@ H100 = "NVIDIA H100 80GB HBM3"
 _SCALED = {
     "memory": ("memory",),
     "cached bytes": ("cached bytes", "cached bytes of overlaps", "small"),
-    "multiprocessors": ("cache", "merged", "packed"),
+    "multiprocessors": ("cache", "gathered cache", "merged", "packed"),
     "clock": (
         "operations", "operations 16", "operations 32", "operations 64", "operations 192", "operations 256", "read",
-        "stored by elements", "gathered sums",
+        "stored", "stored by elements", "gathered sums",
     ),
 }  # fmt: skip
 """By property of a device: the costs that are proportional to it."""

@@ -148,7 +148,8 @@ def gathered_quantities(
     """Return the quantities of a product under each schedule that gathers operands, from which its time is modelled.
 
     "units" are those of a thread in a stage, if one warpgroup gathers all stages, and "batches" the parts in which it
-    loads them.  "real rows" and "real columns" are those of a tile that the output has.
+    loads them.  "real rows" and "real columns" are those of a tile that the output has; "brought" are the bytes that
+    all tiles load.
     """
     slices, taken = plan.slices, 8 if plan.instruction_k8 else 16
     sliced = slices.number > 1 or slices.from_zero
@@ -164,6 +165,7 @@ def gathered_quantities(
             each.transposed, down / tiles_down, across / tiles_across, jobs, grid, -(-grid // programs), units,
             math.ceil(units / units_at_once(_THREADS * each.warps, each.resident)), -(-slices.span // (4 * taken)),
             slices.number, sliced, taken, *contiguous, m, n, plan.k, programs,
+            2 * plan.k * (down * tiles_across + across * tiles_down), bytes_moved(plan, m, n),
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_GATHERED)).T
     return dict(zip(_GATHERED, columns, strict=True))
@@ -172,7 +174,7 @@ def gathered_quantities(
 _GATHERED = (
     "rows", "columns", "block k", "stages", "consumers", "gathering", "resident", "transposed", "real rows",
     "real columns", "jobs", "grid", "at once", "units", "batches", "iterations", "slices", "sliced", "taken",
-    "k down", "k across", "m", "n", "k", "multiprocessors",
+    "k down", "k across", "m", "n", "k", "multiprocessors", "brought", "bytes",
 )  # fmt: skip
 
 
@@ -183,24 +185,28 @@ def modelled_times_gathered(given: Quantities, cost: Mapping[str, float]) -> Qua
     it meanwhile ("multiply").  Of a stage with more units than its threads have registers for, it waits for the loads
     of each batch.  The instructions of all blocks of a multiprocessor share its rate.  Sums are stored one by one,
     those of slices as pairs of neighbours of a row unless the product is transposed ("store"); a second kernel adds
-    them ("merge").
+    them ("merge").  Meanwhile the operands come from the L2 cache ("cached") and from memory ("memory").
     """
     at_once, sliced, transposed = given["at once"], given["sliced"] > 0, given["transposed"] > 0
+    missing = _missing(given["bytes"], cost["cached bytes of overlaps"])
     rounds = 0.5 * (given["jobs"] / given["grid"] + np.ceil(given["jobs"] / given["grid"]))
     unit = cost["gathered unit"] * np.where(given["taken"] > _UNIT_K, cost["whole groups"], 1)
-    wait = given["iterations"] * cost["gathering wait"] * given["batches"] / given["gathering"]
+    wait = (cost["gathering wait"] + missing * cost["gathering memory wait"]) * given["batches"] / given["gathering"]
+    wait = given["iterations"] * wait
     gather = given["iterations"] * at_once * given["units"] * unit
     multiplied = given["rows"] * given["columns"] * given["block k"] * 2
     multiply = given["iterations"] * at_once * multiplied / cost["operations"]
     stored = given["real rows"] * given["real columns"] * np.where(sliced, 4, 2)
-    stored = np.where(transposed | ~sliced, stored, 0) * np.where(transposed, 1, cost["sums across"])
+    stored = np.where(transposed | ~sliced, stored, 0) * np.where(transposed, 1, cost["gathered across"])
     store = at_once * stored / cost["gathered sums"]
     partial = given["slices"] * given["m"] * given["n"] * 4
     merge = np.where(sliced, cost["adding"] + partial / cost["added"], 0)
-    body = np.maximum(wait + gather, multiply) + cost["gathered job"]
+    seconds = rounds * (np.maximum(wait + gather, multiply) + cost["gathered job"] + store)
+    cached, memory = given["brought"] / cost["gathered cache"], missing * given["bytes"] / cost["memory"]
     return {
-        "all": cost["launch"] + rounds * (body + store) + merge, "rounds": rounds, "wait": rounds * wait,
-        "gather": rounds * gather, "multiply": rounds * multiply, "store": rounds * store, "merge": merge,
+        "all": cost["launch"] + merge + _overlapped(cost, seconds, cached, memory), "rounds": rounds,
+        "wait": rounds * wait, "gather": rounds * gather, "multiply": rounds * multiply, "store": rounds * store,
+        "merge": merge, "cached": cached, "memory": memory,
     }  # fmt: skip
 
 
@@ -223,7 +229,7 @@ _GATHERED_CORRECTED = (
     "iterations", "slices", "sliced", "taken", "k down", "k across",
 )  # fmt: skip
 _GATHERED_LOGARITHMS = ("m", "n", "k", "jobs")
-_GATHERED_SHARES = ("wait", "gather", "multiply", "store", "merge")
+_GATHERED_SHARES = ("wait", "gather", "multiply", "store", "merge", "cached", "memory")
 _UNIT_K = 8
 """The values of k of a unit."""
 
@@ -290,6 +296,7 @@ def quantities(
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
             tiles_across / each.cluster_n, tiles_down / each.cluster_m, moved, out_mapped and has_lines, m, n,
             plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads, not (out_mapped and by_map),
+            finishing.output_bytes if slices.number == 1 else 4,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -300,7 +307,7 @@ _QUANTITIES = (
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
-    "split across", "loads", "by elements",
+    "split across", "loads", "by elements", "stored bytes",
 )  # fmt: skip
 
 
@@ -334,7 +341,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     consumes, blocks, count = given["consumes"] > 0, given["blocks"], given["multiprocessors"]
     placed = (given["overlaps"] == 0) | (2 * given["grid"] <= count * given["fitting"])
     room = np.where(placed, cost["cached bytes"], cost["cached bytes of overlaps"])
-    missing = 1 / (1 + np.exp(-np.clip(np.log(given["bytes"] / room) / CACHED_WIDTH, -40, 40)))
+    missing = _missing(given["bytes"], room)
     tiles = np.ceil(given["clusters"] * blocks / count)
     # A cluster that fits beside no other one shares multiprocessors with one, where two fit.
     filled = count * np.where(blocks > 1, FILLED_BY_CLUSTERS, 1)
@@ -362,9 +369,12 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     columns = np.where(consumes & (given["transposed"] > 0), np.maximum(0, given["loads"] - 1), 0)
     times = np.where(by_elements, 1 + given["loads"], columns)
     store = at_once * stored * times / cost["stored by elements"]
+    # Whole lines are stored while the next tile is multiplied; those of the last tile are not.
+    written = at_once * given["real rows"] * given["real columns"] * given["stored bytes"] / cost["stored"]
     begin = np.where(given["persistent"] > 0, cost["next program"], 1) * cost["program"]
     seconds = rounds * (given["iterations"] * body + np.where(consumes, cost["tile"], begin))
     seconds = seconds + store * np.where(given["ping-pong"] > 0, 1, rounds) + np.where(blocks > 1, cost["cluster"], 0)
+    seconds = seconds + np.where(by_elements, 0, written)
     launch = np.where(given["overlaps"] == 0, cost["alone"], np.where(placed, 0, cost["crowded"])) + cost["launch"]
     partial = given["slices"] * given["m"] * given["n"] * 4
     merge = np.where(given["slices"] > 1, cost["merge"] + partial / cost["merged"], 0)
@@ -374,9 +384,15 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     cached = (cached + _cache_reads(across, given["reads across"], cost)) / cost["cache"]
     memory, each = missing * given["bytes"] / cost["memory"], at_once * rounds * given["iterations"]
     return {
-        "all": launch + merge + _overlapped(cost, seconds, cached, memory), "multiply": each * multiply,
-        "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
+        "all": launch + merge + _overlapped(cost, seconds, cached, memory, rounds * written),
+        "multiply": each * multiply, "read": each * read, "copies": each * copies, "cached": cached, "memory": memory,
     }  # fmt: skip
+
+
+def _missing(size: Numbers, room: Numbers | float) -> Numbers:
+    """Return the part of operands of this size in bytes that the L2 cache, with so much room, does not keep."""
+    found: Numbers = 1 / (1 + np.exp(-np.clip(np.log(size / room) / CACHED_WIDTH, -40, 40)))
+    return found
 
 
 def _computing(given: Quantities, cost: Mapping[str, float]) -> tuple[Numbers, Numbers]:

@@ -94,64 +94,105 @@ def sequence_of_place(
 
 
 @gluon.jit
+def place_among_equal(place, width, chunks, groups, sequences):
+    """Return the sequence, the group of heads, the tile of rows and the chunk of a place on the axis of equal lengths.
+
+    A sequence has `width` parts of each of `chunks` chunks, and the last chunks come last.  Behind the last place is
+    the sequence behind the last.
+    """
+    of_chunk = width * sequences
+    sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
+    return sequence, place % groups, place % width // groups, place // of_chunk
+
+
+@gluon.jit
+def keys_of_part(
+    sequence, tile, chunk, own, window,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the first key of a part's blocks, and their end; a part of whole rows has one block at least."""
+    own_queries, own_keys, own_first = own
+    begin, end = tile * 0, own_keys
+    if CAUSAL:
+        last = gl.minimum((tile * M + M - 1) // GROUP, own_queries - 1)
+        end = gl.minimum(end, last + own_first + 1)
+    if WINDOW:
+        begin = gl.minimum(gl.maximum(0, tile * M // GROUP + own_first - window + 1), own_keys - 1) // N * N
+    if SPLIT:
+        begin, end = gl.maximum(begin, chunk * CHUNK), gl.minimum(end, chunk * CHUNK + CHUNK)
+    else:  # a row without keys needs its zeros
+        begin = gl.maximum(begin, 0)
+        end = gl.maximum(end, begin + 1)
+    return begin, end
+
+
+@gluon.jit
 def next_part(
     place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts that has keys, from a place on.
 
     A part is one chunk of keys, or without SPLIT all keys, for one tile of packed rows.  Places of sequences of given
     lengths are counted from the first part of the sequence `block` on; those of equal lengths have one axis of places,
-    on which the last chunks, which may be short, come last.  The groups of one chunk follow each other, since their
-    keys share the pages of memory.  The result is the place, its block, the sequence, the group of heads, the tile of
-    rows, and the keys from first to last.
+    on which the last chunks, which may be short, come last.  With ONCE there is a program for each place, and lengths
+    that are given have the places of the longest.  The groups of one chunk follow each other, since their keys share
+    the pages of memory.  The result is the place, its block, the sequence, the group of heads, the tile of rows, and
+    the keys from first to last.
     """
     programs = gl.num_programs(0)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    sequence, group, tile, begin, end = block, 0, 0, 0, 0
-    if not RAGGED:  # without the divisions of a place behind the last
-        width, _, chunks = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-        )  # fmt: skip
-        sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
-    while (begin >= end) & (sequence < sequences):
-        before = place * 0
-        if RAGGED:
-            place, block, sequence, before = sequence_of_place(
-                place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
-                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-            )  # fmt: skip
-        own_queries, own_keys, own_first = lengths_of(
+    if ONCE:
+        width, chunks = (queries * GROUP + M - 1) // M * groups, place * 0 + 1
+        if SPLIT:
+            chunks = place * 0 + (keys + CHUNK - 1) // CHUNK
+        sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
+        own = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
         )
-        width, lowest, chunks = parts_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
-            M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
-        )  # fmt: skip
-        of_chunk = width
-        if not RAGGED:
-            of_chunk = width * sequences
-            sequence = gl.where(place < of_chunk * chunks, place % of_chunk // width, sequences)
-        if sequence < sequences:
-            own_place = place - before
-            group = own_place % groups
-            tile = own_place % width // groups
-            chunk = lowest + own_place // of_chunk
-            begin, end = 0, own_keys
-            if CAUSAL:
-                last = gl.minimum((tile * M + M - 1) // GROUP, own_queries - 1)
-                end = gl.minimum(end, last + own_first + 1)
-            if WINDOW:
-                begin = gl.minimum(gl.maximum(0, tile * M // GROUP + own_first - window + 1), own_keys - 1) // N * N
-            if SPLIT:
-                begin, end = gl.maximum(begin, chunk * CHUNK), gl.minimum(end, chunk * CHUNK + CHUNK)
-            else:  # a row without keys needs its zeros
-                begin = gl.maximum(begin, 0)
-                end = gl.maximum(end, begin + 1)
-            if begin >= end:
-                place += programs
+        if WINDOW and SPLIT:
+            _, lowest, _ = parts_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            )  # fmt: skip
+            chunk += lowest
+        begin, end = keys_of_part(sequence, tile, chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT)
+        sequence = gl.where((begin < end) & (tile * M < own[0] * GROUP), sequence, sequences)
+    else:
+        sequence, group, tile, begin, end = block, 0, 0, 0, 0
+        if not RAGGED:  # without the divisions of a place behind the last
+            width, _, chunks = parts_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            )  # fmt: skip
+            sequence = gl.where(place < width * chunks * sequences, sequence, sequences)
+        while (begin >= end) & (sequence < sequences):
+            before = place * 0
+            if RAGGED:
+                place, block, sequence, before = sequence_of_place(
+                    place, block, query_starts, key_starts, key_lengths, queries, keys, first_position, window,
+                    groups, sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+                )  # fmt: skip
+            own = lengths_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+            )
+            width, lowest, chunks = parts_of(
+                sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups,
+                sequences, M, GROUP, CHUNK, ALIGNED, WINDOW, SPLIT,
+            )  # fmt: skip
+            if RAGGED:
+                own_place = place - before
+                group, tile, chunk = own_place % groups, own_place % width // groups, own_place // width
+            else:
+                sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
+            if sequence < sequences:
+                begin, end = keys_of_part(
+                    sequence, tile, lowest + chunk, own, window, M, N, GROUP, CHUNK, CAUSAL, WINDOW, SPLIT
+                )
+                if begin >= end:
+                    place += programs
     return place, block, sequence, group, tile, begin, end
 
 
@@ -159,7 +200,7 @@ def next_part(
 def first_part(
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+    ALIGNED: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Return the first of a program's parts, after the end of the kernel before, whose results may be read then."""
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
@@ -167,11 +208,43 @@ def first_part(
         gdc_wait()
     place, block, sequence, group, tile, begin, end = next_part(
         gl.program_id(0), gl.program_id(0) * 0, query_starts, key_starts, key_lengths, queries, keys, first_position,
-        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+        window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
     if not RAGGED:
         gdc_wait()
     return place, block, sequence, group, tile, begin, end
+
+
+@gluon.jit
+def first_pages(
+    source, pages, page_batch, queries, keys, groups, sequences,
+    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
+    SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the pages of the first tile of a program with one part, before its length is known; () without pages.
+
+    They are read up to the longest length: what is behind the length of a sequence must not be used.
+    """
+    found = ()
+    if PAGE:
+        gdc_wait()
+        width, chunks = (queries * GROUP + M - 1) // M * groups, gl.program_id(0) * 0 + 1
+        if SPLIT:
+            chunks = gl.program_id(0) * 0 + (keys + CHUNK - 1) // CHUNK
+        sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
+        page = sequence.to(gl.int64) * page_batch
+        found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
+    return found
+
+
+@gluon.jit
+def known_pages(source, numbers, keys, start, N: gl.constexpr):
+    """Return the pages of a tile without those behind the last of `keys` keys."""
+    HEIGHT: gl.constexpr = source.block_type.shape[2]
+    found = ()
+    for part in gl.static_range(len(numbers)):
+        found += (gl.where(start + part * HEIGHT < keys, numbers[part], 0),)
+    return found
 
 
 @gluon.jit
@@ -195,15 +268,21 @@ def copy_parts(
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr,
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, STAGES: gl.constexpr,
+    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
     key_map, key_rest_map, value_map, value_rest_map = maps
     k_parts, k_rest_parts, v_parts, v_rest_parts = parts
+    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
+    early = ()
+    if EARLY:
+        early = first_pages(
+            key_map, pages, page_batch, queries, keys, units, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
+        )  # fmt: skip
     place, block, sequence, unit, _tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(1)
     while sequence < sequences:
@@ -213,7 +292,10 @@ def copy_parts(
         if PAGE:
             own_keys = gl.load(key_lengths + sequence)
         group, column = unit // COLUMNS, unit % COLUMNS * DV1
-        numbers = pages_of_tile(key_map, pages, page, own_keys, begin, N, PAGE)
+        if EARLY:
+            numbers = known_pages(key_map, early, own_keys, begin, N)
+        else:
+            numbers = pages_of_tile(key_map, pages, page, own_keys, begin, N, PAGE)
         for start in range(begin, end, N):
             # The pages of the next tile are read while this one is copied.
             next_numbers = pages_of_tile(key_map, pages, page, own_keys, start + N, N, PAGE)
@@ -241,10 +323,13 @@ def copy_parts(
                 )  # fmt: skip
             slot, phase = next_slot(slot, phase, STAGES)
             numbers = next_numbers
-        place, block, sequence, unit, _tile, begin, end = next_part(
-            place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
-            first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-        )  # fmt: skip
+        if ONCE:
+            sequence = sequences
+        else:
+            place, block, sequence, unit, _tile, begin, end = next_part(
+                place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
+                first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+            )  # fmt: skip
 
 
 @gluon.jit
@@ -557,12 +642,62 @@ def few_rows(
 
 @gluon.jit
 def lanes_of(column, side: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
-    """Return the components of a row that the first or the second part of an output has."""
+    """Return the components of a row that the first part of an output has, or one of the others."""
     if side == 0:
         found = column * DV1 + gl.arange(0, DV1, gl.SliceLayout(0, OUT))
     else:
-        found = DV1 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
+        found = DV1 + (side - 1) * DV2 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
     return gl.expand_dims(found, 0)
+
+
+@gluon.jit
+def store_state(
+    part_top, part_total, part_out, row, inside, column, top, total, outs,
+    DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Store the state of a chunk in the rows that are `inside`.
+
+    It is read soon, and the keys that pass through the cache meanwhile are not.
+    """
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    own = inside & (column == 0)
+    gl.store(part_top + row, gl.convert_layout(top, ROWS, assert_trivial=True), mask=own, eviction_policy="evict_last")
+    total = gl.convert_layout(total, ROWS, assert_trivial=True)
+    gl.store(part_total + row, total, mask=own, eviction_policy="evict_last")
+    for side in gl.static_range(len(outs)):
+        target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+        gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
+
+
+@gluon.jit
+def store_output(
+    output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top, state_total,
+    state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch, logarithm_step,
+    logarithm_head,
+    GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, LOGARITHMS: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Merge the last chunk, and store the output and the logarithms of the packed rows that are `inside`."""
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
+    heads = group * GROUP + packed % GROUP
+    if sinks is not None:
+        sink = gl.load(sinks + heads).to(gl.float32) * 1.4426950408889634
+        one = gl.full(packed.shape, 1.0, gl.float32, ROWS)
+        all_top, all_total, all_outs = merged_parts(all_top, all_total, all_outs, sink, one, zeros_of(all_outs))
+    at = (packed // GROUP).to(gl.int64)
+    own_batch = sequence.to(gl.int64)
+    if query_starts is not None:
+        at += gl.load(query_starts + sequence)
+        own_batch = own_batch * 0
+    target = output + own_batch * output_batch + heads.to(gl.int64) * output_head
+    target = gl.expand_dims(target + at * output_step, 1)
+    for side in gl.static_range(len(outs)):
+        lane = lanes_of(column, side, DV1, DV2, OUT)
+        all_out, logarithm = finished(all_top, all_total, all_outs[side])
+        gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=gl.expand_dims(inside, 1))
+        if LOGARITHMS and side == 0:
+            place_of_row = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
+            gl.store(place_of_row + at * logarithm_step, logarithm, mask=inside & (column == 0))
 
 
 @gluon.jit
@@ -572,7 +707,7 @@ def compute_parts(
     VP: gl.constexpr, GROUP: gl.constexpr,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
+    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Compute the parts of a program in turn."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
@@ -589,7 +724,7 @@ def compute_parts(
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     place, block, sequence, unit, tile, begin, end = first_part(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
@@ -633,41 +768,20 @@ def compute_parts(
         if SPLIT:
             row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
             row = (row + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
-            top_row = gl.convert_layout(top, OUT_ROWS, assert_trivial=True)
-            total_row = gl.convert_layout(total, OUT_ROWS, assert_trivial=True)
-            # The states are read soon, and the keys that pass through the cache meanwhile are not.
-            own = inside & (column == 0)
-            gl.store(part_top + row, top_row, mask=own, eviction_policy="evict_last")
-            gl.store(part_total + row, total_row, mask=own, eviction_policy="evict_last")
-            for side in gl.static_range(len(outs)):
-                target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
-                gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
+            store_state(part_top, part_total, part_out, row, inside, column, top, total, outs, DV1, DV2, VP, OUT)
         else:
-            all_top, all_total, all_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
-            heads = group * GROUP + packed % GROUP
-            if sinks is not None:
-                sink = gl.load(sinks + heads).to(gl.float32) * 1.4426950408889634
-                all_top, all_total, all_outs = merged_parts(
-                    all_top, all_total, all_outs, sink, gl.full([M], 1.0, gl.float32, OUT_ROWS), zeros_of(all_outs)
-                )
-            at = (packed // GROUP).to(gl.int64)
-            own_batch = sequence.to(gl.int64)
-            if query_starts is not None:
-                at += gl.load(query_starts + sequence)
-                own_batch = own_batch * 0
-            target = output + own_batch * output_batch + heads.to(gl.int64) * output_head
-            target = gl.expand_dims(target + at * output_step, 1)
-            for side in gl.static_range(len(outs)):
-                lane = lanes_of(column, side, DV1, DV2, OUT)
-                all_out, logarithm = finished(all_top, all_total, all_outs[side])
-                gl.store(target + lane, all_out.to(output.dtype.element_ty), mask=gl.expand_dims(inside, 1))
-                if LOGARITHMS and side == 0:
-                    place_of_row = logarithms + own_batch * logarithm_batch + heads.to(gl.int64) * logarithm_head
-                    gl.store(place_of_row + at * logarithm_step, logarithm, mask=inside & (column == 0))
-        place, block, sequence, unit, tile, begin, end = next_part(
-            place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
-            first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT,
-        )  # fmt: skip
+            store_output(
+                output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
+                state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
+                logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS, OUT,
+            )  # fmt: skip
+        if ONCE:
+            sequence = sequences
+        else:
+            place, block, sequence, unit, tile, begin, end = next_part(
+                place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
+                first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+            )  # fmt: skip
 
 
 @gluon.jit(
@@ -686,7 +800,7 @@ def visit_parts(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr,
+    COLUMNS: gl.constexpr, ONCE: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
@@ -728,7 +842,7 @@ def visit_parts(
                 compute_parts,
                 (
                     given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), D1, D2, DV1, DV2, COLUMNS, VP,
-                    GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                    GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS, ONCE,
                 ),
             ),
             (
@@ -736,7 +850,7 @@ def visit_parts(
                 (
                     given, (key_map, key_rest_map, value_map, value_rest_map),
                     (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES,
+                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
                 ),
             ),
         ],

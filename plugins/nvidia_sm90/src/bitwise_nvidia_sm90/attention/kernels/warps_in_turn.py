@@ -1,0 +1,315 @@
+"""The Gluon kernel of attention for few queries whose programs are one warp each, and take chunks or rows in turn.
+
+It computes the tree of `chunks.forward`, as `chunk_turns.visit_parts` does.  A warp has all 16 rows, so that it
+exchanges nothing with others, and the many programs of a multiprocessor hide the time that each takes for a block.  A
+slot of its ring has some components of the keys or of the values of a block.  A warp starts the copy to a slot as soon
+as it has read what was there.
+"""
+
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,attr-defined,assignment,misc,var-annotated"
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
+from triton.language.extra.cuda import gdc_launch_dependents
+
+from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
+    add_few,
+    after_chunk,
+    first_pages,
+    first_part,
+    known_pages,
+    next_part,
+    next_slot,
+    product_layout,
+    store_output,
+    store_state,
+)
+from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
+    copy_tile,
+    lengths_of,
+    pages_of_tile,
+    parts_of_ring,
+    ring_of_parts,
+)
+
+NOTHING = gl.constexpr(float("-inf"))
+
+
+@gluon.jit
+def source_of_part(sequence, begin, given, key_map, pages, page_batch, N: gl.constexpr, PAGE: gl.constexpr):
+    """Return where the keys of a part lie: the batch of the map, the first row, their number, and the first pages."""
+    _, key_starts, key_lengths, _, keys, _, _, _, sequences = given
+    batch, first, own_keys, page = sequence, sequence * 0, sequence * 0 + keys, sequence.to(gl.int64) * page_batch
+    real = sequence < sequences
+    if key_starts is not None:
+        batch, first = sequence * 0, gl.load(key_starts + sequence, mask=real, other=0)
+    if PAGE:
+        own_keys = gl.load(key_lengths + sequence, mask=real, other=0)
+    return batch, first, own_keys, page
+
+
+@gluon.jit
+def copied(
+    cursor, slot, kind: gl.constexpr, of_copies, given,
+    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr, ONCE: gl.constexpr,
+):  # fmt: skip
+    """Start the copy of S components of the cursor's block to a slot, and return the cursor of the copy after it.
+
+    The kinds of a block are its KP shares of keys, and then the VP shares of values.  Behind the last block of the
+    program nothing is copied.
+    """
+    key_map, value_map, parts, full, pages, page_batch = of_copies
+    query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences = given
+    place, block, sequence, group, start, end, batch, first, own_keys, page, numbers = cursor
+    if sequence < sequences:
+        bar = full.index(slot)
+        mbarrier.expect(bar, N * S * 2)
+        if kind < KP:
+            copy_tile(key_map, parts, slot, bar, numbers, batch, group, first, start, kind * S, N, S, PAGE)
+        else:
+            copy_tile(value_map, parts, slot, bar, numbers, batch, group, first, start, (kind - KP) * S, N, S, PAGE)
+    if kind == KP + VP - 1:
+        start += N
+        if ONCE:
+            sequence = gl.where(start >= end, sequences, sequence)
+        elif (start >= end) & (sequence < sequences):
+            place, block, sequence, group, _tile, start, end = next_part(
+                place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
+                first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+            )  # fmt: skip
+            batch, first, own_keys, page = source_of_part(
+                sequence, start, given, key_map, pages, page_batch, N, PAGE
+            )  # fmt: skip
+        numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
+    return place, block, sequence, group, start, end, batch, first, own_keys, page, numbers
+
+
+@gluon.jit
+def scores_of_block(q, ring, full, slot, phase, N: gl.constexpr, S: gl.constexpr, STAGES: gl.constexpr):
+    """Return the products of queries and a block of keys once it has been copied, and the slot after it."""
+    SCORES: gl.constexpr = q[0].type.layout.parent
+    scores = gl.zeros([16, N], gl.float32, SCORES)
+    for share in gl.static_range(len(q)):
+        mbarrier.wait(full.index(slot), phase)
+        right = ring.index(slot).reshape([N, S]).permute((1, 0))
+        right = right.load(gl.DotOperandLayout(operand_index=1, parent=SCORES, k_width=2))
+        scores = mma_v2(q[share], right, scores)
+        slot, phase = next_slot(slot, phase, STAGES)
+    return scores, slot, phase
+
+
+@gluon.jit
+def values_of_block(ring, full, slot, phase, N: gl.constexpr, S: gl.constexpr, VP: gl.constexpr, STAGES: gl.constexpr):
+    """Return the shares of the values of a block once they have been copied, and the slot after them."""
+    found = ()
+    for _ in gl.static_range(VP):
+        mbarrier.wait(full.index(slot), phase)
+        found += (ring.index(slot).reshape([N, S]),)
+        slot, phase = next_slot(slot, phase, STAGES)
+    return found, slot, phase
+
+
+@gluon.jit
+def shares_of_zeros(M: gl.constexpr, S: gl.constexpr, COUNT: gl.constexpr, OUT: gl.constexpr):
+    """Return zeros for COUNT shares of the output."""
+    found = ()
+    for _ in gl.static_range(COUNT):
+        found += (gl.zeros([M, S], gl.float32, OUT),)
+    return found
+
+
+@gluon.jit(
+    do_not_specialize=[
+        "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
+        "logarithm_batch", "logarithm_step", "logarithm_head", "page_batch",
+    ]
+)  # fmt: skip
+def visit_parts_alone(
+    query, key_map, value_map, output, logarithms, part_top, part_total, part_out,
+    query_starts, key_starts, key_lengths, pages, sinks,
+    query_batch, query_step, query_head, output_batch, output_step, output_head,
+    logarithm_batch, logarithm_step, logarithm_head, page_batch,
+    queries, keys, first_position, scale, cap_factor, window, tiles, groups, chunks, sequences, stored,
+    S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, WIDTH: gl.constexpr,
+    GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
+    WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
+    AHEAD: gl.constexpr, ONCE: gl.constexpr,
+):  # fmt: skip
+    """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
+
+    Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With AHEAD the scores of a
+    block are computed before the values of the block before are added.  The other arguments are those of
+    `chunk_turns.visit_parts`.
+    """
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    SCORES: gl.constexpr = product_layout(N, True, 1)
+    OUT: gl.constexpr = SCORES
+    QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    KINDS: gl.constexpr = KP + VP
+    parts = parts_of_ring(key_map, STAGES, N, S)
+    ring = ring_of_parts(key_map, parts, STAGES, N, S)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+    fence_async_shared()
+    gdc_launch_dependents()
+    of_copies = key_map, value_map, parts, full, pages, page_batch
+    given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
+    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
+    early = ()
+    if EARLY:
+        early = first_pages(
+            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
+        )  # fmt: skip
+    place, block, sequence, group, tile, begin, end = first_part(
+        query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
+        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+    )  # fmt: skip
+    batch, first, of_keys, page = source_of_part(sequence, begin, given, key_map, pages, page_batch, N, PAGE)
+    if EARLY:
+        numbers = known_pages(key_map, early, of_keys, begin, N)
+    else:
+        numbers = pages_of_tile(key_map, pages, page, of_keys, begin, N, PAGE)
+    cursor = place, block, sequence, group, begin, end, batch, first, of_keys, page, numbers
+    for stage in gl.static_range(STAGES):
+        cursor = copied(
+            cursor, stage, stage % KINDS, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
+            WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
+    slot, phase = gl.to_tensor(0), gl.to_tensor(0)
+    while sequence < sequences:
+        own_queries, own_keys, own_first = lengths_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+        )
+        query_row = query + sequence.to(gl.int64) * query_batch
+        if query_starts is not None:
+            query_row = query + gl.load(query_starts + sequence).to(gl.int64) * query_step
+        at = (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) // GROUP
+        head = group * GROUP + (tile * M + gl.arange(0, M, gl.SliceLayout(1, QUERIES))) % GROUP
+        base = gl.expand_dims(query_row + head.to(gl.int64) * query_head + at.to(gl.int64) * query_step, 1)
+        real = gl.expand_dims(at < own_queries, 1)
+        q = ()
+        for share in gl.static_range(KP):
+            lane = gl.expand_dims(share * S + gl.arange(0, S, gl.SliceLayout(0, QUERIES)), 0)
+            q += (gl.load(base + lane, mask=real, other=0.0),)
+        positions = (tile * M + gl.arange(0, M, gl.SliceLayout(1, SCORES))) // GROUP + own_first
+        plain = own_keys
+        if CAUSAL:
+            plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
+        if WINDOW:
+            plain = 0
+        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+        outs = shares_of_zeros(M, S, VP, OUT)
+        state_top, state_total = top, total
+        state_outs = shares_of_zeros(M, S, VP, OUT)
+        s = gl.zeros([M, N], gl.float32, SCORES)
+        last = (end - 1) // N * N
+        if AHEAD:
+            before = slot
+            s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
+            cursor = refilled(
+                cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
+                SPLIT, ONCE, STAGES,
+            )  # fmt: skip
+        for start in range(begin, last, N):
+            state_top, state_total, state_outs, top, total, outs = after_chunk(
+                start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+            )
+            before = slot
+            if AHEAD:
+                values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
+                next_s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
+                top, total, outs = add_few(
+                    (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
+                    None, N, CAUSAL, WINDOW, CAP, False,
+                )  # fmt: skip
+                s = next_s
+                cursor = refilled(
+                    cursor, before, KP, KINDS, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
+                    WINDOW, SPLIT, ONCE, STAGES,
+                )  # fmt: skip
+            else:
+                s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
+                cursor = refilled(
+                    cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
+                    WINDOW, SPLIT, ONCE, STAGES,
+                )  # fmt: skip
+                before = slot
+                values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
+                top, total, outs = add_few(
+                    (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
+                    None, N, CAUSAL, WINDOW, CAP, False,
+                )  # fmt: skip
+                cursor = refilled(
+                    cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
+                    WINDOW, SPLIT, ONCE, STAGES,
+                )  # fmt: skip
+        state_top, state_total, state_outs, top, total, outs = after_chunk(
+            last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
+        )
+        if not AHEAD:
+            before = slot
+            s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
+            cursor = refilled(
+                cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
+                SPLIT, ONCE, STAGES,
+            )  # fmt: skip
+        before = slot
+        values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
+        # What is behind the last key of a sequence belongs to others.
+        top, total, outs = add_few(
+            (s,), (values,), last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs,
+            scale, None, N, CAUSAL, WINDOW, CAP, RAGGED,
+        )  # fmt: skip
+        cursor = refilled(
+            cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
+            SPLIT, ONCE, STAGES,
+        )  # fmt: skip
+        packed = tile * M + gl.arange(0, M, ROWS)
+        inside = packed // GROUP < own_queries
+        if SPLIT:
+            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+            row = (row + gl.arange(0, M, ROWS)) * chunks + begin // CHUNK
+            store_state(part_top, part_total, part_out, row, inside, 0, top, total, outs, S, S, WIDTH, OUT)
+        else:
+            store_output(
+                output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
+                state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch, logarithm_step,
+                logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
+            )  # fmt: skip
+        if ONCE:
+            sequence = sequences
+        else:
+            place, block, sequence, group, tile, begin, end = next_part(
+                place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
+                first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+            )  # fmt: skip
+
+
+@gluon.jit
+def refilled(
+    cursor, slot, FIRST: gl.constexpr, COUNT: gl.constexpr, of_copies, given,
+    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Start copies to COUNT slots from `slot` on, which had the kinds from FIRST on and have been read.
+
+    Return the cursor of the copy after them.
+    """
+    fence_async_shared()
+    gl.thread_barrier()
+    for share in gl.static_range(COUNT):
+        cursor = copied(
+            cursor, slot, (FIRST + share + STAGES) % (KP + VP), of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE,
+            CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
+        slot = gl.where(slot == STAGES - 1, 0, slot + 1)
+    return cursor
