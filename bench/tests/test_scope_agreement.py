@@ -42,3 +42,13 @@ def test_a_flag_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     full, symmetric, every = scope_agreement.verdicts(program.source("left"), other.source("right"))
     assert every.outcome is Outcome.EQUAL
     assert scope_agreement.disagree(full, symmetric, every)
+
+
+@pytest.mark.parametrize(("shift", "agrees"), [("shr.u32", False), ("shr.s32", True)])
+def test_a_logical_shift_of_a_negative_index_is_no_quotient(shift: str, agrees: bool) -> None:
+    slots = "sub.s32 %i0, %by, 64;", "shl.b32 %i0, %i0, 8;", f"{shift} %i0, %i0, 8;", "mov.b32 %f0, %i0;"
+    left = scope_agreement.Program(slots, scope_agreement.PLACES[0].format(x=5), "", (5, 3), 1)
+    right = replace(left, slots=(slots[0], slots[3]))
+    found = scope_agreement.verdicts(left.source("left"), right.source("right"))
+    assert not scope_agreement.disagree(*found)
+    assert [each.outcome is Outcome.EQUAL for each in (found[0], found[2])] == [agrees, agrees]
