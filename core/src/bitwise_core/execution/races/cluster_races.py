@@ -167,8 +167,13 @@ class ClusterDetector(RaceDetector):
             if phase not in self.relaxed and arrival is not None and self._is_idle_since(warp, arrival):
                 self.lockstep[warp] += 1
 
-    def _fence_of_others(self, cells: Array, threads: Array) -> None:
-        """See `RaceDetector._fence_of_others`: in a cluster, only the fences of the writers are followed."""
+    def _fence_of_published(self, cells: Array, threads: Array) -> None:
+        """See `RaceDetector._fence_of_published`: in a cluster, only the fences of the writers are followed."""
+        writer = self.writer[cells]
+        own = (writer >= 0) & (writer < threads.size)
+        own[own] = threads[writer[own]]
+        if own.any():
+            super()._fence_of_published(cells[own], threads)
 
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
@@ -306,7 +311,7 @@ class BlockOfCluster(RaceDetector):
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """See `RaceDetector.fence`."""
         detector = self.detector
-        before = detector.generic.copy()
+        before, fenced = detector.generic.copy(), detector.fenced.copy()
         reads = None if detector.unfenced is None else detector.unfenced.copy()
         detector.fence(self._every(threads))
         if reads is not None and not of_cluster:
@@ -315,6 +320,7 @@ class BlockOfCluster(RaceDetector):
         if not of_cluster:
             own = np.arange(before.size) % detector.size == self.rank
             detector.generic = np.where(own, detector.generic, before)
+            detector.fenced = np.where(own, detector.fenced, fenced)
 
     def fence_initialisations(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector.fence_initialisations`."""

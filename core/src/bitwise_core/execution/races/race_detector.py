@@ -608,12 +608,14 @@ class RaceDetector:
         `of_cluster`: their writes to the shared memory of other blocks as well.  Their earlier reads end before it.
         """
         self.fence_reads(threads, slice(None))
-        mine = (self.writer >= 0) & (self.writer < threads.size)
-        mine[mine] = threads[self.writer[mine]]
-        self.generic[mine] = False
-        others = np.flatnonzero(self.generic)
-        if others.size:
-            self._fence_of_others(others, threads)
+        mine = np.flatnonzero((self.writer >= 0) & (self.writer < threads.size))
+        writer = self.writer[mine]
+        # Who sees such a write sees this fence, since nothing published the write in between.
+        current = threads[writer] & (self.written[mine] == self.clock.diagonal().take(self.warp_of.take(writer)))
+        self.generic[mine[current]] = False
+        rest = np.flatnonzero(self.generic)
+        if rest.size:
+            self._fence_of_published(rest, threads)
 
     def fence_reads(self, threads: Array, cells: slice) -> None:
         """The reads of these threads (a boolean array) of some cells end before what they do next."""
@@ -622,11 +624,20 @@ class RaceDetector:
             lanes[: threads.size] |= threads
             self.unfenced.fence(lanes, self.warp, cells)
 
-    def _fence_of_others(self, cells: Array, threads: Array) -> None:
-        """These threads execute a fence after other threads have written these cells."""
+    def _fence_of_published(self, cells: Array, threads: Array) -> None:
+        """These threads execute a fence after these cells were written by other threads, or by them and published."""
         actors = np.unique(np.flatnonzero(threads) // self.warp) * self.warp
-        accesses = self.writer[cells], self.written[cells], self.written_step[cells]
-        seen = np.array([self._ordered(np.full(cells.shape, actor), *accesses) for actor in actors.tolist()])
+        writer = self.writer[cells]
+        accesses = writer, self.written[cells], self.written_step[cells]
+        own = (writer >= 0) & (writer < threads.size) & (self.written[cells] != PENDING)
+        own[own] = threads[writer[own]]
+        seen = np.array(
+            [
+                self._ordered(np.full(cells.shape, actor), *accesses)
+                | (own & (writer // self.warp == actor // self.warp))
+                for actor in actors.tolist()
+            ]
+        )
         earlier = self.fenced[cells]
         for key in np.unique(np.vstack([earlier, seen]), axis=1).T:
             before = self.fences[key[0]] if key[0] >= 0 else {}
