@@ -53,6 +53,9 @@ BLOCKS = 64
 """The blocks of an execution."""
 THIRD = 0.3
 """The share of sequences of three instructions."""
+MOST_CHANGES = 60
+"""The changes of opcodes that a record of several searches lists, the most frequent ones."""
+_OTHERS = "merged sequences with rarer changes that are Equal"
 _LITERAL = 0.35
 """The share of operands that are literals."""
 _CARRIED = re.compile(
@@ -272,9 +275,12 @@ def merged_records(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         held = changes.setdefault(change, {"sequences": 0, "example": found["example"]})
         held["sequences"] += found["sequences"]
         held["example"] = min(held["example"], found["example"], key=lambda text: (len(text), text))
+    ordered = sorted(changes.items(), key=lambda item: -item[1]["sequences"])
+    others = sum(part.get(_OTHERS, 0) for part in parts)
     return {
         "runs": runs,
-        "merged sequences that are Equal": dict(sorted(changes.items(), key=lambda item: -item[1]["sequences"])),
+        "merged sequences that are Equal": dict(ordered[:MOST_CHANGES]),
+        _OTHERS: others + sum(found["sequences"] for _, found in ordered[MOST_CHANGES:]),
     }
 
 

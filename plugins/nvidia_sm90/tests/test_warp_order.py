@@ -67,6 +67,15 @@ def verdict(left: str, right: str, options: Options = Options(), threads: int = 
     return compare(source(left, threads), source(right, threads), SM90, options).verdict
 
 
+CHOICE = """ld.global.f32 %f6, [%d2+4096]; setp.gt.f32 %p5, %f6, 0f00000000; mov.u32 %r8, %r1; @%p5 bra A;
+shfl.sync.bfly.b32 %r8, %r1, 1, 31, -1;
+bra J;
+A: {parts} mov.u32 %r8, 5; S:
+J: cvt.rn.f32.u32 %f7, %r8;
+"""
+"""One number for all lanes chooses between an exchange of a warp and instructions that may part its lanes."""
+CHOSEN = EXCHANGE.replace("%f3; st", "%f3; add.rn.f32 %f3, %f3, %f7; st")
+
 PAIRS = {
     "an exchange": (EXCHANGE, ORDERED),
     "a loop": (LOOP.format(count=2, barrier=""), LOOP.format(count=2, barrier="bar.warp.sync -1;")),
@@ -76,6 +85,10 @@ PAIRS = {
             "st.global.f32 [%d4]", "st.global.cs.f32 [%d4]"
         ),
         ORDERED,
+    ),
+    "behind a branch that all lanes take alike": (
+        CHOICE.format(parts="") + CHOSEN,
+        CHOICE.format(parts="") + ORDERED.replace("%f3; st", "%f3; add.rn.f32 %f3, %f3, %f7; st"),
     ),
     "behind a branch on one number": (
         "setp.eq.u32 %p4, %r2, 7; @%p4 bra S; mov.f32 %f4, 0f3F800000; S:\n" + EXCHANGE,
@@ -107,6 +120,7 @@ OTHERS = {
     "two warps": (EXCHANGE, 64),
     "lanes that may have parted": ("@%p1 bra S; mov.f32 %f4, 0f3F800000; S:\n" + EXCHANGE, 32),
     "lanes that data may have parted": ("@%p2 bra S; mov.f32 %f4, 0f3F800000; S:\n" + EXCHANGE, 32),
+    "lanes that one side may have parted": (CHOICE.format(parts="@%p1 bra S;") + CHOSEN, 32),
     "a store under a condition on data": (EXCHANGE.replace("st.global.f32 [%d4]", "@%p2 st.global.f32 [%d4]"), 32),
     "a load that is not coherent": (EXCHANGE.replace("ld.global.f32 %f1", "ld.global.nc.f32 %f1"), 32),
     "a volatile load": (EXCHANGE.replace("ld.global.f32 %f1", "ld.volatile.global.f32 %f1"), 32),

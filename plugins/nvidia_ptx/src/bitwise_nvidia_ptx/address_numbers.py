@@ -66,9 +66,11 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
             return step(machine)
         loaded = _loaded(held)
         names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()}, loaded)
-        if names and known is None:  # for every launch, where addresses are symbols
+        if not names:
+            return step(machine)
+        if known is None:  # for every launch, where addresses are symbols
             return step_with_registers(step, names, machine, lambda value: poison(width(value)))
-        if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
+        if not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
         shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
         return step_with_registers(step, names, machine, lambda value: undetermined(width(value), shape, recorder))
