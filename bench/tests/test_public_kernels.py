@@ -649,8 +649,11 @@ def test_the_command_fails_where_a_class_mixes_bytes(recording: Path, tmp_path: 
     whole = record["total"]
     parts = public_kernels_by_part(record).splitlines()
     part = part_of("liger/sums/00_row_sum")
-    assert parts[2 + 3 * PARTS.index(part)].startswith(f"| {part}, packages | 1 | {whole['kernels']} |")
-    assert parts[4 + 3 * PARTS.index(part)].startswith(f"| {part}, all | 1 | {whole['kernels']} |")
+    rows = [line for line in parts[2:] if line.startswith("|")]
+    # A group without launches has no row.
+    assert [row.split(" | ")[:3] for row in rows] == [
+        [f"| {part}, {name}", "1", str(whole["kernels"])] for name in ("packages", "all")
+    ]
     assert "1 sources" in parts[-1]
     assert table[2].startswith(f"| liger-kernel 0.8.5 | 1 | {whole['kernels']} | {whole['kernels']} | 0.0 % |")
     assert table[3].startswith("| all | 1 |")
