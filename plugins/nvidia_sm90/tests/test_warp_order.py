@@ -179,7 +179,9 @@ def kept(body: str, listing: str | None, pairs: set[tuple[int, int]], monkeypatc
 def listing_of(*rows: tuple[int, str] | str) -> str:
     """Return a listing of instructions with the lines of the text, and of labels."""
     found = ['\t.section\t.text.k,"ax",@progbits']
-    for number, row in enumerate(rows):
+    number = -1
+    for row in rows:
+        number += not isinstance(row, str)
         if isinstance(row, str):
             found.append(f"{row}:")
         else:

@@ -59,6 +59,7 @@ _UNITS = frozenset({0x3F800000, 0xBF800000})
 _HEADER_SIZE = 1 << 16
 _OBJECT_FILE_START = b"\x7fELF"
 _LINES = re.compile(r"[\d ]*/[\d ]*")
+_LISTING = re.compile(r"[\x00-\x7f]*")
 _DEBUG_LINE = re.compile(r"^[ \t]*\.(?:loc|file)\b[^\n]*", re.M)
 _DEBUG_SECTION = re.compile(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", re.M)
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -294,17 +295,22 @@ class Ptxas:
         AssemblyFailed.
         """
         lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))
-        code = self._assemble(lines, [*self._flags(True), "-lineinfo"])
-        if code_digest(code) != self.digest(text):
-            return None
-        with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
-            file = Path(folder, "kernel.cubin")
-            file.write_bytes(code)
-            for tool in installed_assemblers.disassemblers(self.path):
-                done = _run([tool, "-c", "-gp", str(file)], 60.0)
-                if done.returncode == 0:
-                    return done.stdout
-        return None
+        tools = installed_assemblers.disassemblers(self.path)
+
+        def read() -> str:
+            code = self._assemble(lines, [*self._flags(True), "-lineinfo"])
+            if code_digest(code) != self.digest(text):
+                return ""
+            with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
+                file = Path(folder, "kernel.cubin")
+                file.write_bytes(code)
+                listed = (_run([tool, "-c", "-gp", str(file)], 60.0) for tool in tools)
+                found = next((each.stdout for each in listed if each.returncode == 0), "")
+            return found.encode("ascii", "replace").decode("ascii")
+
+        identity = [*self._identity(), *map(file_digest, tools)]
+        key = ["listing by line", _own_source(), *identity, *self._flags(True), lines]
+        return cached_text("ptxas", key, _LISTING, read) or None
 
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""

@@ -26,6 +26,7 @@ from bitwise_core.execution.program import successors
 from bitwise_nvidia_ptx.address_numbers import flow_of
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound
+from bitwise_nvidia_ptx.sass_listing import listed_functions
 
 LOADS = frozenset({"ca", "cg", "cs", "L1::evict_first", "L1::evict_last", "L1::no_allocate"})
 STORES = LOADS - {"ca"} | {"wb", "wt"}
@@ -36,11 +37,6 @@ _VECTORS = frozenset({"v2", "v4"})
 _PLACED = frozenset({"ld", "st", "ldmatrix", "stmatrix", "prefetch", "prefetchu"})
 """The instructions of a text with an address, of a kernel whose order is followed."""
 
-_SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s]+),"ax"')
-_OTHER_SECTION = re.compile(r"\s*\.section\s")
-_LABEL = re.compile(r"(\S+):\s*(?://.*)?$")
-_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
-_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z]\S*)\s*([^;]*);")
 _NAMED = re.compile(r"`\(([^)]*)\)")
 _ENDS = frozenset({"EXIT", "BRA"})
 _NOT_FOLLOWED = frozenset({"BRX", "BRXU", "JMP", "JMX", "JMXU", "BREAK", "CALL", "RET", "RTT", "KILL", "BPT"})
@@ -166,45 +162,32 @@ def _of_listing(listing: str, entry: str, lines: Collection[int]) -> _Code | Non
 
     Each line must have a load or a store of global memory, and no other access.
     """
-    rows, labels = _rows(listing, entry)
-    joins = {label for _, opcode, operands, _ in rows if opcode == "BSSY" for label in _NAMED.findall(operands)}
+    try:
+        function = listed_functions(listing).get(entry)
+    except ValueError:
+        return None
+    if function is None:
+        return None
+    rows, labels = function.instructions, {name: address // 16 for name, address in function.labels.items()}
+    joins = {label for each in rows if each.opcode == "BSSY" for label in _NAMED.findall(each.operation)}
     of_line: dict[int, list[int]] = {line: [] for line in lines}
     following: list[set[int]] = []
-    for index, (guard, mnemonic, operands, line) in enumerate(rows):
-        opcode = mnemonic.partition(".")[0]
+    for index, each in enumerate(rows):
+        opcode, mnemonic = each.opcode, each.mnemonic
         if opcode in _NOT_FOLLOWED:
             return None
-        named = _NAMED.findall(operands)
+        named = _NAMED.findall(each.operation)
         if opcode == "BSYNC":
             named = [*named, *joins]
-        if any(each not in labels for each in named) or (opcode == "BRA" and not named):
+        if any(label not in labels for label in named) or (opcode == "BRA" and not named):
             return None
-        ends = opcode in _ENDS and not guard and (opcode == "EXIT" or (mnemonic == "BRA" and "," not in operands))
-        after = {labels[each] for each in named} | (set() if ends else {index + 1})
-        following.append({each for each in after if each < len(rows)})
-        if line in of_line:
+        always = opcode == "EXIT" or (mnemonic == "BRA" and len(each.operands) == 1)
+        ends = opcode in _ENDS and each.guard is None and always
+        after = {labels[label] for label in named} | (set() if ends else {index + 1})
+        following.append({place for place in after if place < len(rows)})
+        if each.line in of_line:
             if mnemonic.startswith(("LDG.", "STG.")) and ".CONSTANT" not in mnemonic:
-                of_line[line].append(index)
+                of_line[each.line].append(index)
             elif _OTHER_ACCESSES.match(opcode):
                 return None
     return _Code(following, of_line) if rows and all(of_line.values()) else None
-
-
-def _rows(listing: str, entry: str) -> tuple[list[tuple[str, str, str, int]], dict[str, int]]:
-    """Return the guard, the mnemonic, the operands and the line of the text of each instruction, and the labels."""
-    rows: list[tuple[str, str, str, int]] = []
-    labels: dict[str, int] = {}
-    inside, line = False, 0
-    for each in listing.splitlines():
-        if _OTHER_SECTION.match(each):
-            section = _SECTION.match(each)
-            inside, line = section is not None and section[1] == entry, 0
-        elif not inside:
-            continue
-        elif marked := _LINE.search(each):
-            line = int(marked[1])
-        elif label := _LABEL.match(each):
-            labels[label[1]] = len(rows)
-        elif found := _INSTRUCTION.match(each):
-            rows.append(((found[1] or "").strip(), found[2], found[3].strip(), line))
-    return rows, labels
