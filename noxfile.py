@@ -64,16 +64,22 @@ def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(GROUPS, name))
 
 
-def install_workspace(session: nox.Session, *requirements: str) -> None:
-    """Install every distribution of this repository, editable, with its dependencies and `requirements`."""
-    session.install("hatch-vcs>=0.5", "hatchling>=1.26", "editables>=0.5", *requirements)
+def install_workspace(session: nox.Session, *requirements: str, options: tuple[str, ...] = ()) -> None:
+    """Install every distribution of this repository, editable, with its dependencies and `requirements`.
+
+    `options` are those of pip.
+    """
+    session.install(*options, "hatch-vcs>=0.5", "hatchling>=1.26", "editables>=0.5", *requirements)
     editable = [part for folder in DISTRIBUTIONS for part in ("-e", f"./{folder}")]
-    session.install("--no-build-isolation", *editable)
+    session.install(*options, "--no-build-isolation", *editable)
 
 
 def install_triton(session: nox.Session, *more: str) -> None:
-    """Install the pinned Triton and `more` without dependencies, so that torch and a toolkit are never installed."""
-    session.install("--no-deps", TRITON, *more)
+    """Install the pinned Triton and `more` without dependencies, so that torch and a toolkit are never installed.
+
+    `more` may begin with options of pip.
+    """
+    session.install("--no-deps", *more, TRITON)
 
 
 def requirements_of(folder: str) -> dict[str, str]:
@@ -100,8 +106,9 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests of every distribution."""
-    install_workspace(session, *group("test"))
-    install_triton(session, *CUDA)
+    # Most modules of the dependencies are never imported.
+    install_workspace(session, *group("test"), options=("--no-compile",))
+    install_triton(session, "--no-compile", *CUDA)
     # The tests start some hundred processes, which would compile every module again, and two run at a time.
     environment = {"PYTHONDONTWRITEBYTECODE": "", "OPENBLAS_NUM_THREADS": "1"}
     session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *session.posargs, env=environment)
@@ -127,7 +134,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check the types of every distribution with mypy in strict mode."""
     # mypy finds the distributions of this repository through `mypy_path`.
-    session.install(*group("types"), *requirements_of_others(DISTRIBUTIONS))
+    session.install("--no-compile", *group("types"), *requirements_of_others(DISTRIBUTIONS))
     sources = [str(path.relative_to(ROOT)) for path in map(source_folder, DISTRIBUTIONS) if path.is_dir()]
     session.run("mypy", *sources, "tests", "noxfile.py")
 

@@ -106,6 +106,11 @@ def test_records_are_joined_once(ptxas: Ptxas, capsys: pytest.CaptureFixture[str
     whole = merges.merged_records([one, other])
     assert [run["seed"] for run in whole["runs"]] == [1, 2]
     assert whole["merged sequences that are Equal"] == {"A -> ": {"sequences": 5, "example": "z"}}
+    rarer = merges.record_of(merges.Found(changes={f"{each} -> ": ["x"] for each in range(70)}), ptxas, 2.0, 3)
+    most = merges.merged_records([whole, rarer])
+    assert len(most["merged sequences that are Equal"]) == merges.MOST_CHANGES
+    assert sum(each["sequences"] for each in most["merged sequences that are Equal"].values()) == 5 + 59
+    assert most[merges._OTHERS] == 11
     with pytest.raises(ValueError, match="a run counts once"):
         merges.merged_records([one, other, one])
     assert merges._finish(one, None) == 0

@@ -84,7 +84,7 @@ def test_the_tile_size_does_not_change_the_function(threads: int, each: int) -> 
 
 def test_assumptions_are_in_the_notes() -> None:
     found = notes(elementwise(128))
-    assert "32-bit indices do not wrap around where they are widened or compared" in found
+    assert "32-bit indices do not wrap around where they are widened, compared, divided or shifted right" in found
     assert "the tile size of an output coordinate is any multiple of 1" in found
 
 

@@ -45,6 +45,7 @@ from bitwise_bench.environment import analysis_environment
 from bitwise_core.output_files import write_text
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.installed_assemblers import PtxasNotFound, disassemblers
+from bitwise_nvidia_ptx.sass_listing import listed_functions
 
 SEQUENCES = 48
 """The sequences that are assembled in one file."""
@@ -52,14 +53,15 @@ BLOCKS = 64
 """The blocks of an execution."""
 THIRD = 0.3
 """The share of sequences of three instructions."""
+MOST_CHANGES = 60
+"""The changes of opcodes that a record of several searches lists, the most frequent ones."""
+_OTHERS = "merged sequences with rarer changes that are Equal"
 _LITERAL = 0.35
 """The share of operands that are literals."""
 _CARRIED = re.compile(
     r"(MOV|IMAD\.MOV|IMAD\.U32|PRMT|SHFL|SEL|NOP|BRA|EXIT|WARPSYNC|UMOV|S2R|S2UR|CS2R|R2UR|ULDC|LDC)\b.*"
 )
 """Machine instructions that move values, and those around a kernel, whose number may change by a shuffle alone."""
-_FUNCTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)")
-_CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 _OLD_VERSIONS = {"12.4": "8.4", "12.5": "8.5", "12.6": "8.5", "12.7": "8.6"}
 """The newest PTX that assemblers read which do not read that of the programs."""
 
@@ -176,14 +178,10 @@ def opcodes_of(programs: Sequence[Program], ptxas: Ptxas) -> list[Opcodes] | Non
 
 def listed_opcodes(listing: str) -> Mapping[str, Opcodes]:
     """Return the opcodes of each function of a listing by nvdisasm, without those that only move values."""
-    found: dict[str, Opcodes] = {}
-    current: Opcodes = Counter()
-    for line in listing.splitlines():
-        if section := _FUNCTION.match(line):
-            current = found.setdefault(section[1], Counter())
-        elif (code := _CODE.match(line)) and not _CARRIED.match(code[1]):
-            current[code[1]] += 1
-    return found
+    return {
+        name: Counter(each.mnemonic for each in function.instructions if not _CARRIED.match(each.mnemonic))
+        for name, function in listed_functions(listing).items()
+    }
 
 
 def change_of(direct: Opcodes, hidden: Opcodes) -> str:
@@ -277,9 +275,12 @@ def merged_records(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         held = changes.setdefault(change, {"sequences": 0, "example": found["example"]})
         held["sequences"] += found["sequences"]
         held["example"] = min(held["example"], found["example"], key=lambda text: (len(text), text))
+    ordered = sorted(changes.items(), key=lambda item: -item[1]["sequences"])
+    others = sum(part.get(_OTHERS, 0) for part in parts)
     return {
         "runs": runs,
-        "merged sequences that are Equal": dict(sorted(changes.items(), key=lambda item: -item[1]["sequences"])),
+        "merged sequences that are Equal": dict(ordered[:MOST_CHANGES]),
+        _OTHERS: others + sum(found["sequences"] for _, found in ordered[MOST_CHANGES:]),
     }
 
 

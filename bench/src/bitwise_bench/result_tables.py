@@ -364,10 +364,14 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
         for part, groups in record["parts"].items()
         for name, count in groups["all"]["unknown, assuming"].items()
     ]
-    return _markdown(head, rows) + (
-        f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. "
-        f"{len(record['sources'])} sources. A kernel is determined if all runs returned the same bytes, also those "
-        "beside other work and with the blocks in other orders. " + " ".join(assuming)
+    return (
+        _markdown(head, rows)
+        + (
+            f"\n\nTriton {environment['triton']}, against the bytes of an {environment['gpu'].split()[1]}. "
+            f"{len(record['sources'])} sources. A kernel is determined if all runs returned the same bytes, also those "
+            f"beside other work{' and with the blocks in other orders' if 'search' in record['environment'] else ''}. "
+            + " ".join(assuming)
+        ).rstrip()
     )
 
 

@@ -194,3 +194,40 @@ def test_a_word_of_a_bf16_keeps_what_the_assembler_decides(read: str) -> None:
     for one in forms:
         for other in forms:
             assert equal(f"{widened} {one} {read}", f"{widened} {other} {read}", "u32") == (one == other)
+
+
+OPEN = "mov.u32 %r9, %ctaid.x; ld.global.b32 %f2, [%d1]; max.f32 %f1, %f2, %f2; "
+"""%f1: an element or, for a NaN, what the assembler makes of it; %r9: the index of the block."""
+OPEN_BITS = {
+    "with the index": "xor.b32 %r3, %f1, %r9;",
+    "in a sum with the index": "mad.lo.s32 %r3, %f1, 3, %r9;",
+    "compared with the index": "setp.lt.s32 %p1, %f1, %r9; selp.b32 %r3, 3, 4, %p1;",
+    "equal to the index": "setp.eq.s32 %p1, %f1, %r9; selp.b32 %r3, 3, 4, %p1;",
+    "beside a condition on the index": (
+        "and.b32 %r4, %f1, 255; setp.eq.s32 %p1, %r4, 7; setp.lt.u32 %p2, %r9, 3; and.pred %p1, %p1, %p2;"
+        "selp.b32 %r3, 3, 4, %p1;"
+    ),
+    "in a selection of the index": "setp.lt.u32 %p2, %r9, 3; selp.b32 %r3, %f1, %r9, %p2; and.b32 %r3, %r3, 255;",
+    "as a condition of a store": "and.b32 %r4, %f1, 255; setp.eq.s32 %p1, %r4, 7; mov.b32 %r3, 1; @%p1 bra END;",
+}
+
+
+@pytest.mark.parametrize("name", OPEN_BITS)
+def test_open_bits_are_followed_for_every_launch(name: str) -> None:
+    """Another text may have other bits, wherever the symbols of a launch meet them."""
+    end = (
+        " mad.lo.u32 %r8, %r9, 32, %r0; mul.wide.u32 %d9, %r8, 4; add.s64 %d9, %d0, %d9; st.global.b32 [%d9], %r3; END:"
+    )
+
+    def outcome(body: str, every_launch: bool) -> Outcome:
+        arguments = tuple(Argument(kind="buffer", buffer=each, dtype="fp32") for each in ("out", "in"))
+        launch = Launch(file="k.ptx", entry="k", grid=(8, 1, 1), block=(32, 1, 1), args=arguments)
+        pointers = ".param .u64 .ptr .global .align 16 "
+        texts = (text(each + end).replace(".param .u64 ", pointers) for each in (body, f"mov.u32 %r20, 1; {body}"))
+        options = Options(every_launch=every_launch, audit_contraction=False)
+        return compare(*(Source("k", each, launch) for each in texts), SM90, options).verdict.outcome
+
+    for every_launch in (False, True):
+        assert outcome(OPEN + OPEN_BITS[name], every_launch) is not Outcome.EQUAL
+        plain = OPEN.replace("max.f32 %f1, %f2, %f2", "add.rn.f32 %f1, %f2, 0f3f800000")
+        assert outcome(plain + OPEN_BITS[name], every_launch) is Outcome.EQUAL

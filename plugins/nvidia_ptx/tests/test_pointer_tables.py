@@ -13,8 +13,9 @@ from bitwise_core.checker.sources import Source
 from bitwise_core.checker.verdicts import Outcome
 from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.interleavings import ORDERS, run_in_order
-from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
+from bitwise_core.execution.tensor_contents import tensor_contents
 from ptx_programs import ARCH
 
 HEAD = """\
@@ -147,3 +148,28 @@ def test_wrong_pointers_are_refused(dtype: str, value: object, reason: str) -> N
     with pytest.raises(ValueError, match="the values of the buffer t") as raised:
         Launch.model_validate({"file": "k.ptx", "grid": [1], "args": arguments})
     assert reason in str(raised.value)
+
+
+NUMBERS = """.version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 t, .param .u64 out)
+{{ .reg .b64 %d<9>; .reg .b32 %r<9>;
+ld.param.u64 %d1, [t]; ld.param.u64 %d2, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 8; add.s64 %d4, %d1, %d3;
+add.s64 %d5, %d2, %d3; ld.global.b64 %d6, [%d4]; shr.u64 %d7, %d6, {shift}; and.b64 %d7, %d7, 255; st.global.b64 [%d5], %d7; ret; }}
+"""  # noqa: E501
+
+
+def test_a_number_that_could_be_an_address_is_computed_with() -> None:
+    def of(shift: int, number: int) -> Source:
+        arguments = (
+            Argument(kind="buffer", buffer="t", dtype="i64", values=tensor_contents([3, number], "i64", None)),
+            Argument(kind="buffer", buffer="out", dtype="i64"),
+        )
+        launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(2, 1, 1), args=arguments)
+        return Source("k.ptx", NUMBERS.format(shift=shift), launch)
+
+    number = (5 << 40) + 3
+    assert outcome(of(8, number), of(8, number)) is Outcome.EQUAL
+    assert outcome(of(8, number), of(9, number)) is not Outcome.EQUAL
+    assert outcome(of(8, number), of(8, number + 1)) is not Outcome.EQUAL

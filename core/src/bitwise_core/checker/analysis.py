@@ -57,6 +57,7 @@ from bitwise_core.execution.values.term_hash import (
     nan_bits,
     with_architecture_nans,
 )
+from bitwise_core.execution.warp_order import outputs_by_warp_order
 from bitwise_core.numerics import FloatFormat
 
 MAXIMUM_LANES = 1 << 21
@@ -96,7 +97,7 @@ def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
         raise Unsupported("the manifest has no launch of it")
     module, notes = parse_and_audit(source, source.launch.entry, arch, options)
     prepared = prepare_launch(module, arch, source.launch, (*notes, *given_note(source.launch)))
-    return replace(prepared, assume=options.assume)
+    return replace(prepared, text=source.text, assume=options.assume)
 
 
 def parse_and_audit(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
@@ -436,6 +437,7 @@ def _outputs_of_every_order(
         outputs_by_turns,
         outputs_by_barriers,
         outputs_by_dependence,
+        outputs_by_warp_order,
         outputs_by_look_back,
     )
     for outputs_by in ways_to_prove:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -275,6 +275,10 @@ class Arch:
     `lowest_lane` is the note of verdicts that use `assumptions.LOWEST_LANE`, with the measurement that it rests on;
     None where it was not measured, so that only a request makes it hold.
 
+    `warp_order` is the note of verdicts that use the order of a warp's accesses to global memory, with the measurement
+    that it rests on; None where it was not measured.  `keeps_order` (module, text that it was parsed from, entry, pairs
+    of lines) returns whether the machine code keeps the order of the accesses of each pair.
+
     `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
     execution on bit patterns returns the bytes of the hardware.  None makes no claim.
     """
@@ -298,6 +302,8 @@ class Arch:
     sequences: Callable[[Kernel, Sequence[InstructionInfo], int, int], Iterable[KnownSequence]] | None = None
     largest_cluster: int = 1
     lowest_lane: str | None = None
+    warp_order: str | None = None
+    keeps_order: Callable[[Module, str, str, Collection[tuple[int, int]]], bool] | None = None
     audit_tools: Callable[[], tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:

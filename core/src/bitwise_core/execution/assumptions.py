@@ -28,7 +28,9 @@ stores of more than 128 bits in a lane, of atomic operations, of different instr
 lanes that a branch may have parted.  On an architecture where this was measured (`Arch.lowest_lane`) it holds without
 being requested, and a verdict that uses it has a note.
 
-`ANY_LANE`: any lane's value may remain, also where `LOWEST_LANE` was measured: what documents promise.
+`ANY_LANE`: what documents promise of the lanes of a warp, and no more.  Any lane's value may remain, also where
+`LOWEST_LANE` was measured, and only barriers order lanes, also where the order of a warp's accesses was measured
+(`warp_order`).
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN

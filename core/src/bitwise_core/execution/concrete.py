@@ -24,6 +24,7 @@ from bitwise_core.execution.memory.given_contents import GivenContents
 from bitwise_core.execution.memory.global_memory import GlobalMemory, StoreLimitExceeded
 from bitwise_core.execution.memory.ordered_atomics import note_ordered_atomics
 from bitwise_core.execution.memory.outputs import Output, is_written_once, outputs
+from bitwise_core.execution.memory.program_order import ProgramOrder
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import Program, build
 from bitwise_core.execution.races.cluster_races import ClusterRaceDetectors
@@ -65,8 +66,8 @@ class PreparedLaunch:
     notes on measured facts of the architecture that executions of the launch have used.
 
     `function_loops` are the lines of loops that may be one function although the launch leaves integers open: their
-    ends do not depend on these.  `blocks_interact`: blocks of a cluster may access each other's shared memory or wait
-    for each other.
+    ends do not depend on these.  `text` is the text of the kernel, None where it is not known.  `blocks_interact`:
+    blocks of a cluster may access each other's shared memory or wait for each other.
     """
 
     module: Module
@@ -78,6 +79,7 @@ class PreparedLaunch:
     clusters: Clusters
     notes: tuple[str, ...] = ()
     function_loops: frozenset[int] = frozenset()
+    text: str | None = None
     assume: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set, compare=False)
     blocks_interact: bool = field(init=False)
@@ -150,11 +152,14 @@ def run_blocks(
     work: int | None = None,
     undetermined: UndeterminedValues | None = None,
     most_stored: int | None = None,
+    *,
+    in_program_order: bool = False,
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Run the given blocks (default: all), with all blocks of their clusters if these interact.
 
     Return global memory and the compiler's scratch buffers.  `undetermined` holds the values that are undetermined from
-    the start, and the causes that are ignored; None: none.
+    the start, and the causes that are ignored; None: none.  `in_program_order`: the accesses of each block, which is
+    one warp, to global memory take effect in the order of the text (`warp_order`).
 
     Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps or store
     more than `most_stored` elements.
@@ -175,8 +180,14 @@ def run_blocks(
         memory.undetermined, memory.polls, memory.sizes = undetermined, polls, sizes
         memory.watched, memory.formats = watched, formats
         memory.program = prepared.module, prepared.kernel
+        memory.program_order = ProgramOrder() if in_program_order else None
         memory.of_bytes, memory.most_stored = of_bytes, most_stored
-        scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
+        try:
+            scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
+        except DataDependent as error:
+            if memory.like_address is None:
+                raise
+            raise Unsupported(*memory.like_address) from error
         return memory
 
     granule = prepared.arch.granule(prepared.kernel)

@@ -438,7 +438,8 @@ class Executor:
         if last is not None:
             raise _noted(self._long_loop(control, join, pc, last), machine)
         whole = self._whole_blocks_choose(taken, group, join)
-        machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not whole
+        together = whole or is_uniform(machine, taken, machine.warp)
+        machine.splits_warps, machine.parted_lanes = splits or not whole, parted or not together
         if entered:
             self._run_sides(control, taken, group, join, whole)
             return
@@ -509,9 +510,11 @@ class Executor:
         machine, program, pc = self.machine, self.program, group.pc
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
+        parted, parted_after = machine.parted_lanes, False
         outcomes, memories = [], []
         for predicate, start in ((taken, control.target), (invert(machine.domain, taken), pc + 1)):
             before.begin(machine)
+            machine.parted_lanes = parted
             if blocks is None:
                 machine.condition, machine.mask = conjunction(machine.domain, outer[0], predicate), group.mask
             else:
@@ -520,10 +523,12 @@ class Executor:
                 machine.mask = possible_lanes(predicate, group.mask)
             if start != join:
                 self._side_of(group, pc).start(start, join)
+            parted_after |= machine.parted_lanes
             outcomes.append(Side.of(machine))
             if blocks is not None:
                 require_no_work_in_flight(machine)
                 memories.append(blocks.end(machine))
+        machine.parted_lanes = parted_after  # what one side joins, the other one may have parted
         machine.condition, machine.path = outer
         machine.mask = group.mask
         if memories:

@@ -39,6 +39,7 @@ _NO_ADDRESS: Origins = frozenset({_NUMBER})
 _PERHAPS_ADDRESS: Origins = frozenset({_NUMBER, _LOADED})
 WORD = 32
 """The bits of half of an address."""
+_LOADS = ("ld.", "ldu.")
 _WIDE = (".b64", ".u64", ".s64", ".f64", ".b128")
 """The ends of opcodes that load addresses."""
 OWN_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
@@ -65,9 +66,11 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
             return step(machine)
         loaded = _loaded(held)
         names = _read_as_numbers(instruction, {name: _now(machine, name, each) for name, each in held.items()}, loaded)
-        if names and known is None:  # for every launch, where addresses are symbols
+        if not names:
+            return step(machine)
+        if known is None:  # for every launch, where addresses are symbols
             return step_with_registers(step, names, machine, lambda value: poison(width(value)))
-        if not names or not known.note(Cause(Kind.UNDEFINED, REASON, line)):
+        if not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
         shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
         return step_with_registers(step, names, machine, lambda value: undetermined(width(value), shape, recorder))
@@ -188,7 +191,7 @@ class Flow:
         `_NUMBER` is among them if it may also be something else, and `_LOADED` if it may be loaded.
         """
         found = self._followed(own_memory=False)
-        kept = any(stored_registers(each, found) for each in self.instructions)
+        kept = any(stored_registers(each, found) for each in self.instructions if each.opcode.startswith("st."))
         return self._followed(own_memory=True) if kept else found
 
     def written(self, index: int) -> Origins:
@@ -199,7 +202,8 @@ class Flow:
         """See `origins`; `own_memory`: the memory of the block and of its threads may hold addresses."""
         found: dict[str, Origins] = {}
         result = partial(self._result, found, own_memory)
-        work = [index for index, each in enumerate(self.instructions) if result(each) != _NO_ADDRESS]
+        loads = (index for index, each in enumerate(self.instructions) if each.opcode.startswith(_LOADS))
+        work = [index for index in loads if result(self.instructions[index]) != _NO_ADDRESS]
         while work:
             while work:
                 index = work.pop()
@@ -214,7 +218,7 @@ class Flow:
     def _result(self, found: Mapping[str, Origins], own_memory: bool, instruction: Instruction) -> Origins:
         """Return the origins of what an instruction writes, from those `found` of the registers."""
         opcode, source = instruction.opcode, instruction.operands[1:2]
-        if not opcode.startswith(("ld.", "ldu.")):
+        if not opcode.startswith(_LOADS):
             return _result(instruction, found)
         base = source[0].base if source and isinstance(source[0], Address) else None
         if ".param" in opcode and isinstance(base, Symbol):

@@ -19,6 +19,7 @@ from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_nvidia_ptx.availability import AvailableTable
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.installed_assemblers import audit_tools
+from bitwise_nvidia_ptx.machine_order import keeps_order
 from bitwise_nvidia_ptx.opcodes import async_copy as asynchronous
 from bitwise_nvidia_ptx.opcodes import (
     atomics,
@@ -63,13 +64,15 @@ def nvidia_arch(
     *,
     measured_steps: bool = True,
     lowest_lane: str | None = None,
+    warp_order: str | None = None,
 ) -> Arch:
     """Return an NVIDIA architecture with the common opcodes and its `own`.
 
     `targets` are the spellings of `.target`.  `same_steps` maps result type, operand type and k of an mma.sync, for
     example `f32 f16 k16`, to the family whose fused steps it runs; `measured_steps` says whether that was measured, or
     is only published.
-    `largest_cluster` is the largest number of blocks of a cluster, `lowest_lane` the note of `Arch.lowest_lane`.
+    `largest_cluster` is the largest number of blocks of a cluster, `lowest_lane` the note of `Arch.lowest_lane`,
+    and `warp_order` that of `Arch.warp_order`.
     """
     opcodes = AvailableTable(COMMON, matrix_sync.table(same_steps or {}, measured=measured_steps), own)
     return Arch(
@@ -88,6 +91,8 @@ def nvidia_arch(
         bits=bits,
         largest_cluster=largest_cluster,
         lowest_lane=lowest_lane,
+        warp_order=warp_order,
+        keeps_order=partial(keeps_order, opcodes),
         audit_tools=audit_tools,
     )
 

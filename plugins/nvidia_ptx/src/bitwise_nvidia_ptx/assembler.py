@@ -287,6 +287,25 @@ class Ptxas:
         fused, multiplied = cached_text("ptxas", key, _LINES, read).split("/")
         return ArithmeticLines(*(frozenset(map(int, each.split())) for each in (fused, multiplied)))
 
+    def access_listing(self, text: str) -> str | None:
+        """Return a listing of the machine code of a text, with the lines of the text (`nvdisasm -c -gp`).
+
+        None if no disassembler lists it, or if the code with line information is not that without.  Raises
+        AssemblyFailed.
+        """
+        lines = _DEBUG_SECTION.sub("", _DEBUG_LINE.sub("", text))
+        code = self._assemble(lines, [*self._flags(True), "-lineinfo"])
+        if code_digest(code) != self.digest(text):
+            return None
+        with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
+            file = Path(folder, "kernel.cubin")
+            file.write_bytes(code)
+            for tool in installed_assemblers.disassemblers(self.path):
+                done = _run([tool, "-c", "-gp", str(file)], 60.0)
+                if done.returncode == 0:
+                    return done.stdout
+        return None
+
     def _identity(self) -> list[str]:
         """Return the version of the assembler and the digest of its file.  Raises PtxasNotFound."""
         return [self.version, file_digest(self.path)]

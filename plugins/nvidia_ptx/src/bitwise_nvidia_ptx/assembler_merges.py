@@ -65,7 +65,8 @@ _OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
 _NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
 _TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
 _TO_INTEGERS = frozenset({"rni.", "rzi.", "rmi.", "rpi."})
-_OF_ONE_FORMAT = re.compile(r"cvt\.[\w.]*?(b?f16)\.\1")
+_OF_SHORT_FLOATS = re.compile(r"cvt\.[\w.]*?(b?f16)\.(b?f16)")
+_SATURATED_SIGNED = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.s(32|64)")
 _FLOAT_TO_WORD = re.compile(r"cvt\.r[nzmp]i\.[\w.]*u32\.f32")
 _FLUSHED_TO_WORD = re.compile(r"cvt\.r[mp]i\.[\w.]*ftz\.[\w.]*[su]32\.f32")
 _SHORT_SHIFT = re.compile(r"sh[lr]\.[bus]16")
@@ -290,7 +291,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         if _of_kind(operands, sources, lambda each: _FLUSHED_SIGN.fullmatch(each) is not None):
             return _Merge("a rounding to an integer with a sign that flushes")
         if _of_kind(operands, sources, partial(_rounds_otherwise, opcode)):
-            return _Merge("a rounding to an integer with a conversion in one format, whose rounding it takes")
+            return _Merge("a rounding to an integer with a conversion of 16 bits, whose rounding it takes")
     if _SHORT_SHIFT.fullmatch(opcode) and _of_kind(
         operands[1:], sources, lambda each: _FLOAT_TO_WORD.fullmatch(each) is not None
     ):
@@ -309,6 +310,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge(what, unknown=tuple(operands)) if known else None
     if _RECTIFIER.fullmatch(opcode) and _of_kind(operands, sources, partial(_is_rectified_otherwise, opcode)):
         return _Merge("a maximum with a saturating operation, or one of another format")
+    if _SATURATED_SIGNED.fullmatch(opcode) and any(_is_negation(each, sources) for each in sources.of(operands[0])):
+        least = 1 << _bits_of(instruction) - 1
+        what = "a saturation with a negation, of which the least number has a positive one"
+        return _Merge(what, operands[0], _bits_of(instruction), lambda numbers: numbers == np.uint64(least))
     if base == "cvt" and _SATURATION.fullmatch(opcode) and _of_kind(operands, sources, _is_saturated_integer):
         return _Merge("a saturation with one to an integer")
     if base == "abs" and opcode.endswith("x2") and _of_kind(operands, sources, lambda each: each.endswith(".f32")):
@@ -361,12 +366,12 @@ def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
 
 
 def _rounds_otherwise(rounding: str, opcode: str) -> bool:
-    """Return whether a conversion in one format has another format than a rounding, or rounds to no integer.
+    """Return whether a conversion of 16 bits has another format than a rounding, or rounds to no integer.
 
     ptxas makes one rounding of both: of the format of the second, and to the nearest integer where the first has none.
     """
-    form = _OF_ONE_FORMAT.fullmatch(opcode)
-    return form is not None and (form[1] != rounding.rsplit(".", 1)[-1] or opcode[4:8] not in _TO_INTEGERS)
+    found, own = _OF_SHORT_FLOATS.fullmatch(opcode), rounding.rsplit(".", 1)[-1]
+    return found is not None and (found.groups() != (own, own) or opcode[4:8] not in _TO_INTEGERS)
 
 
 def _is_rectified_otherwise(maximum: str, opcode: str) -> bool:
@@ -442,6 +447,20 @@ def _of_halves(operands: Sequence[Operand], sources: _Sources) -> _Merge | None:
                 what = "an operation on 16 bits with a negation or a magnitude, in 32 bits"
                 return _Merge(what, operand, 16, lambda numbers: numbers == 0x8000)
     return None
+
+
+def _is_negation(instruction: Instruction, sources: _Sources) -> bool:
+    """Return whether an instruction may negate an integer of 32 or 64 bits."""
+    opcode, operands = instruction.opcode, instruction.operands[1:]
+    ones = (1 << _bits_of(instruction)) - 1
+    if re.fullmatch(r"neg\.s(32|64)", opcode):
+        return True
+    if re.fullmatch(r"sub\.[su](32|64)", opcode):
+        return sources.may_be(operands[0], lambda number: not number & ones, instruction)
+    factor = re.fullmatch(r"(mul|mad)\.lo\.[su](32|64)", opcode) is not None
+    return factor and any(
+        sources.may_be(each, lambda number: number & ones == ones, instruction) for each in operands[:2]
+    )
 
 
 def _has_signs(operand: Operand, sources: _Sources) -> bool:

@@ -7,7 +7,6 @@ document says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
@@ -43,8 +42,9 @@ def _joins_warps(instruction: Instruction, exchanges: frozenset[int]) -> bool:
     return aligned and "warp" not in modifiers and len(instruction.operands) == 1
 
 
-_WITHOUT_EFFECT = Effect.CROSS_LANE | Effect.LOAD | Effect.MOVE | Effect.INTEGER | Effect.LANEWISE
-"""What an instruction may do that an assembler leaves out where nothing needs its result."""
+_EVERY_EFFECT = reduce(or_, Effect)
+_ACTING = _EVERY_EFFECT ^ (Effect.CROSS_LANE | Effect.LOAD | Effect.MOVE | Effect.INTEGER | Effect.LANEWISE)
+"""What an instruction may do for which an assembler keeps it where nothing needs its result."""
 
 
 @once_a_kernel
@@ -57,16 +57,17 @@ def kept_exchanges(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
     instructions, infos = kernel.instructions, infos_of(kernel, opcodes)
     if not any(each.opcode.startswith("shfl.") for each in instructions):
         return frozenset()
-    number: dict[str, int] = {}
-
-    def bits(names: Iterable[str]) -> int:
-        return reduce(or_, (1 << number.setdefault(name, len(number)) for name in names), 0)
-
-    # A guarded instruction reads what it writes, so that no register that it may leave as it is is taken as replaced.
-    facts = [
-        (bits(each.reads), bits(each.writes), not each.writes or (each.effects & ~_WITHOUT_EFFECT) != Effect.NONE)
-        for each in infos
-    ]
+    bit: dict[str, int] = {}
+    facts: list[tuple[int, int, bool]] = []
+    """The registers that each instruction reads and writes, and whether it is kept where nothing needs its result."""
+    for info in infos:
+        # A guarded instruction reads what it writes, so that no register that it may leave as it is counts as replaced.
+        reads = writes = 0
+        for name in info.reads:
+            reads |= bit.setdefault(name, 1 << len(bit))
+        for name in info.writes:
+            writes |= bit.setdefault(name, 1 << len(bit))
+        facts.append((reads, writes, not writes or info.effects.overlaps(_ACTING)))
     following, count = successors(kernel, infos), len(instructions)
     needed, changed = [0] * (count + 1), True
     """The registers that are needed before each instruction, as the bits of an integer."""

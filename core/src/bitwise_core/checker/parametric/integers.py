@@ -21,7 +21,7 @@ from bitwise_core.checker.parametric.polynomial import AtomTable, Polynomial
 from bitwise_core.execution.values import hashing
 from bitwise_core.numerics import Operation, modular
 
-WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or compared"
+WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened, compared, divided or shifted right"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,10 @@ def _shift_left(
 def _shift_right(
     integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
 ) -> Polynomial | None:
-    """(2**s * q + c) >> s = q + floor(c / 2**s) if the integer does not wrap around."""
+    """(2**s * q + c) >> s = q + floor(c / 2**s) if the integer does not wrap around.
+
+    A logical shift takes an integer that may be negative for another one.
+    """
     amount = values[1].number
     if bits == 32 and amount is not None:
         found = _sign_mask(integers, operation, values[0], amount)
@@ -212,6 +215,8 @@ def _shift_right(
         if whole is not None:
             return whole
     if P.widened(value, 64) is None or not all(modular.divisible(c, by, bits) for c in value.terms.values()):
+        return None
+    if not _is_signed(operation) and not integers.is_nonnegative(value):
         return None
     integers.wraps_assumed = True
     return Polynomial(

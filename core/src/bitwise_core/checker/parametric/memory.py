@@ -261,6 +261,9 @@ class ParametricMemory:
                 condition = as_symbolic_vector(whole_condition)
                 if np.any(np.bitwise_and(condition.flags, L.STICKY)):
                     raise Unsupported("whether an element is stored depends on an undefined value", line)
+                if np.any(np.bitwise_and(condition.flags, L.UNSPECIFIED_NAN)):
+                    reason = "whether an element is stored may depend on bits of a NaN that no document specifies"
+                    raise Unsupported(reason, line)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled

@@ -20,7 +20,7 @@ from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract, extract_vector, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
-from bitwise_core.execution.values.term_hash import exact_hash, full_hash
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.numerics import Operation, modular
 
 
@@ -97,13 +97,13 @@ def _select_lanes(mask: Array, new: Any, old: Any) -> SymbolicVector:
 
 
 def polynomial_of(integers: ParametricIntegers, value: Value, bits: int) -> Polynomial | None:
-    """A value as a polynomial; data is an atom.  None for an undefined value."""
+    """A value as a polynomial; data is an atom.  None for an undefined value, and for bits of a NaN that are open."""
     if isinstance(value, np.ndarray):
         return P.constant_of(value, bits)
     if isinstance(value, ParametricInteger):
         return value.polynomial
     lanes = as_symbolic_vector(value)
-    if np.any(np.bitwise_and(lanes.flags, L.STICKY)):
+    if np.any(np.bitwise_and(np.bitwise_or(lanes.flags, nan_bits(lanes)), L.STICKY | L.UNSPECIFIED_NAN)):
         return None
     words = hashing.mix(exact_hash(lanes) + hashing.constant(f"data as an integer of {bits} bits"))
     return P.atom_polynomial(integers.table.atom(words), bits)
@@ -281,13 +281,13 @@ def predicate(
         total = total + hashed
     words = hashing.mix(total + _ALL_OF)
     if failed is False and undecided is True:
-        return Predicate(tuple(polynomials), tuple(opaque), SymbolicVector(1, words, L.TERM | _sticky_flags(opaque)))
+        return Predicate(tuple(polynomials), tuple(opaque), SymbolicVector(1, words, L.TERM | _inherited_flags(opaque)))
     failed = np.atleast_2d(np.asarray(failed))
     settled = np.atleast_2d(np.asarray(failed | ~np.asarray(undecided)))
     if settled.all():
         return np.atleast_2d(~failed)
     words = np.where(settled, (~failed).astype(np.uint64), words)
-    flags = np.where(settled, np.uint32(L.CONST), np.uint32(L.TERM)) | np.uint32(_sticky_flags(opaque))
+    flags = np.where(settled, np.uint32(L.CONST), np.uint32(L.TERM)) | np.uint32(_inherited_flags(opaque))
     lanes = SymbolicVector(1, words, L.uniform_flags(np.broadcast_to(flags, words.shape[1:])))
     if known is None:
         return Predicate(tuple(polynomials), tuple(opaque), lanes)
@@ -359,8 +359,10 @@ def _equal_residues(left: modular.Residue, right: modular.Residue) -> bool:
     return bool(np.all(modular.wide(left) == modular.wide(right)))
 
 
-def _sticky_flags(opaque: Sequence[SymbolicVector]) -> int:
+def _inherited_flags(opaque: Sequence[SymbolicVector]) -> int:
     found = 0
     for each in opaque:
-        found |= int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(each.flags)), axis=None)) & L.STICKY
+        found |= int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(each.flags)), axis=None)) & (
+            L.STICKY | L.UNSPECIFIED_NAN
+        )
     return found

@@ -19,7 +19,8 @@ from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.global_memory import Change
 from bitwise_core.execution.memory.shared_memory import SHARED_LIMIT
 from bitwise_core.execution.opcode_steps import apply_integer
-from bitwise_core.execution.races.colliding_lanes import would_agree
+from bitwise_core.execution.races.colliding_lanes import lanes_are_together, would_agree
+from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.races.undetermined import (
     LANES_RACE,
@@ -494,21 +495,28 @@ def load_global(machine: Machine, address: Array, bits: int, line: int, *, coher
     """
     check_in_buffer(machine, address, line)
     thread = machine.thread if coherent else machine.loading_agent()
-    return machine.memory.load(address, bits, machine.mask, thread, machine.epoch, line)
+    return machine.memory.load(address, bits, machine.mask, thread, _epoch(machine), line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
     """Store in the active lanes; under a condition on data, lanes where it is false keep the old content."""
     check_in_buffer(machine, address, line)
+    epoch = _epoch(machine)
     if machine.condition is not None:
         # The stores of one side of a branch that whole blocks take are joined with those of the other.
         if machine.path is None and machine.memory.store_under_condition(
-            address, value, machine.condition, machine.mask, machine.thread, machine.epoch, line
+            address, value, machine.condition, machine.mask, machine.thread, epoch, line
         ):
             return
-        old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
+        old = machine.memory.load(address, bits, machine.mask, machine.thread, epoch, line)
         value = machine.domain.select(machine.condition, value, old)
-    machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
+    machine.memory.store(address, value, machine.mask, machine.thread, epoch, line)
+
+
+def _epoch(machine: Machine) -> Epoch:
+    """Return the epoch of an access, or its number in program order where that orders lanes.  Raises Unsupported."""
+    order = machine.memory.program_order
+    return machine.epoch if order is None else order.next(machine.line, together=lanes_are_together(machine))
 
 
 def update_global(machine: Machine, address: Value, bits: int, change: Change, line: int) -> Value:
@@ -516,6 +524,8 @@ def update_global(machine: Machine, address: Value, bits: int, change: Change, l
 
     Under a condition on data, lanes where it is false keep the content.  Raises Unsupported.
     """
+    if machine.memory.program_order is not None:
+        raise Unsupported("an atomic operation has no place in the program order of a warp", line)
     known = machine.known(address)
     if known is None:
         reason = "an atomic operation whose result depends on the order of threads is at a computed address"

@@ -36,11 +36,11 @@ class GivenContents:
             number: like_addresses(each, len(buffers)) for number, (_, each) in self._contents.items()
         }
 
-    def read(self, address: Array, bits: int, active: Array, line: int | None) -> Array:
+    def read(self, address: Array, bits: int, active: Array, line: int | None, *, checked: bool = True) -> Array:
         """Return `bits` bits at each address; 0 where `active`, which broadcasts to more lanes, is false.
 
         An address outside of the given buffers reads as 0.  Raises Unsupported for an active lane that is beyond the
-        values of its buffer.
+        values of its buffer, and if `checked`, for a number that could be taken for an address of the launch.
         """
         size = bits // 8
         where = buffers_at(address)
@@ -56,9 +56,29 @@ class GivenContents:
                 # Under a condition on data, what decides it may be what is missing.
                 raise DataDependent(_beyond(name, contents, first, size), line)
             result = np.where(mine & ~beyond, _words(self._padded[number], place, size), result)
-            if size == _WIDEST and self._like_addresses[number].size:
+            if checked and size == _WIDEST and self._like_addresses[number].size:
                 self._check_numbers(name, contents, place[mine & ~beyond], self._like_addresses[number], line)
         return result
+
+    def where_like_addresses(self, address: Array, bits: int, active: Array) -> tuple[Array, str] | None:
+        """Return the lanes that read a number that could be taken for an address of the launch, and a sentence on it.
+
+        None if no active lane does.
+        """
+        if bits != 8 * _WIDEST or not any(each.size for each in self._like_addresses.values()):
+            return None
+        where = buffers_at(address)
+        place = (address + _REACH & _OFFSET).astype(np.int64) - BUFFER_REACH
+        result: Array = np.zeros(address.shape, dtype=bool)
+        words = ""
+        for number, (name, contents) in self._contents.items():
+            indices = self._like_addresses[number]
+            mine = (where == number) & np.isin(place, indices * _WIDEST)
+            if (mine & active).any():
+                index = int(np.broadcast_to(place, np.broadcast_shapes(place.shape, active.shape))[mine & active][0])
+                words = _like_address(name, int(contents.numbers[index // _WIDEST]), index // _WIDEST)
+                result |= mine
+        return (result, words) if words else None
 
     def _check_numbers(
         self, name: str, contents: TensorContents, place: Array, indices: Array, line: int | None

@@ -17,6 +17,7 @@ from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
+from bitwise_core.execution.memory.program_order import ProgramOrder
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
@@ -238,6 +239,10 @@ class GlobalMemory:
         """The undetermined values of the launch; None: a race ends the run."""
         self.block_order: BlockOrder | None = None
         """The order between accesses of different blocks; None: there is none."""
+        self.like_address: tuple[str, int] | None = None
+        """A sentence on a given number that could be taken for an address, and the line that loaded it as a term."""
+        self.program_order: ProgramOrder | None = None
+        """The order of the accesses of each warp; None: only barriers order lanes."""
         self._old_values: dict[int, list[Value]] = {}
         """By line, what ordered atomic operations of the current instruction found."""
         self._combined: list[tuple[str, Array]] = []
@@ -440,7 +445,12 @@ class GlobalMemory:
         if not known:
             return self.domain.load(address, bits)
         active = np.ones((1, 1), dtype=bool) if mask is None else mask
-        numbers = self.given.read(address, bits, active, line)
+        # A term of a number that could be taken for an address is that of an element whose content is not given.
+        like = self.given.where_like_addresses(address, bits, active) if self.domain.name == "terms" else None
+        numbers: Value = self.given.read(address, bits, active, line, checked=like is None)
+        if like is not None:
+            numbers = blend_values(like[0], self.domain.load(address, bits), numbers)
+            self.like_address = self.like_address or (like[1], line)
         if known.issuperset(buffers):
             return numbers
         inside = np.isin(self.buffer_of(address), list(known))

@@ -249,7 +249,7 @@ def _literal_predicates(program: Program) -> _Literals:
         return changed
 
     _settle(program, step)
-    return tuple(frozenset(name for name, found in sides.items() if found & side) for side in (1, 2))
+    return _with_side(sides, 1), _with_side(sides, 2)
 
 
 def _is_disabled(statement: Statement, literals: _Literals) -> bool:
@@ -305,8 +305,8 @@ def _unbounded_by_all(
     return _with_side(bounds, _ABOVE), _with_side(bounds, _BELOW)
 
 
-def _with_side(bounds: Mapping[str, int], side: int) -> frozenset[str]:
-    return frozenset(name for name, found in bounds.items() if found & side)
+def _with_side(sides: Mapping[str, int], side: int) -> frozenset[str]:
+    return frozenset(name for name, found in sides.items() if found & side)
 
 
 def _may_be_unbounded(program: Program, statement: Statement, literals: _Literals) -> bool:

@@ -112,10 +112,10 @@ def _clamps(program: Program) -> Iterator[_Clamp]:
         minimum = program.statements[single[each.function, value.name]]
         if _form(minimum.instruction, "min") != form or not single[each.function, value.name] < index:
             continue
-        operand = _other(minimum.instruction, each.function, known, _is_one(form))
-        if isinstance(operand, Register) and (each.function, operand.name) in single:
+        clamped = _other(minimum.instruction, each.function, known, _is_one(form))
+        if isinstance(clamped, Register) and (each.function, clamped.name) in single:
             kind, flush = form.rsplit(".", 1)[-1], ".ftz" if ".ftz" in form else ""
-            operands = (each.instruction.operands[0], operand)
+            operands = (each.instruction.operands[0], clamped)
             saturation = replace(each.instruction, opcode=f"cvt{flush}.sat.{kind}.{kind}", operands=operands)
             yield _Clamp(index, saturation, read[each.function, value.name] == 1)
 

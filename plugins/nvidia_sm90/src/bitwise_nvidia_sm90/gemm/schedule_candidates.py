@@ -99,10 +99,12 @@ _ROWS_OF_LANES = (
     (8, 2, 4, 8),
 )
 """By schedule of lanes: rows, the columns of a thread, warps, and the k of an iteration."""
-_RANGE_TILE, _FEW_ROWS_OF_TWO_COLUMNS = 64, 8
-"""With `few_rows` and lanes of ranges: the values of k of a tile, and the most rows with threads of two columns.
+_RANGE_TILE, _FEW_ROWS, _ENOUGH_OF_ROWS = 64, 8, (5.2, 1.4)
+"""With `few_rows` and lanes of ranges: the values of k of a tile, the most rows that are few, and the blocks of four
+warps for each multiprocessor from which threads have two columns, for few and for more rows.
 
-Fastest of nine schedules in each of four products on an H200: 31.8 us for 5 x 34037 x 1081, where cuBLAS takes 52.8.
+Of 27 products on an H200 the fastest of up to nine schedules takes 0.5 to 1.0 of cuBLAS's time, and the first one takes
+1.05 times as long: 31.8 us for 5 x 34037 x 1081, where cuBLAS takes 52.8.
 """
 _SHARED_ROWS = (4, 1)
 """The rows and warps of the first schedule of many lanes without contiguous k: 7.0 instead of 11.0 us for the product
@@ -114,6 +116,12 @@ _LARGE, _LARGEST = 2e10, 6e10
 
 On an H100 Triton kernels were faster than those of warpgroups in 1 of 210 such products, by 1 %.  One consumer was the
 fastest in none of 167, and in none of 31 on an H200.
+"""
+_MOST_BYTES_OF_TRITON = 60e6
+"""The bytes of operands of 16 bits and the output from which Triton kernels are no candidates.
+
+The L2 cache keeps none of them.  Of such products Triton kernels were faster by more than 2 % in 2 of 53 on an H200 and
+in 8 of 206 on an H100, and by at most 5 %.
 """
 _FEWEST_BYTES_ALONE, _MOST_BYTES_ALONE = 12e6, 80e6
 """The bytes of operands and output for which schedules that do not overlap are candidates."""
@@ -233,15 +241,16 @@ def _few_rows(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
 def _few_rows_of_ranges(plan: ScalarPlan | BlocksPlan, m: int, n: int) -> list[Schedule]:
     """Return schedules of few rows or columns whose threads have all of them, for lanes with ranges of k.
 
-    The best come first by measured times: tiles of _RANGE_TILE values of k, and threads of two columns where few rows
-    have so many columns that each multiprocessor has two such blocks.
+    The best come first by measured times: tiles of _RANGE_TILE values of k, and threads of two columns where there are
+    enough of them.
     """
     if not isinstance(plan, ScalarPlan) or plan.strided or not 2 <= plan.lanes <= _THREADS:
         return []
-    rows, count, groups = min(m, n), max(m, n), 4 * _THREADS // plan.lanes
+    rows, count = min(m, n), max(m, n)
     if not 2 <= rows <= MOST_ROWS:
         return []
-    wide = rows <= _FEW_ROWS_OF_TWO_COLUMNS and count >= 2 * MULTIPROCESSORS * 2 * groups
+    enough = _ENOUGH_OF_ROWS[rows > _FEW_ROWS] * MULTIPROCESSORS * 4 * _THREADS
+    wide = count * plan.lanes >= enough
     found, usual, restarts = [], max(1, _RANGE_TILE // plan.lanes), plan.chunk < plan.tile
     for columns, warps, steps in (
         (2 if wide else 1, 4, usual), (1 if wide else 2, 4, usual), (1, 8, usual), (2, 8, usual), (4, 4, usual),
@@ -325,7 +334,8 @@ def mapped_schedules(
     """
     moved = bytes_moved(plan, m, n)
     found, size = list(_warpgroup_schedules(plan, m, n, programs, k_contiguous)), m * n * plan.k
-    if not found or plan.accumulator_k or size < _LARGE:
+    uncached = found and not plan.accumulator_k and moved >= _MOST_BYTES_OF_TRITON
+    if not found or plan.accumulator_k or (size < _LARGE and not uncached):
         found = [*_tma_schedules(plan, m, n, programs), *found]
     elif size >= _LARGEST:
         found = [each for each in found if each.consumers > 1] or found
