@@ -1,5 +1,8 @@
 """The recorder of bulk copies: its kernels, simulated, move the bytes that it expects."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 
 from bitwise_bench.bulk_copies import BLOCKS, ROOM, Piece, expected, pieces, text_of
@@ -37,3 +40,10 @@ def test_targets_of_pieces_do_not_overlap() -> None:
             taken[each.target : each.target + each.size] += 1
         assert len(found) == count
         assert taken.max() == 1
+
+
+def test_no_copy_of_the_record_differs() -> None:
+    record = Path(__file__).parents[2] / "records" / "bulk-copies-sm90-h200.json"
+    result = json.loads(record.read_text())["result"]
+    assert result["different"] == 0
+    assert result["copies"] > 100_000
