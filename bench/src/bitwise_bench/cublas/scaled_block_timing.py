@@ -47,7 +47,7 @@ def drawn(seed: int, count: int = 48) -> list[tuple[int, int, int, tuple[int, in
     dice, found = random.Random(seed), list[tuple[int, int, int, tuple[int, int]]]()
     while len(found) < count:
         first, last = ((1, 16), (17, 128), (129, 1024), (1025, 4096), (257, 1024), (129, 4096))[len(found) // 3 % 6]
-        n, k = (128 * round(2 ** dice.uniform(4, 7)) for _ in range(2))
+        n, k = 128 * round(2 ** dice.uniform(4, 7)), 512 * round(2 ** dice.uniform(2, 5))  # scales fill whole lines
         m = round(math.exp(dice.uniform(math.log(first), math.log(last))))
         if (n, k) not in LAYERS:
             found.append((m, n, k, BLOCKS[len(found) % 3]))
