@@ -540,6 +540,16 @@ def test_a_division_takes_the_time_of_its_bytes() -> None:
         assert times == sorted(times)
 
 
+@pytest.mark.parametrize("depth", DEVICES)
+def test_every_number_of_rows_and_of_keys_has_a_division(depth: int) -> None:
+    width = 128 if depth == 192 else depth
+    for rows in (1, 100, 200, 3000):
+        for keys in (1, 512, 513, 1025, 100000):
+            for ragged in (False, True):
+                division, programs = division_of(Work(rows, keys, 4, depth, width, ragged), 132)
+                assert 0 < programs <= rows * division.columns * (-(-keys // 512) if division.split else 1)
+
+
 def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
     """A barrier lets warps pass whose loads of shared memory are under way; a fence before it does not."""
     problem, _ = PROVED["dense keys"]

@@ -125,6 +125,7 @@ DEVICES = {
     192: Device(
         4.44e12,
         (
+            Division(_WHOLE, 2, 1, 4, 1, 64.7, 0.925, 2),
             Division(_SPLIT, 1, 2, 4, 1, 37.5, 1.08, 0),
             Division(_SPLIT, 1, 1, 6, 1, 78.6, 1.12, 1.42, **_ONCE),
             Division(_SPLIT, 1, 5, 5, 1, 22.5, 1.17, 0, **_ALONE_ONCE),
