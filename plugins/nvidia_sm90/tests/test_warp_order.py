@@ -11,6 +11,7 @@ import pytest
 
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples import search_verdict
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome, Verdict
 from bitwise_core.execution.assumptions import ANY_LANE
@@ -66,6 +67,15 @@ def verdict(left: str, right: str, options: Options = Options(), threads: int = 
     return compare(source(left, threads), source(right, threads), SM90, options).verdict
 
 
+CHOICE = """ld.global.f32 %f6, [%d2+4096]; setp.gt.f32 %p5, %f6, 0f00000000; mov.u32 %r8, %r1; @%p5 bra A;
+shfl.sync.bfly.b32 %r8, %r1, 1, 31, -1;
+bra J;
+A: {parts} mov.u32 %r8, 5; S:
+J: cvt.rn.f32.u32 %f7, %r8;
+"""
+"""One number for all lanes chooses between an exchange of a warp and instructions that may part its lanes."""
+CHOSEN = EXCHANGE.replace("%f3; st", "%f3; add.rn.f32 %f3, %f3, %f7; st")
+
 PAIRS = {
     "an exchange": (EXCHANGE, ORDERED),
     "a loop": (LOOP.format(count=2, barrier=""), LOOP.format(count=2, barrier="bar.warp.sync -1;")),
@@ -75,6 +85,10 @@ PAIRS = {
             "st.global.f32 [%d4]", "st.global.cs.f32 [%d4]"
         ),
         ORDERED,
+    ),
+    "behind a branch that all lanes take alike": (
+        CHOICE.format(parts="") + CHOSEN,
+        CHOICE.format(parts="") + ORDERED.replace("%f3; st", "%f3; add.rn.f32 %f3, %f3, %f7; st"),
     ),
     "behind a branch on one number": (
         "setp.eq.u32 %p4, %r2, 7; @%p4 bra S; mov.f32 %f4, 0f3F800000; S:\n" + EXCHANGE,
@@ -94,14 +108,19 @@ def test_accesses_of_one_warp_are_in_the_order_of_the_text(left: str, right: str
 def test_a_difference_remains() -> None:
     other = EXCHANGE.replace("ld.global.f32 %f2, [%d6];\n", "").replace("%f1, %f2;", "%f1, %f1;")
     assert verdict(EXCHANGE, other).outcome is not Outcome.EQUAL
-    late = "st.global.f32 [%d4], 0f40000000;\nld.global.f32 %f1, [%d6];\nld.global.f32 %f2, [%d6];\nadd.rn.f32 %f3, %f1, %f2; st.global.f32 [%d5], %f3;\n"
+    late = "st.global.f32 [%d4], 0f40000000;\nld.global.f32 %f1, [%d6];\nadd.rn.f32 %f3, %f1, %f1; st.global.f32 [%d5], %f3;\n"
     assert verdict(EXCHANGE, late).outcome is not Outcome.EQUAL
+    pair = source(EXCHANGE), source(late)
+    found = search_verdict(*pair, SM90, Options(), compare(*pair, SM90, Options()), 5)
+    assert found.outcome is Outcome.DIFFERENT
+    assert found.divergence is not None
 
 
 OTHERS = {
     "two warps": (EXCHANGE, 64),
     "lanes that may have parted": ("@%p1 bra S; mov.f32 %f4, 0f3F800000; S:\n" + EXCHANGE, 32),
     "lanes that data may have parted": ("@%p2 bra S; mov.f32 %f4, 0f3F800000; S:\n" + EXCHANGE, 32),
+    "lanes that one side may have parted": (CHOICE.format(parts="@%p1 bra S;") + CHOSEN, 32),
     "a store under a condition on data": (EXCHANGE.replace("st.global.f32 [%d4]", "@%p2 st.global.f32 [%d4]"), 32),
     "a load that is not coherent": (EXCHANGE.replace("ld.global.f32 %f1", "ld.global.nc.f32 %f1"), 32),
     "a volatile load": (EXCHANGE.replace("ld.global.f32 %f1", "ld.volatile.global.f32 %f1"), 32),

@@ -171,8 +171,8 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         device = DEVICES[int(query.shape[-1])]
         schedules += [
             Schedule(
-                16, True, each.split, each.stages, programs=132 * each.resident, blocks=each.blocks,
-                columns=each.columns, resident=each.resident,
+                16, True, each.split, each.stages, programs=1 << 20 if each.once else 132 * each.resident,
+                blocks=each.blocks, columns=each.columns, resident=each.resident, alone=each.alone,
             )
             for each in device.divisions
         ]  # fmt: skip

@@ -275,9 +275,11 @@ def trace_provenance(
     Raises Unsupported where there are too many terms to record.
     """
     block = block_of(thread)
+    in_order = ready.arch.warp_order is not None and ready.arch.warp_order in ready.used
     try:
         recorder = Recorder()
-        memory, _ = run_blocks(ready, RecordingDomain(assume, recorder), buffers, [block])
+        domain = RecordingDomain(assume, recorder)
+        memory, _ = run_blocks(ready, domain, buffers, [block], in_program_order=in_order)
         if buffer in memory.atomics and ready.launch.blocks > 1:
             if ready.launch.blocks * ready.threads > MAXIMUM_ATOMIC_LANES:
                 raise Unsupported("atomic operations of too many blocks update this buffer for a trace")

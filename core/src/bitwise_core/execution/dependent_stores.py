@@ -131,6 +131,10 @@ def _outputs(prepared: PreparedLaunch, assume: frozenset[str], buffers: Mapping[
     if not _are_stored_plainly(memory, elements):
         return None
     dependent, alone = _is_undetermined(memory, elements), elements.have_one_load
+    open_loads = ~dependent[elements.loaded]
+    if open_loads.any():
+        # These stay undetermined whatever the others depend on.  Raises Unsupported where they reach an output.
+        checked_outputs(*run(lambda address, thread: _among(address, thread, elements, open_loads)))
     others = dependent & _with_other_loads(lambda chosen: run(chosen)[0], elements)
     # Stores that depend on no load of another element may be followed together.
     together = dependent & ~others & ~alone

@@ -510,9 +510,11 @@ class Executor:
         machine, program, pc = self.machine, self.program, group.pc
         outer = machine.condition, machine.path
         before, blocks = Side.of(machine), BlockSide.before(machine) if whole else None
+        parted, parted_after = machine.parted_lanes, False
         outcomes, memories = [], []
         for predicate, start in ((taken, control.target), (invert(machine.domain, taken), pc + 1)):
             before.begin(machine)
+            machine.parted_lanes = parted
             if blocks is None:
                 machine.condition, machine.mask = conjunction(machine.domain, outer[0], predicate), group.mask
             else:
@@ -521,10 +523,12 @@ class Executor:
                 machine.mask = possible_lanes(predicate, group.mask)
             if start != join:
                 self._side_of(group, pc).start(start, join)
+            parted_after |= machine.parted_lanes
             outcomes.append(Side.of(machine))
             if blocks is not None:
                 require_no_work_in_flight(machine)
                 memories.append(blocks.end(machine))
+        machine.parted_lanes = parted_after  # what one side joins, the other one may have parted
         machine.condition, machine.path = outer
         machine.mask = group.mask
         if memories:

@@ -432,6 +432,12 @@ def _is_not_better(
         return apply("not.b1", (predicate,))
 
     def both(first: Value, second: Value) -> Value:
+        for each, beside in ((first, second), (second, first)):
+            known = _known_everywhere(each)
+            if known is True:
+                return beside
+            if known is False and not L.any_flag(L.sticky_flags(as_symbolic_vector(beside))):
+                return each
         return apply("and.b1", (first, second))
 
     ahead = apply(f"lt.{form}", (other, one) if largest else (one, other))
@@ -443,6 +449,15 @@ def _is_not_better(
     not_level = both(negated(apply(f"eq.{form}", (one, other))), negated(both_nan))
     not_first = both(negated(ahead), negated(only_nan))
     return both(not_first, negated(both(negated(not_level), lower)))
+
+
+def _known_everywhere(predicate: Value) -> bool | None:
+    """Return the truth of a predicate that is one constant in all lanes, else None."""
+    vector = as_symbolic_vector(predicate)
+    if L.constant_mask(vector) is not True:
+        return None
+    found = vector.words[0] != 0
+    return True if L.every(found) else None if L.some(found) else False
 
 
 def _is_number(form: str, value: SymbolicVector, of: _Sets, apply: Apply) -> Value:

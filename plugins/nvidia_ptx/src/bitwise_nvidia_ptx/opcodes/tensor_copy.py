@@ -205,7 +205,7 @@ def _bytes(machine: Machine, operand: Operand, size: Operand, line: int) -> Box:
         raise DataDependent("a bulk copy at a computed address", line, (given,))
     active = machine.active()
     length = int(np.broadcast_to(_size_of_bytes(machine, size, line), active.shape)[active][0])
-    acting = active.any(axis=1)[:, None]
+    acting: Array = np.any(active, axis=1, keepdims=True)
     start = value_of_issuing_thread(machine, place).astype(np.uint64)
     is_aligned: Array = start % np.uint64(_BYTES_ALIGNMENT) == 0
     if not length or length % _BYTES_ALIGNMENT or (acting & ~is_aligned).any():

@@ -1,8 +1,7 @@
 """The division of few rows of attention among programs: a model of the time that each division takes.
 
-Programs stream keys and values.  What one of them can stream depends on its tiles and on how many of these it copies
-ahead; two multiprocessors share a path to memory, and all share its bandwidth.  The numbers of the model were fitted to
-times on an H200.  They decide no bits.
+Programs stream keys and values, and all share the bandwidth of memory.  The numbers of the model were fitted to times
+on an H200, so that it chooses well among the divisions.  They decide no bits.
 """
 
 from __future__ import annotations
@@ -10,34 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CHUNK = 512
-_START, _RAGGED_START = 1.9e-6, 2.69e-6
+_START, _RAGGED_START = 1.9e-6, 2.5e-6
 """Seconds until the first copy; with lengths that are read first."""
-_MERGE, _RAGGED_MERGE = 2.02e-6, 1.95e-6
+_MERGE = 2.0e-6
 """Seconds of another launch, which merges states."""
 _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
-_PART = 4.55e-7
-"""Seconds between the parts of a program."""
-_PAIR = 8.58e10
-"""Bytes a second of two neighbouring multiprocessors."""
 _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
 _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
-_RAGGED_RATE = 0.87
-"""What programs that look up lengths and pages stream, of what others do."""
-_LONGER = 0.25
-"""How much longer the longest sequence may take than the mean, where lengths may differ and programs have one row."""
+_LAST = 0.3
+"""The share of a part that the last programs take after the others, where there is one for each part."""
+_MEAN, _LONGER = 0.7, 0.5
+"""Where lengths may differ: the mean of the longest, and how much longer than the mean a whole row may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
     """How programs divide the work: in chunks (`split`) or whole rows, of tiles of so many blocks.
 
-    A multiprocessor has `resident` programs, each with `stages` tiles in memory, and `columns` programs share a row.
-    A program streams up to `rate` GB/s, and all of them `share` of the bandwidth of memory.
+    A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
+    Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn.  A
+    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
+    bandwidth of memory.
     """
 
     split: bool
@@ -47,64 +44,110 @@ class Division:
     columns: int
     rate: float
     share: float
+    start: float
+    alone: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Bytes a second of memory, the share of these from pages, and those of a multiprocessor, for heads of a width."""
+    """Bytes a second of memory for heads of a width, and divisions of equal lengths and of those that may differ."""
 
     memory: float
-    pages: float
-    processor: float
-    divisions: tuple[Division, ...]
+    equal: tuple[Division, ...]
+    ragged: tuple[Division, ...]
+
+    @property
+    def divisions(self) -> tuple[Division, ...]:
+        """All divisions."""
+        return self.equal + self.ragged
 
 
 _WHOLE, _SPLIT = False, True
+_ALONE, _ONCE, _ALONE_ONCE = {"alone": True}, {"once": True}, {"alone": True, "once": True}
 DEVICES = {
     64: Device(
-        4.68e12, 0.839, 3.63e10,
+        4.68e12,
         (
-            Division(_WHOLE, 1, 2, 8, 1, 27.7, 1.02), Division(_WHOLE, 1, 3, 8, 1, 19.9, 1.08),
-            Division(_WHOLE, 2, 1, 8, 1, 200, 0.962), Division(_WHOLE, 2, 1, 8, 4, 26.4, 4),
-            Division(_WHOLE, 2, 2, 6, 1, 200, 1.13), Division(_WHOLE, 2, 2, 6, 2, 200, 0.7),
-            Division(_SPLIT, 1, 2, 8, 1, 17.9, 1.64), Division(_SPLIT, 1, 3, 8, 1, 28.7, 0.938),
-            Division(_SPLIT, 1, 4, 6, 1, 22.7, 0.936), Division(_SPLIT, 2, 2, 6, 1, 153, 2.83),
-            Division(_SPLIT, 2, 2, 6, 2, 31.1, 4),
+            Division(_WHOLE, 2, 1, 8, 1, 37.1, 0.982, 0.379, **_ONCE),
+            Division(_WHOLE, 1, 2, 8, 1, 20.6, 1.08, 1.87),
+            Division(_WHOLE, 1, 9, 3, 1, 20.1, 0.937, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 40.3, 0.832, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 52.5, 0.575, 0, **_ONCE),
+            Division(_SPLIT, 1, 9, 3, 1, 24.5, 0.987, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 4, 1, 27.7, 1.21, 2.01, **_ALONE_ONCE),
+        ),
+        (
+            Division(_WHOLE, 2, 1, 8, 1, 38.8, 0.908, 0, **_ONCE),
+            Division(_WHOLE, 1, 9, 3, 1, 20.8, 1.3, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 57.9, 0.792, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 168, 0.527, 0.934, **_ONCE),
+            Division(_SPLIT, 1, 9, 3, 1, 33.1, 1.22, 1.23, **_ALONE_ONCE),
         ),
     ),
     96: Device(
-        4.57e12, 1.02, 2e11,
+        4.57e12,
         (
-            Division(_WHOLE, 1, 1, 10, 1, 37.6, 0.986), Division(_WHOLE, 1, 2, 6, 1, 37.6, 0.988),
-            Division(_WHOLE, 2, 1, 6, 1, 53.5, 0.849), Division(_SPLIT, 1, 1, 10, 1, 35.8, 0.885),
-            Division(_SPLIT, 1, 2, 6, 1, 37.2, 0.9), Division(_SPLIT, 1, 3, 5, 1, 29.6, 0.887),
-            Division(_SPLIT, 2, 1, 6, 1, 47.1, 1.09), Division(_SPLIT, 2, 1, 9, 1, 39.4, 0.929),
-            Division(_SPLIT, 2, 1, 9, 3, 38.9, 0.402), Division(_SPLIT, 2, 2, 4, 1, 45.3, 0.99),
+            Division(_WHOLE, 1, 2, 6, 1, 31.7, 1.16, 3.69, **_ONCE),
+            Division(_WHOLE, 1, 4, 13, 1, 31.6, 0.957, 0, **_ALONE),
+            Division(_SPLIT, 2, 2, 4, 1, 72.6, 0.798, 0),
+            Division(_SPLIT, 2, 2, 4, 1, 33.9, 0.97, 0, **_ONCE),
+            Division(_SPLIT, 1, 2, 6, 1, 139, 1.3, 2.52, **_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 12.5, 1.05, 0.226, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 15.9, 1.3, 2.9, **_ALONE_ONCE),
+        ),
+        (
+            Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.17, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 4, 1, 49, 0.723, 0, **_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 8.71, 0.993, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 34.9, 0.938, 0, **_ALONE_ONCE),
         ),
     ),
     128: Device(
-        4.49e12, 1.04, 5.69e10,
+        4.49e12,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 200, 1.12), Division(_WHOLE, 1, 1, 6, 2, 200, 3.3),
-            Division(_WHOLE, 1, 1, 6, 4, 49.1, 0.562), Division(_WHOLE, 1, 2, 3, 1, 43.4, 0.87),
-            Division(_WHOLE, 2, 1, 3, 1, 47.1, 0.854), Division(_SPLIT, 1, 1, 6, 1, 49.3, 1.08),
-            Division(_SPLIT, 1, 1, 6, 2, 49.5, 0.645), Division(_SPLIT, 1, 2, 3, 1, 38.7, 0.924),
+            Division(_WHOLE, 2, 1, 3, 1, 45.5, 1.19, 2.3),
+            Division(_WHOLE, 1, 2, 3, 1, 30.6, 1.03, 0, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 66.7, 1.13, 4.97, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 79.1, 1.2, 1.38, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 73.8, 0.77, 0.468, **_ONCE),
+            Division(_SPLIT, 1, 3, 4, 1, 27.3, 1.24, 0, **_ALONE),
+        ),
+        (
+            Division(_WHOLE, 1, 1, 6, 1, 55.8, 1.3, 0.891, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 53.7, 0.982, 0.896, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 25.9, 1.05, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 84.4, 0.922, 1.67, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 2.19, **_ONCE),
+            Division(_SPLIT, 1, 6, 2, 1, 13.4, 1.06, 2.34, **_ALONE_ONCE),
         ),
     ),
     192: Device(
-        4.44e12, 1.05, 2e11,
+        4.44e12,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 55.8, 0.999), Division(_WHOLE, 2, 1, 4, 1, 74.7, 0.949),
-            Division(_SPLIT, 1, 1, 6, 1, 52.2, 0.926), Division(_SPLIT, 1, 2, 4, 1, 40, 1),
-            Division(_SPLIT, 2, 1, 4, 1, 64.3, 1.02),
+            Division(_SPLIT, 1, 2, 4, 1, 37.5, 1.08, 0),
+            Division(_SPLIT, 1, 1, 6, 1, 78.6, 1.12, 1.42, **_ONCE),
+            Division(_SPLIT, 1, 5, 5, 1, 22.5, 1.17, 0, **_ALONE_ONCE),
+        ),
+        (
+            Division(_WHOLE, 2, 1, 4, 1, 75, 0.92, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 136, 0.849, 2.45, **_ONCE),
+            Division(_SPLIT, 1, 5, 5, 1, 28.5, 1.02, 0.968, **_ALONE_ONCE),
         ),
     ),
     256: Device(
-        4.46e12, 1.53, 5.89e10,
+        4.46e12,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 200, 1.06), Division(_WHOLE, 1, 1, 6, 2, 82.5, 4),
-            Division(_WHOLE, 1, 1, 6, 4, 200, 4), Division(_WHOLE, 2, 1, 3, 1, 200, 0.646),
-            Division(_SPLIT, 1, 1, 6, 1, 200, 1.07), Division(_SPLIT, 1, 2, 3, 1, 19.9, 0.985),
+            Division(_WHOLE, 1, 1, 6, 1, 57.4, 0.984, 0),
+            Division(_WHOLE, 1, 1, 6, 1, 75.6, 1.12, 4.29, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 58.4, 1.07, 5.17),
+            Division(_WHOLE, 1, 1, 6, 2, 51.6, 0.888, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 108, 1.16, 2.09),
+        ),
+        (
+            Division(_WHOLE, 1, 1, 6, 1, 50.8, 1.3, 0, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 4, 57.4, 0.583, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 46.2, 1.29, 2.33, **_ONCE),
         ),
     ),
 }  # fmt: skip
@@ -132,57 +175,60 @@ class Work:
         return -(-self.keys // CHUNK)
 
     def units(self, division: Division) -> int:
-        """Return the parts of rows that programs take in turn."""
+        """Return the parts of rows that programs take, where all lengths are the longest."""
         return self.rows * division.columns * (self.chunks if division.split else 1)
 
 
 def division_of(work: Work, processors: int) -> tuple[Division, int]:
-    """Return the division that should take the least time on a GPU with so many multiprocessors, and its programs."""
-    parts = work.rows * work.chunks
+    """Return the division that should take the least time on a GPU with so many multiprocessors.
+
+    The second result is how many programs it has at a time.
+    """
     found: list[tuple[float, int, Division, int]] = []
-    for place, division in enumerate(DEVICES[work.depth].divisions):
+    device = DEVICES[work.depth]
+    for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        # The numbers are not of divisions whose last programs of each multiprocessor would have nothing to do.
-        idle = parts > processors and units <= (division.resident - 1) * processors
-        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or idle:
+        # The numbers of programs that have a multiprocessor each are not of more of them than fit at a time.
+        waiting = division.once and division.resident == 1 and units > processors and not work.ragged
+        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or waiting:
             continue
-        full = min(division.resident * processors, units)
-        turns = -(-units // full)
-        # As many programs as so many turns need, which all have as many; lengths that differ have fewer parts.
-        counts = {full, -(-units // turns)} if turns <= 4 and not work.ragged else {full}
-        found += [(seconds_of(work, division, each, processors), place, division, each) for each in counts]
-    _, _, division, programs = min(found, key=lambda each: (*each[:2], -each[3]))
+        programs = min(division.resident * processors, units)
+        found.append((seconds_of(work, division, programs, processors), place, division, programs))
+    _, _, division, programs = min(found, key=lambda each: each[:2])
     return division, programs
 
 
 def seconds_of(work: Work, division: Division, programs: int, processors: int) -> float:
-    """Return about how long a division takes with so many programs."""
-    device, units = DEVICES[work.depth], work.units(division)
-    keys = work.keys / work.chunks if division.split else work.keys
-    read = 2 * keys * (work.depth + work.width / division.columns)
-    cached = 2 * work.rows * work.keys * (work.depth + work.width) <= _CACHE
+    """Return about how long a division takes with so many programs at a time."""
+    keys = work.keys * (_MEAN if work.ragged else 1.0)
+    chunks = max(1.0, keys / CHUNK) if work.ragged and work.chunks > 2 else work.chunks
+    parts = work.rows * (chunks if division.split else 1)
+    units = parts * division.columns
+    programs = min(programs, max(1, round(units)))
+    components = work.depth + work.width
+    read = 2 * keys * work.rows / parts * (work.depth + work.width / division.columns)
+    cached = 2 * work.rows * keys * components <= _CACHE
     # Programs that share a row read the same keys.
-    repeated = division.columns * (work.depth + work.width / division.columns) / (work.depth + work.width)
-    bandwidth = (_CACHED if cached else device.memory) * division.share * repeated
-    rate = division.rate * 1e9
-    if work.ragged:
-        bandwidth, rate = bandwidth * device.pages, rate * _RAGGED_RATE
+    repeated = division.columns * (work.depth + work.width / division.columns) / components
+    bandwidth = (_CACHED if cached else DEVICES[work.depth].memory) * division.share * repeated
+    rate, start = division.rate * 1e9, division.start * 1e-6
 
-    def streamed(count: int) -> float:
+    def streamed(count: float) -> float:
         """Return the bytes a second of each of so many programs."""
         most = -(-count // processors)
-        lost = 1 + _UNEVEN * (most * processors / count - 1) if count > processors else 1
-        return min(
-            rate, device.processor / most, _PAIR / -(-count // (processors // 2)), bandwidth / count / lost
-        )  # fmt: skip
+        lost = 1 + _UNEVEN * (most * processors / count - 1) if count > processors else 1.0
+        return min(rate, bandwidth / count / lost)
 
     turns, rest = divmod(units, programs)
-    seconds = turns * (read / streamed(programs) + _PART)
-    if rest:
-        seconds += read / streamed(rest) + _PART
-    if work.ragged and not division.split and work.chunks > 2:
-        seconds *= 1 + _LONGER / max(1.0, units / programs)
+    if division.once or turns <= 1:
+        seconds = units / programs * (read / streamed(programs) + start)
+        seconds += _LAST * read / rate if units > programs else 0.0
+    else:
+        seconds = turns * (read / streamed(programs) + start)
+        seconds += read / streamed(rest) + start if rest >= 1 else 0.0
     if division.split:
-        states = work.rows * work.chunks * work.heads * (work.width + 2) * 4
-        seconds += states / _STATES + work.chunks * _MERGED_CHUNK + (_RAGGED_MERGE if work.ragged else _MERGE)
+        states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
+        seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
+    elif work.ragged:
+        seconds *= 1 + _LONGER / max(1.0, units / programs)
     return seconds + (_RAGGED_START if work.ragged else _START)

@@ -38,7 +38,6 @@ class Schedule:
     columns: int = 1
     resident: int = 1
     alone: bool = False
-    ahead: bool = False
 
     @property
     def warps(self) -> int:
@@ -76,9 +75,12 @@ def schedule_of(
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
         division, programs = division_of(work, processors)
+        split = division.split and keys > desc.chunk
+        if division.once:
+            programs = sequences * groups * division.columns * (-(-keys // desc.chunk) if split else 1)
         return Schedule(
-            _FEW_ROWS, True, division.split and keys > desc.chunk, division.stages, programs=programs,
-            blocks=division.blocks, columns=division.columns, resident=division.resident,
+            _FEW_ROWS, True, split, division.stages, programs=programs, blocks=division.blocks,
+            columns=division.columns, resident=division.resident, alone=division.alone,
         )  # fmt: skip
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
@@ -294,13 +296,17 @@ def _turns_calls(
     tiles, chunks = -(-queries * share // schedule.rows), -(-keys // desc.chunk)
     parts = sequences * groups * tiles * (chunks if schedule.split else 1)
     columns = schedule.columns
+    places = parts * columns
+    if schedule.split and desc.window is not None:
+        touched = (desc.window + queries + desc.chunk - 3) // desc.chunk + 1
+        places = places // chunks * min(chunks, touched)
     stored = _stored_rows(operands, schedule)
     width = int(operands.value.shape[-1])
     states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
     merge = [_merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else []
     if schedule.alone:
-        return [_alone_call(desc, operands, schedule, states, parts), *merge]
+        return [_alone_call(desc, operands, schedule, states, places), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
     first, rest = _power_below(depth), depth - _power_below(depth)
     own, own_rest = _power_below(width), width - _power_below(width)
@@ -311,7 +317,7 @@ def _turns_calls(
     forward = Call(
         "chunk_turns",
         "visit_parts",
-        (min(schedule.programs, parts * columns), 1, 1),
+        (min(schedule.programs, places), 1, 1),
         (
             query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0),
@@ -324,7 +330,7 @@ def _turns_calls(
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
             "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "ONCE": schedule.programs >= parts * columns,
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "ONCE": schedule.programs >= places,
         },
         schedule.warps,
         1,
@@ -335,9 +341,9 @@ def _turns_calls(
 
 
 def _alone_call(
-    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], parts: int
+    desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int
 ) -> Call:
-    """Return the launch of programs of one warp that take parts in turn."""
+    """Return the launch of programs of one warp that take the parts of so many places."""
     assert desc.chunk is not None
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
@@ -349,7 +355,7 @@ def _alone_call(
     return Call(
         "warps_in_turn",
         "visit_parts_alone",
-        (min(schedule.programs, parts), 1, 1),
+        (min(schedule.programs, places), 1, 1),
         (
             query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
             out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
@@ -363,7 +369,7 @@ def _alone_call(
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None, "SPLIT": schedule.split,
             "SEVERAL": not schedule.split and chunks > 1, "LOGARITHMS": logarithms is not None,
-            "AHEAD": schedule.ahead, "ONCE": schedule.programs >= parts,
+            "ONCE": schedule.programs >= places,
         },
         1,
         1,

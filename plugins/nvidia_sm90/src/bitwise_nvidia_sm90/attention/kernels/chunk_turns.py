@@ -106,6 +106,20 @@ def place_among_equal(place, width, chunks, groups, sequences):
 
 
 @gluon.jit
+def places_of_longest(
+    queries, keys, window, groups,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, WINDOW: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Return the parts of one chunk of a sequence of the longest lengths, and the number of chunks that it may see."""
+    chunks = keys * 0 + 1
+    if SPLIT:
+        chunks = (keys + CHUNK - 1) // CHUNK
+        if WINDOW:
+            chunks = gl.minimum(chunks, (window + queries + CHUNK - 3) // CHUNK + 1)
+    return (queries * GROUP + M - 1) // M * groups, chunks
+
+
+@gluon.jit
 def keys_of_part(
     sequence, tile, chunk, own, window,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
@@ -145,9 +159,7 @@ def next_part(
     programs = gl.num_programs(0)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     if ONCE:
-        width, chunks = (queries * GROUP + M - 1) // M * groups, place * 0 + 1
-        if SPLIT:
-            chunks = place * 0 + (keys + CHUNK - 1) // CHUNK
+        width, chunks = places_of_longest(queries, keys, window, groups, M, GROUP, CHUNK, WINDOW, SPLIT)
         sequence, group, tile, chunk = place_among_equal(place, width, chunks, groups, sequences)
         own = lengths_of(
             sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
@@ -228,9 +240,7 @@ def first_pages(
     found = ()
     if PAGE:
         gdc_wait()
-        width, chunks = (queries * GROUP + M - 1) // M * groups, gl.program_id(0) * 0 + 1
-        if SPLIT:
-            chunks = gl.program_id(0) * 0 + (keys + CHUNK - 1) // CHUNK
+        width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
         sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)

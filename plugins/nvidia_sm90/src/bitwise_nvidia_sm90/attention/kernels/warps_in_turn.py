@@ -39,8 +39,8 @@ NOTHING = gl.constexpr(float("-inf"))
 
 
 @gluon.jit
-def source_of_part(sequence, begin, given, key_map, pages, page_batch, N: gl.constexpr, PAGE: gl.constexpr):
-    """Return where the keys of a part lie: the batch of the map, the first row, their number, and the first pages."""
+def source_of_keys(sequence, given, page_batch, PAGE: gl.constexpr):
+    """Return where the keys of a sequence lie: a batch of the map, the first row, their number, a place of pages."""
     _, key_starts, key_lengths, _, keys, _, _, _, sequences = given
     batch, first, own_keys, page = sequence, sequence * 0, sequence * 0 + keys, sequence.to(gl.int64) * page_batch
     real = sequence < sequences
@@ -82,9 +82,7 @@ def copied(
                 place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
-            batch, first, own_keys, page = source_of_part(
-                sequence, start, given, key_map, pages, page_batch, N, PAGE
-            )  # fmt: skip
+            batch, first, own_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
         numbers = pages_of_tile(key_map, pages, page, own_keys, start, N, PAGE)
     return place, block, sequence, group, start, end, batch, first, own_keys, page, numbers
 
@@ -123,6 +121,48 @@ def shares_of_zeros(M: gl.constexpr, S: gl.constexpr, COUNT: gl.constexpr, OUT: 
     return found
 
 
+@gluon.jit
+def refilled(
+    cursor, slot, FIRST: gl.constexpr, COUNT: gl.constexpr, of_copies, given,
+    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Start copies to COUNT slots from `slot` on, which had the kinds from FIRST on and have been read.
+
+    Return the cursor of the copy after them.
+    """
+    fence_async_shared()
+    gl.thread_barrier()
+    for share in gl.static_range(COUNT):
+        cursor = copied(
+            cursor, slot, (FIRST + share + STAGES) % (KP + VP), of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE,
+            CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
+        slot = gl.where(slot == STAGES - 1, 0, slot + 1)
+    return cursor
+
+
+@gluon.jit
+def visited_keys(
+    cursor, slot, phase, q, ring, of_copies, given,
+    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
+    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
+    SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Compute the scores of a block, and start copies to its slots.
+
+    Return the cursor of the next copy, the slot after those of the keys, its phase, and the scores.
+    """
+    before = slot
+    scores, slot, phase = scores_of_block(q, ring, of_copies[3], slot, phase, N, S, STAGES)
+    cursor = refilled(
+        cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT,
+        ONCE, STAGES,
+    )  # fmt: skip
+    return cursor, slot, phase, scores
+
+
 @gluon.jit(
     do_not_specialize=[
         "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
@@ -139,13 +179,12 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    AHEAD: gl.constexpr, ONCE: gl.constexpr,
+    ONCE: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
-    Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With AHEAD the scores of a
-    block are computed before the values of the block before are added.  The other arguments are those of
-    `chunk_turns.visit_parts`.
+    Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With ONCE a program has one
+    part.  The other arguments are those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     SCORES: gl.constexpr = product_layout(N, True, 1)
@@ -172,7 +211,7 @@ def visit_parts_alone(
         query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
         CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
     )  # fmt: skip
-    batch, first, of_keys, page = source_of_part(sequence, begin, given, key_map, pages, page_batch, N, PAGE)
+    batch, first, of_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
     if EARLY:
         numbers = known_pages(key_map, early, of_keys, begin, N)
     else:
@@ -209,58 +248,32 @@ def visit_parts_alone(
         outs = shares_of_zeros(M, S, VP, OUT)
         state_top, state_total = top, total
         state_outs = shares_of_zeros(M, S, VP, OUT)
-        s = gl.zeros([M, N], gl.float32, SCORES)
         last = (end - 1) // N * N
-        if AHEAD:
-            before = slot
-            s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
-            cursor = refilled(
-                cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
-                SPLIT, ONCE, STAGES,
-            )  # fmt: skip
         for start in range(begin, last, N):
             state_top, state_total, state_outs, top, total, outs = after_chunk(
                 start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
+            cursor, slot, phase, s = visited_keys(
+                cursor, slot, phase, q, ring, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
+                WINDOW, SPLIT, ONCE, STAGES,
+            )  # fmt: skip
             before = slot
-            if AHEAD:
-                values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
-                next_s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
-                top, total, outs = add_few(
-                    (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
-                    None, N, CAUSAL, WINDOW, CAP, False,
-                )  # fmt: skip
-                s = next_s
-                cursor = refilled(
-                    cursor, before, KP, KINDS, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
-                    WINDOW, SPLIT, ONCE, STAGES,
-                )  # fmt: skip
-            else:
-                s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
-                cursor = refilled(
-                    cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
-                    WINDOW, SPLIT, ONCE, STAGES,
-                )  # fmt: skip
-                before = slot
-                values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
-                top, total, outs = add_few(
-                    (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
-                    None, N, CAUSAL, WINDOW, CAP, False,
-                )  # fmt: skip
-                cursor = refilled(
-                    cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
-                    WINDOW, SPLIT, ONCE, STAGES,
-                )  # fmt: skip
+            values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
+            top, total, outs = add_few(
+                (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
+                None, N, CAUSAL, WINDOW, CAP, False,
+            )  # fmt: skip
+            cursor = refilled(
+                cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
+                SPLIT, ONCE, STAGES,
+            )  # fmt: skip
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
-        if not AHEAD:
-            before = slot
-            s, slot, phase = scores_of_block(q, ring, full, slot, phase, N, S, STAGES)
-            cursor = refilled(
-                cursor, before, 0, KP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
-                SPLIT, ONCE, STAGES,
-            )  # fmt: skip
+        cursor, slot, phase, s = visited_keys(
+            cursor, slot, phase, q, ring, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED,
+            WINDOW, SPLIT, ONCE, STAGES,
+        )  # fmt: skip
         before = slot
         values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
         # What is behind the last key of a sequence belongs to others.
@@ -291,25 +304,3 @@ def visit_parts_alone(
                 place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
-
-
-@gluon.jit
-def refilled(
-    cursor, slot, FIRST: gl.constexpr, COUNT: gl.constexpr, of_copies, given,
-    M: gl.constexpr, N: gl.constexpr, S: gl.constexpr, KP: gl.constexpr, VP: gl.constexpr, GROUP: gl.constexpr,
-    CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, ONCE: gl.constexpr, STAGES: gl.constexpr,
-):  # fmt: skip
-    """Start copies to COUNT slots from `slot` on, which had the kinds from FIRST on and have been read.
-
-    Return the cursor of the copy after them.
-    """
-    fence_async_shared()
-    gl.thread_barrier()
-    for share in gl.static_range(COUNT):
-        cursor = copied(
-            cursor, slot, (FIRST + share + STAGES) % (KP + VP), of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE,
-            CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-        )  # fmt: skip
-        slot = gl.where(slot == STAGES - 1, 0, slot + 1)
-    return cursor
