@@ -6,6 +6,9 @@
 Pairs of random PTX kernels that differ in a few instructions are judged three times: for every launch, for a launch
 whose blocks are proved to be translations of each other, and for the same launch with all blocks executed.  Two kernels
 that are Equal in one of the first two ways must be so in the last one.  The exit status is 1 where they are not.
+
+One kind of disagreement is no fault: a launch shows a number that the text has only in some blocks, such as -0 in a sum,
+and the bits of a NaN that the assembler decides only if it knows this number are taken as open for the launch alone.
 """
 
 from __future__ import annotations
