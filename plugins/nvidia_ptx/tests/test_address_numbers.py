@@ -18,6 +18,10 @@ STORE, STORE_LONG = (
     "st.global.b32 [%d3], %r2;",
     "mul.wide.u32 %d5, %r0, 8; add.s64 %d5, %d0, %d5; st.global.b64 [%d5], %d9;",
 )
+SPLIT = "mov.b64 {_, %r4}, %d4; cvt.u32.u64 %r5, %d4;"
+EXCHANGE = "shfl.sync.bfly.b32 %r6, %r4, 1, 31, -1; shfl.sync.bfly.b32 %r7, %r5, 1, 31, -1;"
+JOIN = "cvt.u64.u32 %d13, %r7; cvt.u64.u32 %d10, %r6; shl.b64 %d11, %d10, 32; or.b64 %d12, %d13, %d11;"
+"""%d12: the address %d4 of another lane, of which words are exchanged."""
 OWN_MEMORY = ".shared .align 16 .b8 room[512]; .local .align 8 .b8 mine[16];"
 PLACE = "mul.lo.u32 %r6, %r0, 16; mov.u32 %r7, room; add.u32 %r6, %r6, %r7;"
 """%r6: 16 bytes of each thread in shared memory."""
@@ -80,6 +84,19 @@ KNOWN = {
         f" add.s64 %d9, %d9, %d2; ld.global.b32 %r2, [%d9]; {STORE}",
         f"{OWN} ld.global.b32 %r2, [%d4]; {STORE}",
     ),
+    "words that lanes exchange and join": (
+        f"{OWN} {SPLIT} {EXCHANGE} {JOIN} ld.global.b32 %r2, [%d12]; {STORE}",
+        f"{OWN} ld.global.b32 %r2, [%d4]; shfl.sync.bfly.b32 %r2, %r2, 1, 31, -1; {STORE}",
+    ),
+    "low bits of an address that lanes exchange in words": (
+        f"{OWN} {SPLIT} {EXCHANGE} {JOIN} and.b64 %d9, %d12, 12; {STORE_LONG}",
+        f"{OWN} xor.b32 %r3, %r0, 1; mul.wide.u32 %d9, %r3, 4; and.b64 %d9, %d9, 12; {STORE_LONG}",
+    ),
+    "a place of data that lanes exchange in words": (
+        f"{OWN} ld.global.b32 %r3, [%d4]; mad.wide.s32 %d4, %r3, 4, %d1; mov.b64 %d8, %d4; {SPLIT.replace('%d4', '%d8')} {EXCHANGE} {JOIN}"
+        f" ld.global.b32 %r2, [%d12]; {STORE}",
+        f"{OWN} ld.global.b32 %r3, [%d4]; shfl.sync.bfly.b32 %r3, %r3, 1, 31, -1; mad.wide.s32 %d9, %r3, 4, %d1; ld.global.b32 %r2, [%d9]; {STORE}",
+    ),
     "a number that nothing uses": (
         f"{OWN} xor.b64 %d9, %d0, %d1; mov.b32 %r2, 7; {STORE}",
         f"{OWN} mov.b32 %r2, 7; {STORE}",
@@ -118,6 +135,16 @@ OPEN = {
     "halves of a parameter": f"{OWN} ld.param.v2.u32 {{%r2, %r3}}, [in]; {STORE}",
     "half of an address of another lane": f"{OWN} mov.b64 {{%r2, %r3}}, %d0; shfl.sync.bfly.b32 %r2, %r3, 1, 31, -1; {STORE}",
     "half of an address, or a number": f"{OWN} mov.b64 {{%r4, %r3}}, %d0; setp.lt.u32 %p1, %r0, 8; selp.b32 %r2, %r3, 7, %p1; {STORE}",
+    "an address that lanes exchange in words": f"{OWN} {SPLIT} {EXCHANGE} {JOIN} mov.b64 %d9, %d12; {STORE_LONG}",
+    "high bits of an address that lanes exchange in words": f"{OWN} {SPLIT} {EXCHANGE} {JOIN} shr.u64 %d9, %d12, 40; {STORE_LONG}",
+    "words of two lanes": f"{OWN} {SPLIT} {EXCHANGE.replace('%r5, 1', '%r5, 2')} {JOIN} and.b64 %d9, %d12, 12; {STORE_LONG}",
+    "words of two addresses": f"{OWN} {SPLIT.replace('%r5, %d4', '%r5, %d3')} {EXCHANGE} {JOIN} and.b64 %d9, %d12, 12; {STORE_LONG}",
+    "words in the other order": f"{OWN} {SPLIT} {EXCHANGE} {JOIN.replace('%r7', '%r8').replace('%r6', '%r7').replace('%r8', '%r6')} and.b64 %d9, %d12, 12; {STORE_LONG}",
+    "words that are joined elsewhere": f"{OWN} {SPLIT} {EXCHANGE} {JOIN.replace(', 32;', ', 31;')} and.b64 %d9, %d12, 12; {STORE_LONG}",
+    "a widened word beside its address": f"{OWN} {SPLIT} {EXCHANGE} {JOIN} mov.b64 %d9, %d10; {STORE_LONG}",
+    "a moved word beside its address": f"{OWN} {SPLIT} {EXCHANGE} {JOIN} mov.b64 %d9, %d11; {STORE_LONG}",
+    "words under a guard": f"{OWN} setp.lt.u32 %p1, %r0, 8; {SPLIT} {EXCHANGE} {JOIN.replace('cvt.u64.u32 %d10', '@%p1 cvt.u64.u32 %d10')} and.b64 %d9, %d12, 12; {STORE_LONG}",
+    "words of an address that changes between": f"{OWN} {SPLIT.replace('cvt', 'add.s64 %d4, %d4, 4; cvt')} {EXCHANGE} {JOIN} and.b64 %d9, %d12, 12; {STORE_LONG}",
     "an address that is counted": "red.global.max.u64 [%d0], %d1;",
     "an address at a place of data": f"{OWN} ld.global.b32 %r2, [%d4]; mul.wide.u32 %d9, %r2, 4;"
     f" add.s64 %d10, %d0, %d9; shr.u64 %d11, %d10, 3; mov.b64 %d9, %d11; {STORE_LONG}",

@@ -8,6 +8,8 @@ undetermined: which buffer comes first, the distance of two buffers, other bits,
 
 A number of 64 bits that is loaded is an address if it lies in a buffer: the launch gives no such number that is none.
 From its own memory a block loads one only if the kernel stores one there (`stored_addresses`).
+
+Compilers exchange the addresses of lanes as two words and put them together again (`exchanged_addresses`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import poison
+from bitwise_nvidia_ptx.exchanged_addresses import exchanged_addresses
 
 _ALIGNMENT = 256
 """A buffer begins at a multiple of this number of bytes."""
@@ -134,6 +137,8 @@ def _readers(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, Mapping[str, 
         instruction = kernel.instructions[index]
         if not _read_as_numbers(instruction, origins, loaded) or keeps_upper_word(instruction, flow):
             continue
+        if index in flow.widened_words:
+            continue
         last = definitions_in_block(flow, kernel) if last is None else last
         held = {
             name: flow.written(last[index][name]) if name in last[index] else origins[name]
@@ -183,6 +188,11 @@ class Flow:
                 self.uses.setdefault(name, []).append(index)
             for name in info.writes:
                 self.definitions.setdefault(name, []).append(index)
+        self._exchanged = exchanged_addresses(kernel, self.infos, self.definitions, self.uses)
+        for index, (name, _) in self._exchanged.items():
+            self.uses[name].append(index)
+        self.widened_words = frozenset(each for _, words in self._exchanged.values() for each in words)
+        """The instructions, by number, that widen a word of an address only to join both words."""
 
     @cached_property
     def origins(self) -> Mapping[str, Origins]:
@@ -196,27 +206,30 @@ class Flow:
 
     def written(self, index: int) -> Origins:
         """Return the origins of what an instruction writes."""
-        return self._result(self.origins, True, self.instructions[index])
+        return self._result(self.origins, True, index)
 
     def _followed(self, *, own_memory: bool) -> Mapping[str, Origins]:
         """See `origins`; `own_memory`: the memory of the block and of its threads may hold addresses."""
         found: dict[str, Origins] = {}
         result = partial(self._result, found, own_memory)
         loads = (index for index, each in enumerate(self.instructions) if each.opcode.startswith(_LOADS))
-        work = [index for index in loads if result(self.instructions[index]) != _NO_ADDRESS]
+        work = [index for index in loads if result(index) != _NO_ADDRESS]
         while work:
             while work:
                 index = work.pop()
-                self._add(index, result(self.instructions[index]) - {_NUMBER}, found, work)
+                self._add(index, result(index) - {_NUMBER}, found, work)
             for name in list(found):
                 for index in self.definitions[name]:
-                    if _NUMBER in result(self.instructions[index]) and _NUMBER not in found[name]:
+                    if _NUMBER in result(index) and _NUMBER not in found[name]:
                         found[name] |= {_NUMBER}
                         work += self.uses.get(name, ())
         return found
 
-    def _result(self, found: Mapping[str, Origins], own_memory: bool, instruction: Instruction) -> Origins:
+    def _result(self, found: Mapping[str, Origins], own_memory: bool, index: int) -> Origins:
         """Return the origins of what an instruction writes, from those `found` of the registers."""
+        instruction = self.instructions[index]
+        if index in self._exchanged:
+            return found.get(self._exchanged[index][0], _NO_ADDRESS)
         opcode, source = instruction.opcode, instruction.operands[1:2]
         if not opcode.startswith(_LOADS):
             return _result(instruction, found)
