@@ -10,14 +10,9 @@ all caches, with places in the L1 cache or not, and in many blocks at once.
 
 from __future__ import annotations
 
-import json
-import lzma
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
-from multiprocessing import get_context
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -25,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_bench.adversary.device import Device
-from bitwise_bench.command_line import command_parser
-from bitwise_bench.environment import analysis_environment
 from bitwise_bench.hardware_facts import launched
+from bitwise_bench.measured_forms import record_forms
 
 Array = npt.NDArray[Any]
 
@@ -246,23 +240,9 @@ def measured(device: Device, form: Form) -> dict[str, Any]:
     return {**asdict(form), "threads": empty.size, "loads": 2 * ROUNDS * empty.size, "against program order": differing}
 
 
-def _measured_part(part: Sequence[Form]) -> list[dict[str, Any]]:
-    device = Device()
-    return [measured(device, form) for form in part]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the facts."""
-    parser = command_parser("warp_order", __doc__)
-    parser.add_argument("--out", type=Path, required=True, help="write the record here")
-    parser.add_argument("--processes", type=int, default=4, help="this many processes measure")
-    chosen = parser.parse_args(arguments)
-    every = list(forms())
-    parts = [every[start::32] for start in range(32)]
-    with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
-        rows = [row for part in pool.map(_measured_part, parts) for row in part]
-    record = {"environment": {**analysis_environment(), **Device().environment()}, "forms": rows}
-    chosen.out.write_bytes(lzma.compress(json.dumps(record, indent=1).encode()))
+    rows = record_forms("warp_order", __doc__, "forms", list(forms()), measured, arguments)
     loads, wrong = (sum(row[name] for row in rows) for name in ("loads", "against program order"))
     print(f"{len(rows)} forms, {loads} loads, {wrong} threads against program order")
 

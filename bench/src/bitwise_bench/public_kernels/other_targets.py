@@ -9,12 +9,12 @@ from typing import Any
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.public_kernels.configurations import Configuration
 from bitwise_bench.public_kernels.interception import Intercepted, replaced_tensors, without_cache
+from bitwise_bench.public_kernels.package_compilation import package_kernel
 from bitwise_bench.readings.compile_times import cpu_seconds
-from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
+from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.targets import gpu_target
-from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
-from bitwise_triton.tensor_stand_ins import stand_ins
+from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, state_sizes
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "sanitize_overflow", "debug")
 """Compile options that do not depend on the target."""
@@ -36,21 +36,8 @@ def _of_package(
     launch: Intercepted, configuration: Configuration, memory: Mapping[int, Any], target: str
 ) -> CompiledKernel:
     values = {name: replaced_tensors(value, memory) for name, value in configuration.values.items()}
-    shown = {name: value for name, value in configuration.options.items() if value is not None}
-    constants = [each.name for each in launch.kernel.params if each.is_constexpr]
-    numbers = {name: values[name] for name in constants if isinstance(values.get(name), bool | int | str)}
-    job = make_job(
-        launch.kernel,
-        stand_ins(values),
-        {},
-        configuration.options,
-        grid=configuration.grid or (1, 1, 1),
-        target=target,
-        name=configuration_name(numbers, shown),
-    )
-    with without_cache():
-        compiled = compile_job(job)
-    return state_sizes(give_tensors(compiled, recorded_tensors(values)), buffer_bytes(values))
+    kernel, _ = package_kernel(launch, configuration, values, target)
+    return kernel
 
 
 def _of_inductor(

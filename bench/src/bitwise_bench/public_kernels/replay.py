@@ -21,13 +21,11 @@ from bitwise_bench.public_kernels.interception import (
     Intercepted,
     Storage,
     replaced_tensors,
-    without_cache,
 )
-from bitwise_bench.readings.compile_times import cpu_seconds
-from bitwise_triton.compilation import CompiledKernel, compile_job, configuration_name, make_job
+from bitwise_bench.public_kernels.package_compilation import package_kernel
+from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, recorded_tensors, state_sizes
-from bitwise_triton.tensor_stand_ins import stand_ins
+from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, state_sizes
 
 DRAWS = ("captured", "perturbed.1", "perturbed.2", "shuffled", "wide", "normal")
 """The contents of tensors of floats: those of the launch; their multiples by random factors around 1; these in another
@@ -98,23 +96,7 @@ def _compiled(launch: Intercepted, configuration: Configuration, memory: Mapping
 
     values = {name: replaced_tensors(value, memory) for name, value in configuration.values.items()}
     target = driver.active.get_current_target()
-    shown = {name: value for name, value in configuration.options.items() if value is not None}
-    constants = [each.name for each in launch.kernel.params if each.is_constexpr]
-    numbers = {name: values[name] for name in constants if isinstance(values.get(name), bool | int | str)}
-    job = make_job(
-        launch.kernel,
-        stand_ins(values),
-        {},
-        configuration.options,
-        grid=configuration.grid or (1, 1, 1),
-        target=target,
-        name=configuration_name(numbers, shown),
-    )
-    used = cpu_seconds()
-    with without_cache():
-        compiled = compile_job(job)
-    used = cpu_seconds() - used
-    kernel = state_sizes(give_tensors(compiled, recorded_tensors(values)), buffer_bytes(values))
+    kernel, used = package_kernel(launch, configuration, values, target)
 
     def run(other: Mapping[int, Any]) -> None:
         passed = {name: replaced_tensors(value, other) for name, value in configuration.values.items()}

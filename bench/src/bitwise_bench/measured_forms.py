@@ -1,0 +1,48 @@
+"""Facts of hardware that are measured one form of instructions at a time, and their records."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bitwise_bench.adversary.device import Device
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.environment import analysis_environment
+
+Form = TypeVar("Form")
+_PARTS = 32
+
+
+def record_forms(
+    program: str,
+    description: str | None,
+    name: str,
+    forms: Sequence[Form],
+    measured: Callable[[Device, Form], dict[str, Any]],
+    arguments: Sequence[str] | None,
+) -> list[dict[str, Any]]:
+    """Measure all forms in several processes, write the rows as `name` with the environment, and return them.
+
+    `measured` is a function of a module, which other processes import.  `arguments` are those of the command `program`.
+    """
+    parser = command_parser(program, description)
+    parser.add_argument("--out", type=Path, required=True, help="write the record here")
+    parser.add_argument("--processes", type=int, default=4, help="this many processes measure")
+    chosen = parser.parse_args(arguments)
+    parts = [forms[start::_PARTS] for start in range(_PARTS)]
+    with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
+        rows = [row for part in pool.map(partial(_measured_part, measured), parts) for row in part]
+    record = {"environment": {**analysis_environment(), **Device().environment()}, name: rows}
+    chosen.out.write_bytes(lzma.compress(json.dumps(record, indent=1).encode()))
+    return rows
+
+
+def _measured_part(measured: Callable[[Device, Form], dict[str, Any]], forms: Sequence[Form]) -> list[dict[str, Any]]:
+    device = Device()
+    return [measured(device, form) for form in forms]
