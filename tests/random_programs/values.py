@@ -25,7 +25,7 @@ LITERALS = {
     "f16": (0, 0x8000, 0x3C00, 0xBC00, 0xFC00, 0x7C00),
     "bf16": (0, 0x8000, 0x3F80, 0xBF80, 0xFF80),
     "i32": (0, 1, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, 2, 31, 0x10000),
-    "i64": (0, 1, 2**64 - 1, 1 << 63, 63, 1 << 40),
+    "i64": (0, 1, 2**64 - 1, 1 << 63, 63, 1 << 48),  # none that an analysis takes for the address of a buffer
     "f16x2": (0, 0x80008000, 0x3C003C00, 0xFC00FC00),
     "pred": (0, 1),
 }

@@ -51,7 +51,8 @@ def same_machine(left: Arch, right: Arch) -> bool:
     That are the memory layout, the special registers and all else but names, audits and claims, and the functions and
     rows, except for those of integers: an integer sum is what the name of its row says.
     """
-    own: dict[str, Any] = {"name": "", "targets": (), "opcodes": left.opcodes, "audit_contraction": None, "bits": None}
+    own: dict[str, Any] = {"name": "", "targets": (), "opcodes": left.opcodes, "bits": None}
+    own |= {"audit_contraction": None, "keeps_order": None}
     return replace(left, **own) == replace(right, **own) and _arithmetic(left) == _arithmetic(right)
 
 
