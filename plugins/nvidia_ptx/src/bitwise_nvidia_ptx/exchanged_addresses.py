@@ -71,28 +71,31 @@ class _Words:
 
     def joined(self, index: int) -> tuple[str, tuple[int, int]] | None:
         """Return the register whose words an instruction joins, and the instructions that widen these."""
-        _, *operands = self.instructions[index].operands
+        operands = self._operand(index, 1), self._operand(index, 2)
         for one, other in (operands, operands[::-1]):
             low, moved = self._only_for(one, index, _WIDENING), self._only_for(other, index, "shl.b64")
             if low is None or moved is None:
                 continue
-            _, upper, amount = self.instructions[moved].operands
-            high = self._only_for(upper, moved, _WIDENING)
-            if high is None or amount != Immediate(_WORD):
+            high = self._only_for(self._operand(moved, 1), moved, _WIDENING)
+            if high is None or self._operand(moved, 2) != Immediate(_WORD):
                 continue
             name = self._common_source(low, high)
             if name is not None:
                 return name, (low, high)
         return None
 
-    def _only_for(self, operand: Operand, reader: int, opcode: str) -> int | None:
+    def _operand(self, index: int, place: int) -> Operand | None:
+        operands = self.instructions[index].operands
+        return operands[place] if place < len(operands) else None
+
+    def _only_for(self, operand: Operand | None, reader: int, opcode: str) -> int | None:
         """Return the definition of a register that one instruction reads and no other, if it has this opcode."""
         place = self._definition(operand, reader)
         if place is None or self.instructions[place].opcode != opcode:
             return None
         return place if [*self.uses[_name(operand)]] == [reader] else None
 
-    def _definition(self, operand: Operand, reader: int) -> int | None:
+    def _definition(self, operand: Operand | None, reader: int) -> int | None:
         """Return the only definition of a register, without a guard, before `reader` in its basic block."""
         places = self.definitions.get(_name(operand), ())
         if len(places) != 1 or self.block[places[0]] != self.block[reader] or places[0] >= reader:
@@ -105,9 +108,13 @@ class _Words:
         upper, as_well, other = self._word(high)
         if lower is None or upper is None or how != as_well:
             return None
+        if lower.opcode != "cvt.u32.u64" or upper.opcode != "mov.b64":
+            return None
+        if len(lower.operands) != 2 or len(upper.operands) != 2:
+            return None
         (_, source), (taken, whole) = lower.operands, upper.operands
         is_upper = isinstance(taken, Vector) and len(taken.items) == 2 and self._reads(high, other, taken.items[1])
-        if lower.opcode != "cvt.u32.u64" or upper.opcode != "mov.b64" or source != whole or not is_upper:
+        if source != whole or not is_upper:
             return None
         start = min(first, other)
         kept = all(self._is_kept(each, start) for each in (source, *(each for step in how for each in step[1:])))
@@ -118,7 +125,7 @@ class _Words:
         how: list[tuple[Operand | str, ...]] = []
         reader = widening
         while True:
-            place = self._definition(self.instructions[reader].operands[1], reader)
+            place = self._definition(self._operand(reader, 1), reader)
             if place is None:
                 return None, how, reader
             instruction = self.instructions[place]
@@ -130,10 +137,10 @@ class _Words:
     def _reads(self, widening: int, made: int, word: Operand) -> bool:
         """Return whether the way from the instruction `made` to `widening` begins with this register."""
         reader = widening
-        while (place := self._definition(self.instructions[reader].operands[1], reader)) not in (None, made):
+        while (place := self._definition(self._operand(reader, 1), reader)) not in (None, made):
             assert place is not None
             reader = place
-        return self.instructions[reader].operands[1] == word
+        return self._operand(reader, 1) == word
 
     def _is_kept(self, operand: Operand | str, start: int) -> bool:
         """Return whether an operand is the same from an instruction to the end of its basic block."""
@@ -143,6 +150,6 @@ class _Words:
         return len(places) == 1 and (self.block[places[0]] != self.block[start] or places[0] < start)
 
 
-def _name(operand: Operand) -> str:
+def _name(operand: Operand | None) -> str:
     """Return the name of a register, and a name of none for another operand."""
     return operand.name if isinstance(operand, Register) else ""
