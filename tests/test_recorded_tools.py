@@ -20,9 +20,13 @@ TEXT = kernel(MUL, ADD, STORE)
 
 @pytest.fixture(autouse=True)
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What these tests compile and ask by intention; the summary of a session does not list it."""
+    """What these tests compile and ask by intention; the summary of a session does not list it.
+
+    No object file of an earlier test is held in the process, so that the tools are asked for every one.
+    """
     count: Counter[str] = Counter()
     monkeypatch.setattr(R, "UNRECORDED", count)
+    monkeypatch.setattr(assembler, "_RECENT", assembler._RecentFiles(0))
     return count
 
 
@@ -63,7 +67,6 @@ def test_recorded_answers_are_those_of_the_tools(ptxas: Ptxas, ran: list[str], m
     if ran:
         pytest.skip("the answers are those of another version of ptxas")
     monkeypatch.setattr(R, "recorded", dict)
-    monkeypatch.setattr(assembler, "_RECENT", assembler._RecentFiles(0))
     run = len(ran)
     assert answers(ptxas) == known
     assert (run, len(ran)) == (0, 3)
