@@ -104,8 +104,8 @@ class _Words:
 
     def _common_source(self, low: int, high: int) -> str | None:
         """Return the register of which two instructions widen the lower and the upper word after the same exchanges."""
-        lower, how, first = self._word(low)
-        upper, as_well, other = self._word(high)
+        lower, _, how, first = self._word(low)
+        upper, word, as_well, other = self._word(high)
         if lower is None or upper is None or how != as_well:
             return None
         if lower.opcode != "cvt.u32.u64" or upper.opcode != "mov.b64":
@@ -113,34 +113,27 @@ class _Words:
         if len(lower.operands) != 2 or len(upper.operands) != 2:
             return None
         (_, source), (taken, whole) = lower.operands, upper.operands
-        is_upper = isinstance(taken, Vector) and len(taken.items) == 2 and self._reads(high, other, taken.items[1])
+        is_upper = isinstance(taken, Vector) and len(taken.items) == 2 and taken.items[1] == word
         if source != whole or not is_upper:
             return None
         start = min(first, other)
         kept = all(self._is_kept(each, start) for each in (source, *(each for step in how for each in step[1:])))
         return _name(source) if kept and isinstance(source, Register) else None
 
-    def _word(self, widening: int) -> tuple[Instruction | None, list[tuple[Operand | str, ...]], int]:
-        """Return what made the word that an instruction widens, the exchanges between, and its number."""
+    def _word(self, widening: int) -> tuple[Instruction | None, Operand | None, list[tuple[Operand | str, ...]], int]:
+        """Return what made the word that an instruction widens, its register, the exchanges between, and its number."""
         how: list[tuple[Operand | str, ...]] = []
         reader = widening
         while True:
-            place = self._definition(self._operand(reader, 1), reader)
+            word = self._operand(reader, 1)
+            place = self._definition(word, reader)
             if place is None:
-                return None, how, reader
+                return None, word, how, reader
             instruction = self.instructions[place]
             if not instruction.opcode.startswith("shfl.sync."):
-                return instruction, how, place
+                return instruction, word, how, place
             how.append((instruction.opcode, *instruction.operands[2:]))
             reader = place
-
-    def _reads(self, widening: int, made: int, word: Operand) -> bool:
-        """Return whether the way from the instruction `made` to `widening` begins with this register."""
-        reader = widening
-        while (place := self._definition(self._operand(reader, 1), reader)) not in (None, made):
-            assert place is not None
-            reader = place
-        return self._operand(reader, 1) == word
 
     def _is_kept(self, operand: Operand | str, start: int) -> bool:
         """Return whether an operand is the same from an instruction to the end of its basic block."""
