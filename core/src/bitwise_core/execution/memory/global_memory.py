@@ -16,6 +16,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
+from bitwise_core.execution.memory.copy_ends import CopyEnds
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.program_order import ProgramOrder
 from bitwise_core.execution.memory.store_forwarding import (
@@ -146,6 +147,8 @@ class Load:
     line: int
     flight: Flight | None = None
     """See `Access.flight`."""
+    issue: int = 0
+    """See `Access.issue`."""
 
     def bytes(self) -> int:
         """Return about how many bytes of memory the load and its value take."""
@@ -162,7 +165,7 @@ class Load:
         if flight is not None:
             flight = replace(flight, until=epochs_of_lanes(flight.until, active))
         if not with_values or self.value is None:
-            return [Access(where, who, epochs, None, self.bits, self.line, flight=flight)]
+            return [Access(where, who, epochs, None, self.bits, self.line, flight=flight, issue=self.issue)]
         return [
             Access(
                 where + np.uint64(offset),
@@ -172,6 +175,7 @@ class Load:
                 lanes.bits,
                 self.line,
                 flight=flight,
+                issue=self.issue,
             )
             for offset, lanes in stored_elements(self.value)
         ]
@@ -223,6 +227,10 @@ class GlobalMemory:
         """The threads that had ended where others passed a barrier."""
         self._in_flight: list[LoadInFlight] | None = None
         """The loads that are made now, if they are asynchronous."""
+        self._issues = 0
+        """How many asynchronous loads have been issued."""
+        self.copy_ends: dict[int, CopyEnds] = {}
+        """By the number of an issue, when the load of a copy engine was complete."""
         self.stored = 0
         """How many elements have been stored."""
         self.most_stored: int | None = None
@@ -279,6 +287,7 @@ class GlobalMemory:
         if not suspect and not buffers & accessed:
             same = beyond is None and self.domain.recorder is None
             made = Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line)
+            made = self._numbered(made)
             self._keep(made, buffers)
             self._note_in_flight(made, buffers)
             return value
@@ -315,7 +324,7 @@ class GlobalMemory:
             lanes = np.zeros(active.shape, dtype=bool)
             lanes[active] = racing
             value = undetermined_where(lanes, value, self.domain.recorder)
-        made = Load(address, mask, thread, active.shape, epoch, value, bits, line)
+        made = self._numbered(Load(address, mask, thread, active.shape, epoch, value, bits, line))
         self._note_in_flight(made, buffers)
         read = made.accesses(self.undetermined is not None)
         for buffer in buffers:
@@ -331,6 +340,22 @@ class GlobalMemory:
             yield found
         finally:
             self._in_flight = outer
+
+    def _numbered(self, load: Load) -> Load:
+        """Return a load with the number of its issue, if it is asynchronous."""
+        if self._in_flight is None:
+            return load
+        self._issues += 1
+        return replace(load, issue=self._issues)
+
+    def end_copies(self, loads: Iterable[LoadInFlight], blocks: Array, epoch: Epoch) -> None:
+        """All threads of these blocks know that these loads of copy engines are complete, in an epoch.
+
+        `blocks` holds the numbers of the blocks, and `epoch` is one number or has the shape (blocks,).
+        """
+        for each in loads:
+            ends = self.copy_ends.setdefault(each.load.issue, CopyEnds())
+            ends.add(blocks, np.broadcast_to(epoch, blocks.shape))
 
     def _note_in_flight(self, load: Load, buffers: Iterable[int]) -> None:
         if self._in_flight is not None:
