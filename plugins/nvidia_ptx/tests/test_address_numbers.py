@@ -168,7 +168,9 @@ def test_what_no_place_of_a_buffer_decides_is_known(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPEN)
 def test_what_the_place_of_a_buffer_decides_is_not_determined(name: str) -> None:
-    with pytest.raises(Unsupported, match=r"the address of a buffer, which the launch does not give|not determined|depends on data"):
+    with pytest.raises(
+        Unsupported, match=r"the address of a buffer, which the launch does not give|not determined|depends on data"
+    ):
         hashes(OPEN[name], shared=OWN_MEMORY)
 
 

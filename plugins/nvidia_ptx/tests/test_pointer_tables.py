@@ -95,13 +95,14 @@ PARTS = {
     "two bytes": "ld.global.u16 %r3, [%d4+4];",
     "a word of any memory": "ld.u32 %r3, [%d4+4];",
     "a word that nothing stores": "ld.global.nc.u32 %r3, [%d4+4];",
-    "a copy": "mov.u32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 8; cp.async.wait_all; ld.shared.u32 %r3, [%r6+4];",
+    "a copy": "mov.u32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 8; cp.async.wait_all;"
+    " ld.shared.u32 %r3, [%r6+4];",
     "a copied address": "mov.u32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 8; cp.async.wait_all;"
     " ld.shared.b64 %d6, [%r6]; shr.u64 %d6, %d6, 32; cvt.u32.u64 %r3, %d6;",
     "an exchange": "atom.global.exch.b64 %d6, [%d4], 0; shr.u64 %d6, %d6, 32; cvt.u32.u64 %r3, %d6;",
     "an update of a word": "add.s64 %d6, %d4, 4; atom.global.exch.b32 %r3, [%d6], 0;",
     "a sum": "red.global.add.u64 [%d4], 8; mov.u32 %r3, 7;",
-    "a store in some threads": "ld.global.u32 %r4, [%d2]; setp.eq.u32 %p, %r4, 0; @%p st.global.b64 [%d4], 0; mov.u32 %r3, 7;",
+    "a store in some threads": "ld.global.u32 %r3, [%d2]; setp.eq.u32 %p, %r3, 0; @%p st.global.b64 [%d4], 0;",
 }  # fmt: skip
 
 

@@ -351,8 +351,8 @@ def _read_as_numbers(
         plain = [each for each in instruction.operands if not isinstance(each, Address)]
         numbers = [] if "global_address" in parts else plain
         extra = [each for place in instruction.operands if isinstance(place, Address) for each in place.extra]
-        names = {name for each in (*numbers, *extra) for name in registers_in(each)}
-        return {each for each in names if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
+        read = {name for each in (*numbers, *extra) for name in registers_in(each)}
+        return {each for each in read if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
     operands = instruction.operands if base in ("st", "red") else instruction.operands[1:]
     addresses = [each for each in operands if not isinstance(each, Address) and _of(each, origins) != _NO_ADDRESS]
     if not addresses or _is_known(base, operands, addresses, origins):
