@@ -1,4 +1,4 @@
-"""What a kernel finds in memory that nothing wrote.  It may be anything, and must not change the bytes that it returns."""
+"""What a kernel finds in memory that nothing wrote: it may be anything, and must not change the bytes it returns."""
 
 from __future__ import annotations
 
