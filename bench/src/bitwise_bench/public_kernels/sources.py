@@ -19,7 +19,8 @@ class Source:
     `distribution` and `version` name it on PyPI; `archive` is the form in which it is published there, "installed" for
     a package that the environment has.  `root` is the folder of its modules in the archive; `only` are the beginnings
     of the paths of the modules that are needed.  `needs` are pure Python packages that its modules import, with their
-    versions.  `licence` is its SPDX identifier.  `inductor`: the kernels are those that TorchInductor makes of models of
+    versions.  `licence` is its SPDX identifier.  `inductor`: the kernels are those that TorchInductor makes of models
+    of
     the package.  The drivers are those of the module `drivers.<name>`.
     """
 
