@@ -20,8 +20,7 @@ class Source:
     a package that the environment has.  `root` is the folder of its modules in the archive; `only` are the beginnings
     of the paths of the modules that are needed.  `needs` are pure Python packages that its modules import, with their
     versions.  `licence` is its SPDX identifier.  `inductor`: the kernels are those that TorchInductor makes of models
-    of
-    the package.  The drivers are those of the module `drivers.<name>`.
+    of the package.  The drivers are those of the module `drivers.<name>`.
     """
 
     name: str
