@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-FILLINGS = (0x00, 0x3C, 0xBF)
-"""The byte that memory holds which nothing wrote, in each run of a kernel that is alone on the GPU."""
+FILLINGS = (0x00, 0x3C, 0xFF)
+"""The byte that memory holds which nothing wrote, in each run of a kernel that is alone on the GPU.
+
+Words of them are zeros, small positive numbers, and NaNs, which a product with zero keeps.
+"""
 
 BEYOND_BYTES = 4096
 """Memory behind each buffer that holds the byte of a filling."""
