@@ -173,8 +173,8 @@ _PART_LINES = (
     ((1, 8192), (512, 5000), (512, 5000)),
 )
 """The rows, columns and values of k of products of `part_lines`, in turn."""
-_MOST_OF_PART_LINES = 11e10
-"""The multiplications of the largest product of `part_lines`."""
+_MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
+"""The multiplications of the largest product of `part_lines`, and of the smallest one of `large_products`."""
 _LARGEST_WEIGHT = 15e7
 """The elements of the largest weight of `broad_products`."""
 _HELD_OUT_ROWS = (1, 8, 32, 96, 384, 1536, 6144)
@@ -352,6 +352,14 @@ def part_lines(seed: int, count: int) -> list[Problem]:
         found.append(Problem(f"parts-{number % 5}", m, n, k, layout, dtype))
     unseen = _pairs_of((*_FIRST_HELD_OUT, seventh_held_out))
     return [each for each in found if (each.n, each.k) not in unseen]
+
+
+def large_products() -> list[Problem]:
+    """Return the large products of the sets to fit costs to, in a drawn order: those whose times power limits."""
+    every = (*broad_products(_SEED + 9), *varied_products(_SEED + 31), *slow_products(_SEED + 21))
+    found = [each for each in dict.fromkeys(every) if each.m * each.n * each.k > _FEWEST_OF_LARGE]
+    random.Random(_SEED + 93).shuffle(found)
+    return found
 
 
 def _outside_of_held_out(given: Sequence[Problem]) -> list[Problem]:
@@ -729,8 +737,8 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_SEVENTH = ("part-lines", "part-lines-held-out")
-"""The sets whose products were drawn after the seventh held-out set."""
+_SETS_AFTER_SEVENTH = ("large", "part-lines", "part-lines-held-out")
+"""The sets that were made after the seventh held-out set."""
 _SETS_AFTER_SIXTH = (
     "sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium", *_SETS_AFTER_SEVENTH,
 )  # fmt: skip
@@ -770,6 +778,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "gathered-rows": lambda: gathered_rows(_SEED + 80, 112),
     "medium": lambda: medium_products(_SEED + 81, 112),
     "second-medium": lambda: medium_products(_SEED + 82, 112),
+    "large": large_products,
     "part-lines": lambda: part_lines(_SEED + 91, 160),
     "part-lines-held-out": lambda: part_lines(_SEED + 92, 80),
     "broad-held-out": lambda: broad_products(_SEED + 10),
