@@ -435,8 +435,8 @@ class WarpgroupTiles:
         _require(self.finish is None, "a product with scales has no epilogue")
         _require({scales.rows, scales.columns} <= {1, BLOCK}, f"rows and columns share a scale of 1 or {BLOCK}")
         _require(
-            scales.columns == 1 or scales.shared_columns(self.block_n),
-            f"block_n {self.block_n}: a divisor of the {BLOCK} columns that share a scale",
+            self.block_n <= BLOCK + scales.common_columns(self.block_n) or scales.columns == 1,
+            f"block_n {self.block_n}: the columns of a tile are in at most two blocks of {BLOCK} that share a scale",
         )
 
     def _check_gathering(self) -> None:
