@@ -116,7 +116,7 @@ TILES: list[tuple[int, int, int, Any, int | None, tuple[int, int], Schedule]] = 
     (70, 264, 384, "product_first", None, (1, 128), wide(64, 96, 3, 1)),
     (140, 300, 256, "left_first", None, (1, 128), wide(128, 48, 3, 1)),
     (140, 300, 256, "product_first", None, (1, 128), wide(128, 48, 3, 1)),
-    (70, 340, 384, "left_first", None, (128, 128), wide(64, 144, 2, 2, ping_pong=True)),
+    (70, 340, 384, "left_first", None, (128, 128), wide(64, 160, 2, 2, ping_pong=True)),
     (200, 400, 256, "product_first", None, (128, 128), wide(64, 112, 2, 1, cluster_n=2, programs=2)),
     (390, 66, 512, "product_first", 256, (128, 1), wide(128, 144, 2, 2, transposed=True)),
     (260, 66, 256, "left_first", None, (128, 1), wide(192, 48, 3, 3, transposed=True)),
