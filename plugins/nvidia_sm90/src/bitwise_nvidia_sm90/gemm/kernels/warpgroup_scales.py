@@ -2,10 +2,10 @@
 
 A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
 of a thread's rows and columns, or one for all rows or all columns of a tile that share it, or two for columns in two
-blocks that share one each.  Those of rows and of few columns are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
-read them before, since all blocks go through k together.  Scales that rows or columns of their own have, and that have
-a tensor map, are copied to shared memory with the operands of the stage: a load a stage ahead would arrive later than
-the operands of a small tile.
+blocks that share one each.  Those of rows and of few columns are loaded a stage ahead.  Prefetches bring the scales of
+later stages to the L2 cache: no other block has read them before, since all blocks go through k together.  Scales that
+rows or columns of their own have, and that have a tensor map, are copied to shared memory with the operands of the
+stage: a load a stage ahead would arrive later than the operands of a small tile.
 """
 
 from __future__ import annotations
