@@ -8,7 +8,7 @@ from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
-from bitwise_nvidia_sm90.attention.few_rows import Work, division_of
+from bitwise_nvidia_sm90.attention.few_rows import CHUNK, Division, Work, division_of
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -74,14 +74,9 @@ def schedule_of(
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
-        division, programs = division_of(work, processors)
-        split = division.split and keys > desc.chunk
-        if division.once:
-            programs = sequences * groups * division.columns * (-(-keys // desc.chunk) if split else 1)
-        return Schedule(
-            _FEW_ROWS, True, split, division.stages, programs=programs, blocks=division.blocks,
-            columns=division.columns, resident=division.resident, alone=division.alone,
-        )  # fmt: skip
+        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, processors)
+        assert found is not None
+        return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -108,6 +103,22 @@ def schedule_of(
     span = -(-parts // processors)
     # Several chunks need memory for a state beside that of the copies.
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
+
+
+def schedule_of_division(division: Division, rows: int, keys: int, processors: int = 132) -> Schedule | None:
+    """Return the schedule of a division of so many rows with at most `keys` keys; None for one chunk that it splits.
+
+    `processors` are the multiprocessors of the GPU.
+    """
+    chunks = -(-keys // CHUNK)
+    if division.split and chunks == 1:
+        return None
+    parts = rows * division.columns * (chunks if division.split else 1)
+    return Schedule(
+        _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
+        programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
+        alone=division.alone,
+    )  # fmt: skip
 
 
 @cache
