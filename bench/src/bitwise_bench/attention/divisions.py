@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
@@ -64,14 +64,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the distinct divisions of the width of a case, by what decides their kernels."""
+    """Return the divisions of the width of a case, and others that might be ones, by what decides their kernels."""
     from bitwise_nvidia_sm90.attention.few_rows import DEVICES
 
     found = {}
-    for each in DEVICES[case["depth"]].divisions:
+    for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
         kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
         found.setdefault(tuple(kernel.values()), each)
     return tuple(found.values())
+
+
+def _candidates(depth: int) -> Iterator[Any]:
+    """Yield divisions into runs of chunks, with as many slots in memory as a multiprocessor has room for."""
+    from bitwise_nvidia_sm90.attention.few_rows import Division
+    from bitwise_nvidia_sm90.attention.tree import key_block
+
+    block = key_block(depth)
+    for alone, blocks, resident in (
+        (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
+        (True, 1, 6), (True, 1, 9),
+    ):  # fmt: skip
+        slot = blocks * block * 2 * (min(64, depth & -depth) if alone else depth)
+        exchanged = 0 if alone else 4 * 16 * blocks * block
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
+        if stages >= (max(2, depth // (depth & -depth) if depth < 128 else 2) if alone else 3) and not (
+            alone and depth == 256
+        ):
+            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=True)
 
 
 def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:

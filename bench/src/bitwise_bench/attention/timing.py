@@ -544,7 +544,9 @@ def compile_case(step: str, place: int, flex: bool = True) -> None:
         _compile_ragged(step, case)
         return
     queries = case.get("queries", 1)
-    tensors = [each.requires_grad_(step == "gradients") for each in tensors_of(case, queries, case.get("keys", queries))]
+    tensors = [
+        each.requires_grad_(step == "gradients") for each in tensors_of(case, queries, case.get("keys", queries))
+    ]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
     out = implementations(tensors, causal)["bitwise"]()
     if flex and case.get("flexible"):
