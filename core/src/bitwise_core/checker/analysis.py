@@ -433,9 +433,16 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    order_of_blocks = (outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back)
-    order_of_threads = (outputs_by_dependence, outputs_by_warp_order)
-    for outputs_by in (*(order_of_blocks if blocks_may_wait(ready) else ()), *order_of_threads):
+    ways_to_prove = [outputs_by_dependence, outputs_by_warp_order]
+    if blocks_may_wait(ready):
+        ways_to_prove = [
+            outputs_by_tickets,
+            outputs_by_turns,
+            outputs_by_barriers,
+            *ways_to_prove,
+            outputs_by_look_back,
+        ]
+    for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
             return found

@@ -278,14 +278,13 @@ class GlobalMemory:
         self._issues += 1
         return replace(load, issue=self._issues)
 
-    def end_copies(self, loads: Iterable[LoadInFlight], blocks: Array, epoch: Epoch) -> None:
-        """All threads of these blocks know that these loads of copy engines are complete, in an epoch.
+    def end_copies(self, loads: Iterable[LoadInFlight], thread: Array, epoch: Array) -> None:
+        """All threads of the blocks of some threads know that these loads of copy engines are complete.
 
-        `blocks` holds the numbers of the blocks, and `epoch` is one number or has the shape (blocks,).
+        `thread` holds one thread of each block, and `epoch` the epoch of each, both of shape (blocks,).
         """
         for each in loads:
-            ends = self.copy_ends.setdefault(each.load.issue, CopyEnds())
-            ends.add(blocks, np.broadcast_to(epoch, blocks.shape))
+            self.copy_ends.setdefault(each.load.issue, CopyEnds()).add(block_of(thread), epoch)
 
     def _note_in_flight(self, load: Load, buffers: Iterable[int]) -> None:
         if self._in_flight is not None:
