@@ -284,7 +284,7 @@ class GlobalMemory:
         `thread` holds one thread of each block, and `epoch` the epoch of each, both of shape (blocks,).
         """
         for each in loads:
-            self.copy_ends.setdefault(each.load.issue, CopyEnds()).add(block_of(thread), epoch)
+            self.copy_ends.setdefault(each.load.issue, CopyEnds()).add(thread, epoch)
 
     def _note_in_flight(self, load: Load, buffers: Iterable[int]) -> None:
         if self._in_flight is not None:
