@@ -225,6 +225,9 @@ class Executor:
                 raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
             if not budget[0] & _STEPS_BETWEEN_CHECKS:
                 check_time(instructions[pc].line)
+                if self.depth == 0 and self.separated is None and len(machine.registers) > self.most_registers:
+                    group.pc = pc
+                    self._forget_dead_registers(groups)
             machine.line = instructions[pc].line
             machine.pc = pc
             if machine.condition is not None:
