@@ -115,6 +115,11 @@ class _Sources:
         )
         self.present = frozenset(each.opcode for each in kernel.instructions)
         """The opcodes of the kernel."""
+        self.compared = {
+            bits: any(each.startswith("setp.") and each.endswith(f".f{bits}") for each in self.present)
+            for bits in _BITS.values()
+        }
+        """Whether the kernel compares floats of a width."""
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
@@ -330,7 +335,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
     ):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
-    return _of_clamps(instruction, sources)
+    return _of_clamps(instruction, sources) if base in ("min", "max", "selp") else None
 
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
@@ -527,7 +532,7 @@ def _bounds(
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
     opcode, operands = instruction.opcode, instruction.operands[1:]
-    chooses = opcode.startswith("selp.")
+    chooses = opcode.startswith("selp.") and sources.compared.get(bits, False)
     if not opcode.endswith(str(bits)) or not (chooses or verb.fullmatch(opcode) is not None):
         return False
     if not any(sources.may_be(each, bound) for each in operands):
