@@ -184,6 +184,8 @@ class GlobalMemory:
         """How often instructions of some lines have been executed, where that distinguishes their results."""
         self.declared: dict[int, list[tuple[object, Hashable]]] = {}
         """By address, what no store describes and blocks have put there, such as a tensor map, with who has done so."""
+        self.follows_pointers = False
+        """Whether what is loaded now may be used as an address: other readers refuse the pointers of given contents."""
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
         self.lane_stores: dict[int, int] = {}
@@ -287,7 +289,17 @@ class GlobalMemory:
     def _with_initial(self, load: Load) -> Load:
         """Return a load whose value is not kept, with the initial content that it is."""
         where, reached = load.address.astype(np.uint64, copy=False), self._buffers(load.address, load.mask)
-        return replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+        with self.following_pointers():
+            return replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+
+    @contextmanager
+    def following_pointers(self) -> Iterator[None]:
+        """What is loaded until the end may be used as an address, so that given contents may hold a pointer there."""
+        outer, self.follows_pointers = self.follows_pointers, True
+        try:
+            yield
+        finally:
+            self.follows_pointers = outer
 
     def _keep(self, load: Load, buffers: Iterable[int]) -> None:
         """Keep a load of buffers that nothing has stored to, unless these loads take too much memory."""
@@ -370,7 +382,7 @@ class GlobalMemory:
     def initial(self, address: Array, bits: int, mask: Array | None, buffers: Iterable[int], line: int) -> Value:
         """Return the content before the launch at each active lane's address, which lies in one of `buffers`.
 
-        Raises Unsupported beyond the given contents of a buffer.
+        Raises Unsupported beyond the given contents of a buffer, and for a pointer that the reader does not follow.
         """
         known = self.given.buffers.intersection(buffers)
         if not known:
@@ -378,7 +390,9 @@ class GlobalMemory:
         active = np.ones((1, 1), dtype=bool) if mask is None else mask
         # A term of a number that could be taken for an address is that of an element whose content is not given.
         like = self.given.where_like_addresses(address, bits, active) if self.domain.name == "terms" else None
-        numbers: Value = self.given.read(address, bits, active, line, checked=like is None)
+        numbers: Value = self.given.read(
+            address, bits, active, line, checked=like is None, follows_pointers=self.follows_pointers
+        )
         if like is not None:
             numbers = blend_values(like[0], self.domain.load(address, bits), numbers)
             self.like_address = self.like_address or (like[1], line)
