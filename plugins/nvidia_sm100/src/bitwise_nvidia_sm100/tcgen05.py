@@ -460,7 +460,7 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
         for issuer, receiver, rows in where:
             machine.mask = active & rows[:, None]
             try:
-                use_in_cluster(machine, address, receiver, 8, "uses an mbarrier in")
+                use_in_cluster(machine, address, receiver)
             finally:
                 machine.mask = outer
             receiving = np.roll(rows, receiver - issuer)

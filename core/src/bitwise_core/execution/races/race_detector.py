@@ -386,12 +386,20 @@ class RaceDetector:
         if self.unfenced is not None:
             self.unfenced.excuse(cells)
 
-    def copies_over(self, cells: Array, thread: int, line: int) -> None:
-        """The instruction of a line starts an asynchronous write of these cells for a thread, which ends at a wait.
+    def waited_at(self, cells: Array, warps: Array) -> None:
+        """These warps have waited for a memory barrier in these cells, so that their last use of it has ended.
+
+        It has no effect on blocks without access to the shared memory of others.
+        """
+
+    def copies_over(self, cells: Array, thread: int | Array, line: int) -> None:
+        """The instruction of a line starts an asynchronous write of these cells, which ends at a wait.
+
+        It does so for a thread, or for the thread of each cell.
 
         Raises Race, also where the write may overtake an earlier read: no fence of the reading threads lies between.
         """
-        self.writes(cells, np.full(cells.shape, thread), pending=True)
+        self.writes(cells, np.broadcast_to(thread, cells.shape), pending=True)
         if self.unfenced is None:
             raise Unsupported("which reads end before an asynchronous write is not followed here", line)
         read = self.unfenced.line_of(cells)
