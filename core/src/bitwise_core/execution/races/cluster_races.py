@@ -250,10 +250,11 @@ class ClusterDetector(RaceDetector):
                 self.lockstep[warp] += 1
 
     def _fence_of_published(self, cells: Array, threads: Array) -> None:
-        """See `RaceDetector._fence_of_published`: in a cluster, only the fences of the writers are followed."""
+        """See `RaceDetector._fence_of_published`: of what threads wrote, only the fences of the writers are followed."""
         writer = self.writer[cells]
         own = (writer >= 0) & (writer < threads.size)
         own[own] = threads[writer[own]]
+        own |= writer >= self.warps * self.warp  # asynchronous stores
         if own.any():
             super()._fence_of_published(cells[own], threads)
 
