@@ -25,6 +25,9 @@ from bitwise_core.execution.values.symbolic_vector import Array
 _COUNTED_USES = -3
 """What the key of an agent begins with that stands for the counted uses of a memory barrier."""
 
+_MULTICASTS = -6
+"""What the key of an agent begins with whose clock counts the multicast arrivals of a warp."""
+
 _ENDED_READS = -4
 """What the key of an agent begins with that stands for the ended reads of a warp."""
 
@@ -136,6 +139,30 @@ class ClusterDetector(RaceDetector):
         for barrier in barriers:
             self._publish(barrier, agent)
         self.clock[agent, agent] += 1
+
+    def begin_multicast(self, thread: int) -> None:
+        """A thread starts to arrive at memory barriers of several blocks by one instruction."""
+        agent = self._agent(_MULTICASTS, thread // self.warp)
+        self.clock[agent, agent] += 1
+
+    def multicast_arrives(self, agent: tuple[int, ...], thread: int, barrier: int, *, publishes: bool) -> None:
+        """All work of an agent arrives at a memory barrier once it is complete, by the last multicast of a thread.
+
+        The arrivals of a multicast are one, so that the end of a phase at one block says that it has arrived at all.
+        With `publishes`, threads that wait for the barrier also see what the thread has seen, see `agent_arrives`.
+        """
+        warp, number = thread // self.warp, self._agent(*agent)
+        column = self._agent(_MULTICASTS, warp)
+        self.check_phase(barrier, np.array([warp]))
+        arrivals, causes = np.zeros(self.causes.shape[1], dtype=np.int32), self.causes[warp].copy()
+        arrivals[column] = causes[column] = self.clock[column, column]
+        self.phases[barrier].arrive(arrivals, causes)
+        published = self.clock[warp].copy() if publishes else np.zeros_like(self.clock[warp])
+        published[warp] -= publishes
+        published[number] = self.clock[number, number]
+        before = self.arrived_at.get(barrier)
+        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
+        self.clock[number, number] += 1
 
     def check_started(self, warp: int, rank: int) -> None:
         """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
@@ -250,7 +277,7 @@ class ClusterDetector(RaceDetector):
                 self.lockstep[warp] += 1
 
     def _fence_of_published(self, cells: Array, threads: Array) -> None:
-        """See `RaceDetector._fence_of_published`: of what threads wrote, only the fences of the writers are followed."""
+        """See `RaceDetector._fence_of_published`: of stores of threads, only the fences of the writers are followed."""
         writer = self.writer[cells]
         own = (writer >= 0) & (writer < threads.size)
         own[own] = threads[writer[own]]
@@ -474,6 +501,17 @@ class BlockOfCluster(RaceDetector):
         of_cluster, own = self._keys(barrier)
         self.detector.agent_arrives(issuer._agent_of_block(agent), issuer._thread(thread), of_cluster)
         self.detector.agent_completes(issuer._agent_of_block(agent), issuer._thread(thread), own)
+
+    def begin_multicast(self, thread: int) -> None:
+        """See `ClusterDetector.begin_multicast`."""
+        self.detector.begin_multicast(self._thread(thread))
+
+    def multicast_arrives(self, agent: tuple[int, ...], thread: int, rank: int, barrier: int) -> None:
+        """See `agent_arrives_from_cluster`, by the last multicast of the thread, see `ClusterDetector`."""
+        issuer = BlockOfCluster(self.detector, rank)
+        work, actor = issuer._agent_of_block(agent), issuer._thread(thread)
+        for key, publishes in zip(self._keys(barrier), (True, self.rank == rank), strict=True):
+            self.detector.multicast_arrives(work, actor, key, publishes=publishes)
 
     def copied_from_cluster(self, cells: Array, barrier: int, rank: int, ago: int) -> None:
         """A copy to these cells has completed at a memory barrier of the block of that rank.  See `arrived`."""

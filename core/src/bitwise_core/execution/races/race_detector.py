@@ -237,10 +237,8 @@ class RaceDetector:
         `counted` are the warps that have arrived at others by the same instruction: all of these are one arrival.
         Raises Unsupported if one of them may do so in an earlier phase.
         """
+        self.check_phase(barrier, warps)
         phases = self.phases[barrier]
-        if any(phases.known(self.causes[warp]) < phases.ended for warp in warps.tolist()):
-            reason = "at which phase of a memory barrier a thread arrives depends on the order in which threads run"
-            raise Unsupported(reason)
         done = set() if counted is None else counted
         fresh = [warp for warp in warps.tolist() if (id(self), warp) not in done]
         done.update((id(self), warp) for warp in fresh)
@@ -248,6 +246,13 @@ class RaceDetector:
         arrivals = np.zeros(self.causes.shape[1], dtype=np.int32)
         arrivals[warps] = self.causes[warps, warps]
         phases.arrive(arrivals, self.causes[warps].max(axis=0))
+
+    def check_phase(self, barrier: int, warps: Array) -> None:
+        """Raise Unsupported if one of these warps may arrive at an earlier phase of a memory barrier."""
+        phases = self.phases[barrier]
+        if any(phases.known(self.causes[warp]) < phases.ended for warp in warps.tolist()):
+            reason = "at which phase of a memory barrier a thread arrives depends on the order in which threads run"
+            raise Unsupported(reason)
 
     def expect_later(self, barrier: int) -> None:
         """Work that ends later arrives at the current phase of a memory barrier."""
