@@ -13,12 +13,12 @@ from bitwise_core.checker.analysis import analyse, prepare
 from bitwise_core.checker.kernel_files import read_folder
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
-from bitwise_core.execution.assumptions import MULTICAST_TOGETHER, WORK_STEALING
+from bitwise_core.execution.assumptions import PIPELINE_IN_ORDER, WORK_STEALING
 from bitwise_core.execution.simulation import simulate
 from bitwise_core.plugins import registry
 
 HERE = Path(__file__).parent
-ALL = frozenset({MULTICAST_TOGETHER, WORK_STEALING})
+ALL = frozenset({PIPELINE_IN_ORDER, WORK_STEALING})
 BUFFERS = {"a": 1, "b": 2, "c": 3, "x": 4, "out": 5}
 COMMIT = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
 

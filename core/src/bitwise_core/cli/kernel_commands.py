@@ -29,7 +29,7 @@ Assume = Annotated[
     typer.Option(
         "--assume",
         metavar="CONDITION",
-        help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic, multicast-together, "
+        help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic, pipeline-in-order, "
         "work-stealing; or any-lane or units-apart, which take a default away.",
     ),
 ]

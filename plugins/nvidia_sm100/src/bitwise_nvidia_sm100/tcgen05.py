@@ -17,12 +17,12 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Operand, Vector, once_a_kernel
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.execution.assumptions import MULTICAST_TOGETHER
+from bitwise_core.execution.assumptions import PIPELINE_IN_ORDER
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, detector_cells, write_shared
-from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, begin_multicast, use_in_cluster
+from bitwise_core.execution.memory.cluster_memory import agent_arrives_in_cluster, use_in_cluster
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.values.mma_steps import MmaStep
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -436,14 +436,25 @@ def _commit(instruction: Instruction) -> Step:
     def commit(machine: Machine) -> None:
         thread = issuing_thread(machine, "tcgen05.commit")
         barrier = mbarrier_at(machine, target)
+        _begin_completion(machine, thread)
         for races in machine.races.acting(machine.mask):
-            races.agent_arrives((PIPELINE, thread), thread, barrier.address)
+            races.agent_arrives((PIPELINE, thread), thread, barrier.address, in_order=_in_order(machine))
         count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), instruction.line)
 
     def step(machine: Machine) -> None:
         for_each_place(machine, (target,), lambda: commit(machine))
 
     return step
+
+
+def _in_order(machine: Machine) -> bool:
+    return machine.domain.assumes(PIPELINE_IN_ORDER)
+
+
+def _begin_completion(machine: Machine, thread: int) -> None:
+    """The thread of each active block that executes tcgen05.commit issues it."""
+    for races in machine.races.of_blocks(machine.active_blocks()):
+        races.begin_completion(thread)
 
 
 def _commit_to_blocks(instruction: Instruction) -> Step:
@@ -458,9 +469,7 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
         masks = blocks_of_mask(machine, ranks)
         agent, outer, active = (PIPELINE, thread), machine.mask, machine.active()
         where = issuers_and_receivers(machine, masks, machine.active_blocks(), "tcgen05.commit")
-        together = machine.domain.assumes(MULTICAST_TOGETHER)
-        if together:
-            begin_multicast(machine, thread, machine.active_blocks())
+        _begin_completion(machine, thread)
         for issuer, receiver, rows in where:
             machine.mask = active & rows[:, None]
             try:
@@ -469,7 +478,7 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
                 machine.mask = outer
             receiving = np.roll(rows, receiver - issuer)
             barrier = initialised_mbarrier(machine, address, receiving)
-            agent_arrives_in_cluster(machine, agent, thread, (address, receiver), rows, together=together)
+            agent_arrives_in_cluster(machine, agent, thread, (address, receiver), rows, in_order=_in_order(machine))
             count_arrivals(machine, barrier, receiving.astype(np.int64), 1, (True, False), instruction.line)
 
     def step(machine: Machine) -> None:

@@ -142,30 +142,21 @@ def agent_detectors(
 
 
 def agent_arrives_in_cluster(
-    machine: Machine, agent: tuple[int, ...], thread: int, place: tuple[int, int], rows: Array, *, together: bool
+    machine: Machine, agent: tuple[int, ...], thread: int, place: tuple[int, int], rows: Array, *, in_order: bool
 ) -> None:
     """All work that a thread of the blocks in `rows` gave an agent arrives at a memory barrier once it is complete.
 
     The barrier is at a shared address of the block of a rank, which `place` gives; the blocks in `rows` have one rank.
-    `together`: the arrival is that of the last `begin_multicast` of the thread.
+    `in_order` is that of `RaceDetector.agent_arrives`.
     """
     _, races = cluster_state(machine)
     address, receiver = place
     for _, block in races.ranks_of(rows):
-        if together:
-            BlockOfCluster(block.detector, receiver).multicast_arrives(agent, thread, block.rank, address)
-        elif receiver == block.rank:
-            block.agent_arrives(agent, thread, address)
+        if receiver == block.rank:
+            block.agent_arrives(agent, thread, address, in_order=in_order)
         else:
             other = BlockOfCluster(block.detector, receiver)
-            other.agent_arrives_from_cluster(agent, thread, block.rank, address)
-
-
-def begin_multicast(machine: Machine, thread: int, rows: Array) -> None:
-    """A thread of the blocks in `rows` starts to arrive at memory barriers of several blocks by one instruction."""
-    _, races = cluster_state(machine)
-    for _, block in races.ranks_of(rows):
-        block.begin_multicast(thread)
+            other.agent_arrives_from_cluster(agent, thread, block.rank, address, in_order=in_order)
 
 
 def complete_copy(machine: Machine, cells: Array, address: int, shift: int, rows: Array, ago: int) -> None:

@@ -25,9 +25,6 @@ from bitwise_core.execution.values.symbolic_vector import Array
 _COUNTED_USES = -3
 """What the key of an agent begins with that stands for the counted uses of a memory barrier."""
 
-_MULTICASTS = -6
-"""What the key of an agent begins with whose clock counts the multicast arrivals of a warp."""
-
 _ENDED_READS = -4
 """What the key of an agent begins with that stands for the ended reads of a warp."""
 
@@ -139,30 +136,6 @@ class ClusterDetector(RaceDetector):
         for barrier in barriers:
             self._publish(barrier, agent)
         self.clock[agent, agent] += 1
-
-    def begin_multicast(self, thread: int) -> None:
-        """A thread starts to arrive at memory barriers of several blocks by one instruction."""
-        agent = self._agent(_MULTICASTS, thread // self.warp)
-        self.clock[agent, agent] += 1
-
-    def multicast_arrives(self, agent: tuple[int, ...], thread: int, barrier: int, *, publishes: bool) -> None:
-        """All work of an agent arrives at a memory barrier once it is complete, by the last multicast of a thread.
-
-        The arrivals of a multicast are one, so that the end of a phase at one block says that it has arrived at all.
-        With `publishes`, threads that wait for the barrier also see what the thread has seen, see `agent_arrives`.
-        """
-        warp, number = thread // self.warp, self._agent(*agent)
-        column = self._agent(_MULTICASTS, warp)
-        self.check_phase(barrier, np.array([warp]))
-        arrivals, causes = np.zeros(self.causes.shape[1], dtype=np.int32), self.causes[warp].copy()
-        arrivals[column] = causes[column] = self.clock[column, column]
-        self.phases[barrier].arrive(arrivals, causes)
-        published = self.clock[warp].copy() if publishes else np.zeros_like(self.clock[warp])
-        published[warp] -= publishes
-        published[number] = self.clock[number, number]
-        before = self.arrived_at.get(barrier)
-        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
-        self.clock[number, number] += 1
 
     def check_started(self, warp: int, rank: int) -> None:
         """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
@@ -486,12 +459,19 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.agent_accesses`: each block has a memory of its own."""
         self.detector.agent_accesses(memory, self._cells(cells), self._access(access))
 
-    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
-        """See `RaceDetector.agent_arrives`."""
-        for key in self._keys(barrier):
-            self.detector.agent_arrives(self._agent_of_block(agent), self._thread(thread), key)
+    def begin_completion(self, thread: int) -> None:
+        """See `RaceDetector.begin_completion`."""
+        self.detector.begin_completion(self._thread(thread))
 
-    def agent_arrives_from_cluster(self, agent: tuple[int, ...], thread: int, rank: int, barrier: int) -> None:
+    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int, *, in_order: bool = False) -> None:
+        """See `RaceDetector.agent_arrives`."""
+        work, actor = self._agent_of_block(agent), self._thread(thread)
+        for key in self._keys(barrier):
+            self.detector.agent_arrives(work, actor, key, in_order=in_order)
+
+    def agent_arrives_from_cluster(
+        self, agent: tuple[int, ...], thread: int, rank: int, barrier: int, *, in_order: bool = False
+    ) -> None:
         """All work of an agent of the block of that rank arrives at a memory barrier of this block once it is complete.
 
         Threads that wait for the barrier see this work.  Those that wait for what the cluster publishes also see what
@@ -499,19 +479,9 @@ class BlockOfCluster(RaceDetector):
         """
         issuer = BlockOfCluster(self.detector, rank)
         of_cluster, own = self._keys(barrier)
-        self.detector.agent_arrives(issuer._agent_of_block(agent), issuer._thread(thread), of_cluster)
-        self.detector.agent_completes(issuer._agent_of_block(agent), issuer._thread(thread), own)
-
-    def begin_multicast(self, thread: int) -> None:
-        """See `ClusterDetector.begin_multicast`."""
-        self.detector.begin_multicast(self._thread(thread))
-
-    def multicast_arrives(self, agent: tuple[int, ...], thread: int, rank: int, barrier: int) -> None:
-        """See `agent_arrives_from_cluster`, by the last multicast of the thread, see `ClusterDetector`."""
-        issuer = BlockOfCluster(self.detector, rank)
         work, actor = issuer._agent_of_block(agent), issuer._thread(thread)
-        for key, publishes in zip(self._keys(barrier), (True, self.rank == rank), strict=True):
-            self.detector.multicast_arrives(work, actor, key, publishes=publishes)
+        self.detector.agent_arrives(work, actor, of_cluster, in_order=in_order)
+        self.detector.agent_completes(work, actor, own, in_order=in_order)
 
     def copied_from_cluster(self, cells: Array, barrier: int, rank: int, ago: int) -> None:
         """A copy to these cells has completed at a memory barrier of the block of that rank.  See `arrived`."""
