@@ -49,6 +49,7 @@ from bitwise_core.execution.races.undetermined import (
 from bitwise_core.execution.synchronised_blocks.grid_barriers import outputs_by_barriers
 from bitwise_core.execution.synchronised_blocks.last_block import outputs_by_tickets
 from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look_back
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import blocks_may_wait
 from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.execution.values.member_sets import MembersRepeat
@@ -432,15 +433,9 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    ways_to_prove = (
-        outputs_by_tickets,
-        outputs_by_turns,
-        outputs_by_barriers,
-        outputs_by_dependence,
-        outputs_by_warp_order,
-        outputs_by_look_back,
-    )
-    for outputs_by in ways_to_prove:
+    order_of_blocks = (outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back)
+    order_of_threads = (outputs_by_dependence, outputs_by_warp_order)
+    for outputs_by in (*(order_of_blocks if blocks_may_wait(ready) else ()), *order_of_threads):
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
             return found
@@ -485,7 +480,7 @@ def _with_reaching_causes(
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
-        except (Unsupported, WorkLimitExceeded):
+        except (Unsupported, WorkLimitExceeded, TimeLimitExceeded):
             return True
         return False
 
