@@ -6,6 +6,7 @@ on an H200, so that it chooses well among the divisions.  They decide no bits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 CHUNK = 512
@@ -181,13 +182,13 @@ class Work:
         return self.rows * division.columns * (self.chunks if division.split else 1)
 
 
-def division_of(work: Work, processors: int) -> tuple[Division, int]:
+def division_of(work: Work, processors: int, device: Device | None = None) -> tuple[Division, int]:
     """Return the division that should take the least time on a GPU with so many multiprocessors.
 
     The second result is how many programs it has at a time.
     """
     found: list[tuple[float, int, Division, int]] = []
-    device = DEVICES[work.depth]
+    device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
         # The numbers of programs that have a multiprocessor each are not of more of them than fit at a time.
@@ -221,16 +222,25 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         lost = 1 + _UNEVEN * (most * processors / count - 1) if count > processors else 1.0
         return min(rate, bandwidth / count / lost)
 
-    turns, rest = divmod(units, programs)
-    if division.once or turns <= 1:
+    if division.runs:  # a run has whole chunks
+        longest = math.ceil(units / programs)
+        seconds = longest * (read / streamed(programs)) + start
+    elif division.once or units < 2 * programs:
         seconds = units / programs * (read / streamed(programs) + start)
         seconds += _LAST * read / rate if units > programs else 0.0
     else:
+        turns, rest = divmod(units, programs)
         seconds = turns * (read / streamed(programs) + start)
         seconds += read / streamed(rest) + start if rest >= 1 else 0.0
     if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
+        states *= 1 - (_merged_share(chunks, units / programs) if division.runs else 0)
         seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
     elif work.ragged:
         seconds *= 1 + _LONGER / max(1.0, units / programs)
     return seconds + (_RAGGED_START if work.ragged else _START)
+
+
+def _merged_share(chunks: float, run: float) -> float:
+    """Return the share of the chunks of a row that its first program merges, where runs begin at any of its chunks."""
+    return 1 - chunks / (2 * run) if chunks <= run else run / (2 * chunks)
