@@ -79,18 +79,22 @@ def _candidates(depth: int) -> Iterator[Any]:
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 
-    block = key_block(depth)
-    for alone, blocks, resident in (
-        (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
-        (True, 1, 6), (True, 1, 9),
-    ):  # fmt: skip
-        slot = blocks * block * 2 * (min(64, depth & -depth) if alone else depth)
-        exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
-        if stages >= (max(2, depth // (depth & -depth) if depth < 128 else 2) if alone else 3) and not (
-            alone and depth == 256
-        ):
-            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=True)
+    block, components = key_block(depth), min(64, depth & -depth)
+    for members in (False, True):
+        for alone, blocks, resident in (
+            (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
+            (True, 1, 6), (True, 1, 9),
+        ):  # fmt: skip
+            own = alone or members
+            slot = blocks * block * 2 * (components if own else depth)
+            exchanged = 0 if alone else 4 * 16 * blocks * block
+            handed = 4 * 16 * (components + 8) * (depth // components) if members else 0
+            stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
+            least = max(2, depth // components) if own else 3
+            if stages >= least and not (alone and depth == 256) and not (members and blocks > 1):
+                yield Division(
+                    True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not members, members=members
+                )
 
 
 def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:

@@ -10,12 +10,16 @@ import math
 from dataclasses import dataclass
 
 CHUNK = 512
+MEMBERS = 8
+"""The most programs of a cluster."""
 _START, _RAGGED_START = 1.9e-6, 2.5e-6
 """Seconds until the first copy; with lengths that are read first."""
 _MERGE = 2.0e-6
 """Seconds of another launch, which merges states."""
 _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
+_HANDED = 2e-7
+"""Seconds of the merge of a chunk that another program of the cluster has."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
 _CACHED, _CACHE = 4.62e12, 4e7
@@ -34,7 +38,7 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks.  A program streams up to `rate` GB/s and starts a part in `start` microseconds,
+    they have equal `runs` of chunks, or the chunks of a row have the `members` of a cluster.  A program streams up to `rate` GB/s and starts a part in `start` microseconds,
     and all of them stream `share` of the bandwidth of memory.
     """
 
@@ -49,6 +53,7 @@ class Division:
     alone: bool = False
     once: bool = False
     runs: bool = False
+    members: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,8 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
         units = work.units(division)
         # The numbers of programs that have a multiprocessor each are not of more of them than fit at a time.
         waiting = division.once and division.resident == 1 and units > processors and not work.ragged
+        if division.members and work.chunks > MEMBERS:
+            continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or waiting:
             continue
         programs = min(division.resident * processors, units)
@@ -235,7 +242,10 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
         states *= 1 - (_merged_share(chunks, units / programs) if division.runs else 0)
-        seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
+        if division.members:
+            seconds += work.chunks * _HANDED
+        else:
+            seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
     elif work.ragged:
         seconds *= 1 + _LONGER / max(1.0, units / programs)
     return seconds + (_RAGGED_START if work.ragged else _START)

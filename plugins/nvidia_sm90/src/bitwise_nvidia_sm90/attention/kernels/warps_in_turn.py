@@ -21,12 +21,26 @@ from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     first_pages,
     is_whole,
     known_pages,
+    merged_parts,
     next_slot,
     product_layout,
     store_output,
     store_state_of_part,
 )
-from bitwise_nvidia_sm90.attention.kernels.parts import RUNS, first_part, part_after
+from bitwise_nvidia_sm90.attention.kernels.clusters import (
+    hand_state,
+    room_of_state,
+    state_of_member,
+    wait_for_cluster,
+)
+from bitwise_nvidia_sm90.attention.kernels.parts import (
+    RUNS,
+    first_part,
+    keys_of_part,
+    part_after,
+    part_of_member,
+    row_of_member,
+)
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     copy_tile,
     lengths_of,
@@ -179,7 +193,7 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    ONCE: gl.constexpr,
+    ONCE: gl.constexpr, MEMBERS: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
@@ -187,8 +201,10 @@ def visit_parts_alone(
     part.  The other arguments are those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    SCORES: gl.constexpr = product_layout(N, True, 1)
+    WARPS: gl.constexpr = gl.num_warps()
+    SCORES: gl.constexpr = product_layout(N, True, WARPS)
     OUT: gl.constexpr = SCORES
+    ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     KINDS: gl.constexpr = KP + VP
@@ -207,17 +223,27 @@ def visit_parts_alone(
     early = ()
     if EARLY:
         early = first_pages(
-            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
+            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT, MEMBERS
         )  # fmt: skip
-    place, block, sequence, group, tile, begin, end = first_part(
-        query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-    )  # fmt: skip
+    if MEMBERS:
+        room = room_of_state(M, S, VP)
+        place, block, sequence, group, tile, begin, end = part_of_member(
+            query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP,
+            CHUNK, CAUSAL, ALIGNED, MEMBERS,
+        )  # fmt: skip
+    else:
+        place, block, sequence, group, tile, begin, end = first_part(
+            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
+            GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
     batch, first, of_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
     if EARLY:
         numbers = known_pages(key_map, early, of_keys, begin, N)
     else:
         numbers = pages_of_tile(key_map, pages, page, of_keys, begin, N, PAGE)
+    exchanged = None
+    if WARPS > 1:
+        exchanged = gl.allocate_shared_memory(gl.float32, [1, M, N], gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0]))
     cursor = place, block, sequence, group, begin, end, batch, first, of_keys, page, numbers
     for stage in gl.static_range(STAGES):
         cursor = copied(
@@ -246,9 +272,9 @@ def visit_parts_alone(
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
         if WINDOW:
             plain = 0
-        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
         outs = shares_of_zeros(M, S, VP, OUT)
-        state_top, state_total = top, total
+        state_top, state_total = top, gl.zeros([M], gl.float32, ROWS)
         state_outs = shares_of_zeros(M, S, VP, OUT)
         last = (end - 1) // N * N
         for start in range(begin, last, N):
@@ -263,7 +289,7 @@ def visit_parts_alone(
             values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
             top, total, outs = add_few(
                 (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
-                None, N, CAUSAL, WINDOW, CAP, False,
+                exchanged, N, CAUSAL, WINDOW, CAP, False,
             )  # fmt: skip
             cursor = refilled(
                 cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
@@ -281,7 +307,7 @@ def visit_parts_alone(
         # What is behind the last key of a sequence belongs to others.
         top, total, outs = add_few(
             (s,), (values,), last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs,
-            scale, None, N, CAUSAL, WINDOW, CAP, RAGGED,
+            scale, exchanged, N, CAUSAL, WINDOW, CAP, RAGGED,
         )  # fmt: skip
         cursor = refilled(
             cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
@@ -290,7 +316,9 @@ def visit_parts_alone(
         packed = tile * M + gl.arange(0, M, ROWS)
         inside = packed // GROUP < own_queries
         own = own_queries, own_keys, own_first
-        if not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        if MEMBERS:
+            hand_state(room, top, total, outs, M, S, OUT)
+        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
                 state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch, logarithm_step,
@@ -310,3 +338,24 @@ def visit_parts_alone(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
+    if MEMBERS:
+        wait_for_cluster()
+        sequence, group, tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
+        own = lengths_of(
+            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+        )
+        packed = tile * M + gl.arange(0, M, ROWS)
+        if (member == 0) & (tile * M < own[0] * GROUP):
+            _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+            state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+            state_outs = shares_of_zeros(M, S, VP, OUT)
+            top, total, outs = state_of_member(room, member, M, S, VP, OUT)
+            for other in range(1, (behind + CHUNK - 1) // CHUNK):
+                state_top, state_total, state_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
+                top, total, outs = state_of_member(room, other, M, S, VP, OUT)
+            store_output(
+                output, logarithms, query_starts, sinks, sequence, group, 0, packed, packed // GROUP < own[0],
+                state_top, state_total, state_outs, top, total, outs, output_batch, output_step, output_head,
+                logarithm_batch, logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
+            )  # fmt: skip
+        wait_for_cluster()  # a member's memory is its own until then
