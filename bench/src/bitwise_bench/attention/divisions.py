@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=8, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=300, help="the time of all")
     parser.add_argument("--compile", action="store_true", help="compile alone, which fills the cache of Triton")
+    parser.add_argument("--only", choices=("members", "others"), help="divisions into clusters alone, or all others")
     given = parser.parse_args(arguments)
     end = time.monotonic() + given.seconds
     drawers = {"decode": drawn.equal_lengths, "pages": drawn.pages, "uneven": drawn.uneven}
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind, case in [] if given.compile else cases:
         if time.monotonic() > end:
             break
-        results.append({"kind": kind, "case": case, **measured(kind, case)})
+        results.append({"kind": kind, "case": case, **measured(kind, case, given.only)})
         write_text(given.out, json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
     return 0
 
@@ -162,7 +163,7 @@ def _compile(kind: str, case: dict[str, Any], place: int) -> None:
         torch.cuda.synchronize()
 
 
-def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
+def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[str, Any]:
     """Return the seconds of the chosen division, of all, and of PyTorch's backends with keys of the mean length."""
     import torch
 
@@ -191,6 +192,8 @@ def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
     for place, division in enumerate(_divisions(case)):
+        if only is not None and (only == "members") != division.members:
+            continue
         call = _call(kind, case, place)
         if call is not None:
             programs = min(division.resident * processors, work.units(division))

@@ -38,8 +38,8 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks, or the chunks of a row have the `members` of a cluster.  A program streams up to `rate` GB/s and starts a part in `start` microseconds,
-    and all of them stream `share` of the bandwidth of memory.
+    they have equal `runs` of chunks, or the chunks of a row have the `members` of a cluster.  A program streams up to
+    `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the bandwidth of memory.
     """
 
     split: bool

@@ -320,7 +320,8 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     if schedule.members:
-        assert chunks <= schedule.members and desc.window is None
+        assert chunks <= schedule.members
+        assert desc.window is None
         row_programs = sequences * groups * tiles * schedule.members
         return [_alone_call(desc, operands, schedule, (None, None, None), row_programs)]
     states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)

@@ -22,8 +22,8 @@ class Call:
     """A launch of a kernel: its module and name, the grid, its arguments in order, its constants by name.
 
     With `dependent`, the kernel may start before the previous one of its stream ends, for which it waits itself.
-    Kernels with warps of several kinds divide `registers` for each thread among them, by default all there are.  So many
-    neighbouring blocks are a `cluster`.
+    Kernels with warps of several kinds divide `registers` for each thread among them, by default all there are.  A
+    `cluster` has so many neighbouring blocks.
     """
 
     module: str
