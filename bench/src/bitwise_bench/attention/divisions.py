@@ -76,26 +76,24 @@ def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions into runs of chunks, with as many slots in memory as a multiprocessor has room for."""
+    """Yield divisions into runs of chunks and among members of clusters, with as many slots in memory as there is room."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 
     block, components = key_block(depth), min(64, depth & -depth)
-    for members in (False, True):
+    for span in (0, 1, 2, 4):
         for alone, blocks, resident in (
             (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
             (True, 1, 6), (True, 1, 9),
         ):  # fmt: skip
-            own = alone or members
+            own = alone or span > 0
             slot = blocks * block * 2 * (components if own else depth)
             exchanged = 0 if alone else 4 * 16 * blocks * block
-            handed = 4 * 16 * (components + 8) * (depth // components) if members else 0
+            handed = 4 * 16 * (components + 8) * (depth // components) * span
             stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
             least = max(2, depth // components) if own else 3
-            if stages >= least and not (alone and depth == 256) and not (members and blocks > 1):
-                yield Division(
-                    True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not members, members=members
-                )
+            if stages >= least and not (alone and depth == 256) and not (span and blocks > 1):
+                yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not span, span=span)
 
 
 def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
@@ -192,7 +190,7 @@ def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[s
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
     for place, division in enumerate(_divisions(case)):
-        if only is not None and (only == "members") != division.members:
+        if only is not None and (only == "members") != (division.span > 0):
             continue
         call = _call(kind, case, place)
         if call is not None:

@@ -38,8 +38,9 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks, or the chunks of a row have the `members` of a cluster.  A program streams up to
-    `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the bandwidth of memory.
+    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members.  A
+    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
+    bandwidth of memory.
     """
 
     split: bool
@@ -53,7 +54,13 @@ class Division:
     alone: bool = False
     once: bool = False
     runs: bool = False
-    members: bool = False
+    span: int = 0
+
+    def parts(self, chunks: float) -> float:
+        """Return the parts of a row of so many chunks."""
+        if not self.split:
+            return 1
+        return min(MEMBERS, chunks) if self.span else chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,7 @@ class Work:
 
     def units(self, division: Division) -> int:
         """Return the parts of rows that programs take, where all lengths are the longest."""
-        return self.rows * division.columns * (self.chunks if division.split else 1)
+        return round(self.rows * division.columns * division.parts(self.chunks))
 
 
 def division_of(work: Work, processors: int, device: Device | None = None) -> tuple[Division, int]:
@@ -198,7 +205,7 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
         units = work.units(division)
         # The numbers of programs that have a multiprocessor each are not of more of them than fit at a time.
         waiting = division.once and division.resident == 1 and units > processors and not work.ragged
-        if division.members and work.chunks > MEMBERS:
+        if division.span and work.chunks > MEMBERS * division.span:
             continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or waiting:
             continue
@@ -212,7 +219,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     """Return about how long a division takes with so many programs at a time."""
     keys = work.keys * (_MEAN if work.ragged else 1.0)
     chunks = max(1.0, keys / CHUNK) if work.ragged and work.chunks > 2 else work.chunks
-    parts = work.rows * (chunks if division.split else 1)
+    parts = work.rows * division.parts(chunks)
     units = parts * division.columns
     programs = min(programs, max(1, round(units)))
     components = work.depth + work.width
@@ -232,7 +239,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     if division.runs:  # a run has whole chunks
         longest = math.ceil(units / programs)
         seconds = longest * (read / streamed(programs)) + start
-    elif division.once or units < 2 * programs:
+    elif division.once or division.span or units < 2 * programs:
         seconds = units / programs * (read / streamed(programs) + start)
         seconds += _LAST * read / rate if units > programs else 0.0
     else:
@@ -242,7 +249,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
         states *= 1 - (_merged_share(chunks, units / programs) if division.runs else 0)
-        if division.members:
+        if division.span:
             seconds += work.chunks * _HANDED
         else:
             seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE

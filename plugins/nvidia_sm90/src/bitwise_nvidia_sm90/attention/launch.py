@@ -25,7 +25,7 @@ class Schedule:
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
     take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
     equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
-    keys without a window, so many programs are a cluster that has a chunk of a row each, whose first merges the chunks.
+    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.
     """
 
     rows: int
@@ -115,13 +115,13 @@ def schedule_of_division(division: Division, rows: int, keys: int, processors: i
     `processors` are the multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
-    if (division.split and chunks == 1) or (division.members and chunks > MEMBERS):
+    if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
         return None
     parts = rows * division.columns * (chunks if division.split else 1)
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, runs=division.runs, members=chunks if division.members else 0,
+        alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
     )  # fmt: skip
 
 
@@ -320,7 +320,6 @@ def _turns_calls(
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
     if schedule.members:
-        assert chunks <= schedule.members
         assert desc.window is None
         row_programs = sequences * groups * tiles * schedule.members
         return [_alone_call(desc, operands, schedule, (None, None, None), row_programs)]
@@ -390,6 +389,7 @@ def _alone_call(
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
             **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None, "MEMBERS": schedule.members,
+            "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
         },
         schedule.warps,
         1,
@@ -402,7 +402,7 @@ def _alone_call(
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
     split = 2 if schedule.runs else int(schedule.split)
-    several = chunks > 1 and (schedule.runs or not schedule.split)  # a program may have several chunks of a row
+    several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
         "SPLIT": split,
         "SEVERAL": several,

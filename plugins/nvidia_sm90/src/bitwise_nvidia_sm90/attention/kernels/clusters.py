@@ -1,4 +1,4 @@
-"""States of chunks that the programs of a cluster hand to its first member, in the shared memory of each."""
+"""States of chunks that the programs of a cluster hand to each other, in the shared memory of each."""
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,attr-defined,assignment,misc,var-annotated"
 from __future__ import annotations
@@ -20,10 +20,16 @@ def _declared(words):
 
 
 @gluon.jit
-def room_of_state(M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr):
-    """Return the address in shared memory of room for a state of M rows of SHARES times S components."""
-    DECLARED: gl.constexpr = _declared(SHARES * M * (S + _PADDING))
+def room_of_states(COUNT: gl.constexpr, M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr):
+    """Return the address in shared memory of room for COUNT states of M rows of SHARES times S components."""
+    DECLARED: gl.constexpr = _declared(COUNT * SHARES * M * (S + _PADDING))
     return gl.inline_asm_elementwise(DECLARED, "=r,r", [gl.program_id(0)], gl.int32, False, 1)
+
+
+@gluon.jit
+def in_room(room, slot, M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr):
+    """Return the address of one of the states of a room."""
+    return room + slot * (4 * SHARES * M * (S + _PADDING))
 
 
 @gluon.jit
@@ -59,14 +65,11 @@ def hand_state(room, top, total, outs, M: gl.constexpr, S: gl.constexpr, OUT: gl
 
 
 @gluon.jit
-def state_of_member(room, member, M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, OUT: gl.constexpr):
-    """Return the state that a member of the cluster has written to its room."""
-    other = gl.inline_asm_elementwise(OF_MEMBER, "=r,r,r", [room, member], gl.int32, False, 1)
+def state_of_member(place, member, share, M: gl.constexpr, S: gl.constexpr, OUT: gl.constexpr):
+    """Return a share of the state that a member of the cluster has written to a place of its room."""
+    other = gl.inline_asm_elementwise(OF_MEMBER, "=r,r,r", [place, member], gl.int32, False, 1)
     row = other + 4 * S + gl.arange(0, M, gl.SliceLayout(1, OUT)) * (4 * (S + _PADDING))
     top = gl.inline_asm_elementwise(LOAD, "=f,r", [row], gl.float32, False, 1)
     total = gl.inline_asm_elementwise(LOAD, "=f,r", [row + 4], gl.float32, False, 1)
-    outs = ()
-    for share in gl.static_range(SHARES):
-        place = places_in_room(other, share, M, S, OUT)
-        outs += (gl.inline_asm_elementwise(LOAD, "=f,r", [place], gl.float32, False, 1),)
-    return top, total, outs
+    places = places_in_room(other, share, M, S, OUT)
+    return top, total, (gl.inline_asm_elementwise(LOAD, "=f,r", [places], gl.float32, False, 1),)

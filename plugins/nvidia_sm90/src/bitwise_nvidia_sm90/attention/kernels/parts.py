@@ -349,26 +349,3 @@ def row_of_member(groups, queries, M: gl.constexpr, GROUP: gl.constexpr, MEMBERS
     place = gl.program_id(0) // MEMBERS
     width = (queries * GROUP + M - 1) // M * groups
     return place // width, place % groups, place % width // groups, gl.program_id(0) % MEMBERS
-
-
-@gluon.jit
-def part_of_member(
-    query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences,
-    M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
-    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
-):  # fmt: skip
-    """Return the part of a member of a cluster as `next_part` does, after the end of the kernel before.
-
-    The first member of a row has a part even of a row without keys.
-    """
-    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    if RAGGED:
-        gdc_wait()
-    sequence, group, tile, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
-    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
-    begin, end = keys_of_part(sequence, tile, chunk, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-    begin, end = chunk * CHUNK, gl.minimum(end, chunk * CHUNK + CHUNK)
-    sequence = gl.where((begin < end) & (tile * M < own[0] * GROUP), sequence, sequences)
-    if not RAGGED:
-        gdc_wait()
-    return gl.program_id(0), gl.program_id(0) * 0, sequence, group, tile, begin, end

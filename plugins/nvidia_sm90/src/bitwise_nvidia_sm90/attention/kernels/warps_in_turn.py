@@ -29,7 +29,8 @@ from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
 )
 from bitwise_nvidia_sm90.attention.kernels.clusters import (
     hand_state,
-    room_of_state,
+    in_room,
+    room_of_states,
     state_of_member,
     wait_for_cluster,
 )
@@ -38,7 +39,6 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     first_part,
     keys_of_part,
     part_after,
-    part_of_member,
     row_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
@@ -193,7 +193,7 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    ONCE: gl.constexpr, MEMBERS: gl.constexpr,
+    ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
@@ -219,18 +219,28 @@ def visit_parts_alone(
     gdc_launch_dependents()
     of_copies = key_map, value_map, parts, full, pages, page_batch
     given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
-    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
+    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and SPAN == 1
     early = ()
     if EARLY:
         early = first_pages(
             key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT, MEMBERS
         )  # fmt: skip
     if MEMBERS:
-        room = room_of_state(M, S, VP)
-        place, block, sequence, group, tile, begin, end = part_of_member(
-            query_starts, key_starts, key_lengths, queries, keys, first_position, groups, sequences, M, N, GROUP,
-            CHUNK, CAUSAL, ALIGNED, MEMBERS,
-        )  # fmt: skip
+        room = room_of_states(SPAN, M, S, VP)
+        row_sequence, row_group, row_tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
+        row_own = lengths_of(
+            row_sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
+        )
+        _, behind = keys_of_part(row_sequence, row_tile, 0, row_own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+        # A row without keys has a first member; a member without a chunk ends, and the others do not wait for it.
+        own_span = (behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK)
+        keys_of_member = own_span * CHUNK
+        of_cluster = (member * keys_of_member < behind) & (row_tile * M < row_own[0] * GROUP)
+        place, block, group, tile = member, member * 0, row_group, row_tile
+        sequence = gl.where(of_cluster, row_sequence, sequences)
+        begin, end = member * keys_of_member, gl.minimum(behind, (member + 1) * keys_of_member)
+        if not RAGGED:
+            gdc_wait()
     else:
         place, block, sequence, group, tile, begin, end = first_part(
             query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
@@ -278,6 +288,8 @@ def visit_parts_alone(
         state_outs = shares_of_zeros(M, S, VP, OUT)
         last = (end - 1) // N * N
         for start in range(begin, last, N):
+            if MEMBERS and SPAN > 1 and (start % CHUNK == 0) & (start > begin):
+                hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
             state_top, state_total, state_outs, top, total, outs = after_chunk(
                 start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
@@ -295,6 +307,8 @@ def visit_parts_alone(
                 cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
                 SPLIT, ONCE, STAGES,
             )  # fmt: skip
+        if MEMBERS and SPAN > 1 and (last % CHUNK == 0) & (last > begin):
+            hand_state(in_room(room, (last - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -317,7 +331,7 @@ def visit_parts_alone(
         inside = packed // GROUP < own_queries
         own = own_queries, own_keys, own_first
         if MEMBERS:
-            hand_state(room, top, total, outs, M, S, OUT)
+            hand_state(in_room(room, (last - begin) // CHUNK, M, S, VP), top, total, outs, M, S, OUT)
         elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
@@ -338,24 +352,21 @@ def visit_parts_alone(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
-    if MEMBERS:
+    if MEMBERS and of_cluster:
         wait_for_cluster()
-        sequence, group, tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
-        own = lengths_of(
-            sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-        )
-        packed = tile * M + gl.arange(0, M, ROWS)
-        if (member == 0) & (tile * M < own[0] * GROUP):
-            _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+        packed = row_tile * M + gl.arange(0, M, ROWS)
+        count = (behind + CHUNK - 1) // CHUNK
+        for share in range(member, VP, (count + own_span - 1) // own_span):
             state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-            state_outs = shares_of_zeros(M, S, VP, OUT)
-            top, total, outs = state_of_member(room, member, M, S, VP, OUT)
-            for other in range(1, (behind + CHUNK - 1) // CHUNK):
+            state_outs = shares_of_zeros(M, S, 1, OUT)
+            top, total, outs = state_of_member(room, 0, share, M, S, OUT)
+            for chunk in range(1, count):
                 state_top, state_total, state_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
-                top, total, outs = state_of_member(room, other, M, S, VP, OUT)
+                place_of_state = in_room(room, chunk % own_span, M, S, VP)
+                top, total, outs = state_of_member(place_of_state, chunk // own_span, share, M, S, OUT)
             store_output(
-                output, logarithms, query_starts, sinks, sequence, group, 0, packed, packed // GROUP < own[0],
-                state_top, state_total, state_outs, top, total, outs, output_batch, output_step, output_head,
-                logarithm_batch, logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
+                output, logarithms, query_starts, sinks, row_sequence, row_group, share, packed,
+                packed // GROUP < row_own[0], state_top, state_total, state_outs, top, total, outs, output_batch,
+                output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
             )  # fmt: skip
-        wait_for_cluster()  # a member's memory is its own until then
+        wait_for_cluster()  # the memory of a member is read until then
