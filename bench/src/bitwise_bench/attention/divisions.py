@@ -76,7 +76,7 @@ def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions into runs of chunks and among members of clusters, with as many slots in memory as there is room."""
+    """Yield divisions into runs of chunks and among members of clusters, which fill the memory of a multiprocessor."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 

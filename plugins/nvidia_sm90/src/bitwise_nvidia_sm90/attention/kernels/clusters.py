@@ -65,9 +65,10 @@ def hand_state(room, top, total, outs, M: gl.constexpr, S: gl.constexpr, OUT: gl
 
 
 @gluon.jit
-def state_of_member(place, member, share, M: gl.constexpr, S: gl.constexpr, OUT: gl.constexpr):
-    """Return a share of the state that a member of the cluster has written to a place of its room."""
-    other = gl.inline_asm_elementwise(OF_MEMBER, "=r,r,r", [place, member], gl.int32, False, 1)
+def state_of_chunk(room, chunk, span, share, M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, OUT: gl.constexpr):
+    """Return a share of the state of a chunk, which a member of the cluster with `span` chunks has written."""
+    place = in_room(room, chunk % span, M, S, SHARES)
+    other = gl.inline_asm_elementwise(OF_MEMBER, "=r,r,r", [place, chunk // span], gl.int32, False, 1)
     row = other + 4 * S + gl.arange(0, M, gl.SliceLayout(1, OUT)) * (4 * (S + _PADDING))
     top = gl.inline_asm_elementwise(LOAD, "=f,r", [row], gl.float32, False, 1)
     total = gl.inline_asm_elementwise(LOAD, "=f,r", [row + 4], gl.float32, False, 1)

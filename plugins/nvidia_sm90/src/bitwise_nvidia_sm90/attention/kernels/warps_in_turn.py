@@ -31,7 +31,7 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
     hand_state,
     in_room,
     room_of_states,
-    state_of_member,
+    state_of_chunk,
     wait_for_cluster,
 )
 from bitwise_nvidia_sm90.attention.kernels.parts import (
@@ -50,6 +50,8 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
+LOADED = gl.constexpr(4)
+"""The states of chunks that a member of a cluster loads at once."""
 
 
 @gluon.jit
@@ -175,6 +177,14 @@ def visited_keys(
         ONCE, STAGES,
     )  # fmt: skip
     return cursor, slot, phase, scores
+
+
+@gluon.jit
+def merged_if(real, top, total, outs, part):
+    """Return the state after the merge of a chunk if it is `real`."""
+    all_top, all_total, all_outs = merged_parts(top, total, outs, part[0], part[1], part[2])
+    out = gl.where(real, all_outs[0], outs[0])
+    return gl.where(real, all_top, top), gl.where(real, all_total, total), (out,)
 
 
 @gluon.jit(
@@ -359,11 +369,17 @@ def visit_parts_alone(
         for share in range(member, VP, (count + own_span - 1) // own_span):
             state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
             state_outs = shares_of_zeros(M, S, 1, OUT)
-            top, total, outs = state_of_member(room, 0, share, M, S, OUT)
-            for chunk in range(1, count):
-                state_top, state_total, state_outs = merged_parts(state_top, state_total, state_outs, top, total, outs)
-                place_of_state = in_room(room, chunk % own_span, M, S, VP)
-                top, total, outs = state_of_member(place_of_state, chunk // own_span, share, M, S, OUT)
+            top, total, outs = state_of_chunk(room, count - 1, own_span, share, M, S, VP, OUT)
+            for first_chunk in range(0, count - 1, LOADED):
+                loaded = ()
+                for place_of_chunk in gl.static_range(LOADED):
+                    chunk = gl.minimum(first_chunk + place_of_chunk, count - 1)
+                    loaded += (state_of_chunk(room, chunk, own_span, share, M, S, VP, OUT),)
+                for place_of_chunk in gl.static_range(LOADED):
+                    state_top, state_total, state_outs = merged_if(
+                        first_chunk + place_of_chunk < count - 1, state_top, state_total, state_outs,
+                        loaded[place_of_chunk],
+                    )  # fmt: skip
             store_output(
                 output, logarithms, query_starts, sinks, row_sequence, row_group, share, packed,
                 packed // GROUP < row_own[0], state_top, state_total, state_outs, top, total, outs, output_batch,
