@@ -68,7 +68,7 @@ def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
     """Return the divisions of the width of a case, and others that might be ones, by what decides their kernels."""
     from bitwise_nvidia_sm90.attention.few_rows import DEVICES
 
-    found = {}
+    found: dict[tuple[Any, ...], Any] = {}
     for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
         kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
         found.setdefault(tuple(kernel.values()), each)

@@ -146,8 +146,8 @@ def choice(
     device: Device, divisions: Sequence[Division], ragged: bool, case: Measured
 ) -> tuple[Division, float]:  # fmt: skip
     """Return the division that the model chooses for a case, and its seconds."""
-    side = {"ragged": tuple(divisions)} if ragged else {"equal": tuple(divisions)}
-    chosen, _ = division_of(case.work, PROCESSORS, replace(device, **side))
+    own = replace(device, ragged=tuple(divisions)) if ragged else replace(device, equal=tuple(divisions))
+    chosen, _ = division_of(case.work, PROCESSORS, own)
     return chosen, case.seconds.get(bare(chosen), math.inf)
 
 
