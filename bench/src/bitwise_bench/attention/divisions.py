@@ -81,19 +81,18 @@ def _candidates(depth: int) -> Iterator[Any]:
     from bitwise_nvidia_sm90.attention.tree import key_block
 
     block, components = key_block(depth), min(64, depth & -depth)
-    for span in (0, 1, 2, 4):
-        for alone, blocks, resident in (
-            (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
-            (True, 1, 6), (True, 1, 9),
-        ):  # fmt: skip
-            own = alone or span > 0
-            slot = blocks * block * 2 * (components if own else depth)
-            exchanged = 0 if alone else 4 * 16 * blocks * block
-            handed = 4 * 16 * (components + 8) * (depth // components) * span
-            stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
-            least = max(2, depth // components) if own else 3
-            if stages >= least and not (alone and depth == 256) and not (span and blocks > 1):
-                yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not span, span=span)
+    for span, alone, blocks, resident in (
+        (0, False, 1, 1), (0, False, 2, 1), (0, False, 1, 2), (1, False, 1, 2), (1, False, 1, 3), (1, True, 1, 6),
+        (2, False, 1, 2),
+    ):  # fmt: skip
+        own = alone or span > 0
+        slot = blocks * block * 2 * (components if own else depth)
+        exchanged = 0 if alone else 4 * 16 * blocks * block
+        handed = 4 * 16 * (components + 8) * (depth // components) * span
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
+        least = max(2, depth // components) if own else 3
+        if stages >= least and not (alone and depth == 256):
+            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not span, span=span)
 
 
 def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:

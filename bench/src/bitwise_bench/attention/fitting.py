@@ -21,6 +21,8 @@ from bitwise_bench.command_line import command_parser
 from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Device, Division, Work, division_of, seconds_of
 
 PROCESSORS = 132
+_LEAST, _MOST = 4, 9
+"""The numbers of divisions of a table."""
 _RATES = (4.0, 400.0)
 _SHARES = (0.5, 1.3)
 _STARTS = (0.0, 5.0)
@@ -171,14 +173,13 @@ def chosen_divisions(device: Device, ragged: bool, cases: Sequence[Measured]) ->
         fit(each, [(case.work, case.seconds[each]) for case in cases if each in case.seconds])
         for each in sorted(every, key=repr)
     ]
-    while len(kept) > 1:
+    while len(kept) > _LEAST:
         now = regret(device, kept, ragged, cases)
         others = [[each for each in kept if each is not one] for one in kept]
         fewer = min(others, key=lambda each: regret(device, each, ragged, cases))
-        if regret(device, fewer, ragged, cases) > now * (1 + 2e-4) and len(kept) <= 8:
+        if regret(device, fewer, ragged, cases) > now * (1 + 2e-4) and len(kept) <= _MOST:
             break
         kept = fewer
-    # A division of whole rows, of one column and for any number of rows, serves what the others do not.
     return kept
 
 

@@ -26,8 +26,8 @@ _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
 _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
-_LAST = 0.3
-"""The share of a part that the last programs take after the others, where there is one for each part."""
+_LAST = 0.6
+"""The share of the time that the last parts take more than others, where there is a program for each."""
 _MEAN, _LONGER = 0.7, 0.5
 """Where lengths may differ: the mean of the longest, and how much longer than the mean a whole row may take."""
 
@@ -203,11 +203,9 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        # The numbers of programs that have a multiprocessor each are not of more of them than fit at a time.
-        waiting = division.once and division.resident == 1 and units > processors and not work.ragged
         if division.span and work.chunks > MEMBERS * division.span:
             continue
-        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or waiting:
+        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
         programs = min(division.resident * processors, units)
         found.append((seconds_of(work, division, programs, processors), place, division, programs))
@@ -236,16 +234,20 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         lost = 1 + _UNEVEN * (most * processors / count - 1) if count > processors else 1.0
         return min(rate, bandwidth / count / lost)
 
+    def turn(count: float) -> float:
+        """Return the seconds of a part, where so many are visited at a time."""
+        return read / streamed(max(1.0, count)) + start
+
     if division.runs:  # a run has whole chunks
-        longest = math.ceil(units / programs)
-        seconds = longest * (read / streamed(programs)) + start
-    elif division.once or division.span or units < 2 * programs:
-        seconds = units / programs * (read / streamed(programs) + start)
-        seconds += _LAST * read / rate if units > programs else 0.0
+        seconds = math.ceil(units / programs) * read / streamed(programs) + start
     else:
         turns, rest = divmod(units, programs)
-        seconds = turns * (read / streamed(programs) + start)
-        seconds += read / streamed(rest) + start if rest >= 1 else 0.0
+        seconds = (turns + rest / programs) * turn(programs)
+        if rest:
+            # Programs that take what is next do not begin their last parts together.
+            seconds += (_LAST if division.once or division.span else 1.0) * (
+                turn(rest) - rest / programs * turn(programs)
+            )
     if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
         states *= 1 - (_merged_share(chunks, units / programs) if division.runs else 0)

@@ -24,6 +24,7 @@ from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     merged_parts,
     next_slot,
     product_layout,
+    store_ended_chunk,
     store_output,
     store_state_of_part,
 )
@@ -296,8 +297,12 @@ def visit_parts_alone(
         outs = shares_of_zeros(M, S, VP, OUT)
         state_top, state_total = top, gl.zeros([M], gl.float32, ROWS)
         state_outs = shares_of_zeros(M, S, VP, OUT)
+        row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
         last = (end - 1) // N * N
         for start in range(begin, last, N):
+            if SPLIT == RUNS:
+                store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
             if MEMBERS and SPAN > 1 and (start % CHUNK == 0) & (start > begin):
                 hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
             state_top, state_total, state_outs, top, total, outs = after_chunk(
@@ -317,6 +322,8 @@ def visit_parts_alone(
                 cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
                 SPLIT, ONCE, STAGES,
             )  # fmt: skip
+        if SPLIT == RUNS:
+            store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
         if MEMBERS and SPAN > 1 and (last % CHUNK == 0) & (last > begin):
             hand_state(in_room(room, (last - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
@@ -349,11 +356,9 @@ def visit_parts_alone(
                 logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
             )  # fmt: skip
         else:
-            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-            row = (row + gl.arange(0, M, ROWS)) * chunks + begin // CHUNK
             store_state_of_part(
-                part_top, part_total, part_out, row, inside, 0, begin, state_top, state_total, state_outs, top, total,
-                outs, S, S, WIDTH, OUT, SPLIT,
+                states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH,
+                OUT, SPLIT,
             )  # fmt: skip
         if ONCE:
             sequence = sequences
