@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=8, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=300, help="the time of all")
     parser.add_argument("--compile", action="store_true", help="compile alone, which fills the cache of Triton")
+    parser.add_argument("--only", choices=("members", "others"), help="divisions into clusters alone, or all others")
     given = parser.parse_args(arguments)
     end = time.monotonic() + given.seconds
     drawers = {"decode": drawn.equal_lengths, "pages": drawn.pages, "uneven": drawn.uneven}
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind, case in [] if given.compile else cases:
         if time.monotonic() > end:
             break
-        results.append({"kind": kind, "case": case, **measured(kind, case)})
+        results.append({"kind": kind, "case": case, **measured(kind, case, given.only)})
         write_text(given.out, json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
     return 0
 
@@ -67,7 +68,7 @@ def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
     """Return the divisions of the width of a case, and others that might be ones, by what decides their kernels."""
     from bitwise_nvidia_sm90.attention.few_rows import DEVICES
 
-    found = {}
+    found: dict[tuple[Any, ...], Any] = {}
     for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
         kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
         found.setdefault(tuple(kernel.values()), each)
@@ -75,22 +76,23 @@ def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions into runs of chunks, with as many slots in memory as a multiprocessor has room for."""
+    """Yield divisions into runs of chunks and among members of clusters, which fill the memory of a multiprocessor."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 
-    block = key_block(depth)
-    for alone, blocks, resident in (
-        (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
-        (True, 1, 6), (True, 1, 9),
+    block, components = key_block(depth), min(64, depth & -depth)
+    for span, alone, blocks, resident in (
+        (0, False, 1, 1), (0, False, 2, 1), (0, False, 1, 2), (1, False, 1, 2), (1, False, 1, 3), (1, True, 1, 6),
+        (2, False, 1, 2),
     ):  # fmt: skip
-        slot = blocks * block * 2 * (min(64, depth & -depth) if alone else depth)
+        own = alone or span > 0
+        slot = blocks * block * 2 * (components if own else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
-        if stages >= (max(2, depth // (depth & -depth) if depth < 128 else 2) if alone else 3) and not (
-            alone and depth == 256
-        ):
-            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=True)
+        handed = 4 * 16 * (components + 8) * (depth // components) * span
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
+        least = max(2, depth // components) if own else 3
+        if stages >= least and not (alone and depth == 256):
+            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not span, span=span)
 
 
 def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
@@ -158,7 +160,7 @@ def _compile(kind: str, case: dict[str, Any], place: int) -> None:
         torch.cuda.synchronize()
 
 
-def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
+def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[str, Any]:
     """Return the seconds of the chosen division, of all, and of PyTorch's backends with keys of the mean length."""
     import torch
 
@@ -187,6 +189,8 @@ def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
     for place, division in enumerate(_divisions(case)):
+        if only is not None and (only == "members") != (division.span > 0):
+            continue
         call = _call(kind, case, place)
         if call is not None:
             programs = min(division.resident * processors, work.units(division))
