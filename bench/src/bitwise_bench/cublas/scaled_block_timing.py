@@ -139,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")
     parser.add_argument("--drawn", type=int, help="time products drawn from this seed, not the layers")
     parser.add_argument("--every", type=int, default=1, help="take every so many products (default 1)")
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many products before (default 0)")
     parser.add_argument("--seconds", type=float, default=60.0, help="start no product after this time (default 60)")
     given = parser.parse_args(arguments)
     import torch
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Library() as library:
         version = library.version
     found = {"environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": version}}
-    problems = (layers() if given.drawn is None else drawn(given.drawn))[:: given.every]
+    problems = (layers() if given.drawn is None else drawn(given.drawn))[given.skip :: given.every]
     rows: list[dict[str, Any]] = []
     deadline = time.time() + given.seconds
     for problem in problems:
