@@ -198,21 +198,26 @@ def tried(body: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "is_tried"),
+    ("predicates", "is_tried"),
     [
-        pytest.param("le.f32 %p1, %f1, %f2", "lt.s32 %p2, %r1, %r2", True, id="numbers and places"),
-        pytest.param("le.f32 %p1, %f0, %f3", "lt.f32 %p2, %f2, %f1", False, id="different numbers"),
-        pytest.param("le.f32 %p1, %f1, %f2", "lt.f32 %p2, %f2, %f1", False, id="no places"),
-        pytest.param("lt.f32 %p1, %f1, %f2", "lt.s32 %p2, %r1, %r2", False, id="no test for NaN"),
+        pytest.param(
+            ("le.f32 %p1, %f1, %f2", "eq.f32 %p2, %f1, %f2", "lt.s32 %p3, %r1, %r2"), True, id="numbers and places"
+        ),
+        pytest.param(("le.f32 %p1, %f1, %f2", "lt.s32 %p2, %r1, %r2"), False, id="no test for equality"),
+        pytest.param(("le.f32 %p1, %f0, %f3", "lt.f32 %p2, %f2, %f1"), False, id="different numbers"),
+        pytest.param(("le.f32 %p1, %f1, %f2", "lt.f32 %p2, %f2, %f1"), False, id="no places"),
+        pytest.param(("lt.f32 %p1, %f1, %f2", "lt.s32 %p2, %r1, %r2"), False, id="no test for NaN"),
     ],
 )
 def test_only_what_may_be_an_arg_extremum_is_tried(
-    first: str, second: str, is_tried: bool, monkeypatch: pytest.MonkeyPatch
+    predicates: tuple[str, ...], is_tried: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A library function selects between its ranges by several comparisons."""
     loads = "".join(f"ld.global.f32 %f{each}, [%d1+{4 * each}];" for each in range(4))
+    compared = "".join(f"setp.{each};" for each in predicates)
+    joined = "".join(f"and.pred %p1, %p1, %p{each};" for each in range(2, len(predicates) + 1))
     body = (
-        f"{loads} mov.b32 %r1, %f2; mov.b32 %r2, %f3; setp.{first}; setp.{second}; and.pred %p1, %p1, %p2;"
+        f"{loads} mov.b32 %r1, %f2; mov.b32 %r2, %f3; {compared} {joined}"
         "selp.b32 %r3, %r1, %r2, %p1; st.global.b32 [%d0], %r3;"
     )
     assert (tried(body, monkeypatch) > 0) == is_tried

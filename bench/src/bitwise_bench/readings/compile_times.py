@@ -5,17 +5,20 @@
 Configurations of the corpus that all targets have are compiled and read on one core, without the cache of readings.  A
 first reading fills the assembler's cache; the least of the next two counts.  The order is random, so that a run that
 ends early is a sample as well.  `--product 256 256 1024` adds the configurations of a matrix product of that size, with
-a summary of their own.
+a summary of their own.  `--other-sizes SEED` draws other sizes than those of the corpus.  `--join` adds up the records of
+runs side by side.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
+import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from bitwise_bench.environment import analysis_environment
 _READINGS = 2
 
 
-def chosen_ids(cases: dict[str, dict[str, Case]], first: int, stride: int, words: Sequence[str]) -> list[str]:
+def chosen_ids(cases: Mapping[str, Mapping[str, Case]], first: int, stride: int, words: Sequence[str]) -> list[str]:
     """Return every `stride`-th id, from number `first` on, of those that all targets have and that contain a word."""
     one, *others = cases.values()
     common = [each for each in one if all(each in other for other in others)]
@@ -61,7 +64,7 @@ def times_of(case: Case) -> dict[str, Any]:
     return {
         "compile": round(seconds, 4), "compile, CPU": round(compiled, 4),
         "read": round(min(walls), 4), "read, CPU": round(min(cores), 4),
-        "unknown": found.unknown,
+        "unknown": found.unknown, "MiB of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     }  # fmt: skip
 
 
@@ -97,6 +100,7 @@ def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str,
             "seconds to read": spread([each["read"] for each in good]),
             "reading over compiling": spread([each["read"] / each["compile"] for each in good]),
             "reading over compiling, CPU": spread([each["read, CPU"] / each["compile, CPU"] for each in good]),
+            "MiB of the largest process": max([0, *(each.get("MiB of the process", 0) for each in good)]),
         }
     first = targets[0]
     for target in targets[1:]:
@@ -106,6 +110,30 @@ def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str,
     return found
 
 
+def record_of(
+    rows: Sequence[dict[str, Any]],
+    products: Sequence[dict[str, Any]],
+    targets: Sequence[str],
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the record of measured configurations: environment, settings, summary and times."""
+    found = summary(rows, targets)
+    if products:
+        found["product"] = summary(products, targets)
+    return {
+        "environment": analysis_environment(), "settings": settings, "targets": targets, "summary": found,
+        "kernels": rows, "products": products,
+    }  # fmt: skip
+
+
+def joined(paths: Sequence[Path]) -> dict[str, Any]:
+    """Return the record of several runs with the same targets, by the environment of the first one."""
+    records = [json.loads(path.read_text()) for path in paths]
+    rows, products = ([row for each in records for row in each[name]] for name in ("kernels", "products"))
+    found = record_of(rows, products, records[0]["targets"], records[0]["settings"])
+    return {**found, "environment": records[0]["environment"]}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; the exit status is 1 where no kernel was read."""
     parser = command_parser("readings.compile_times", __doc__)
@@ -113,40 +141,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first configuration (default 0)")
     parser.add_argument("--stride", type=int, default=20, help="one of so many configurations (default 20)")
     parser.add_argument("--named", nargs="*", default=[], metavar="WORD", help="only ids that contain one of these")
+    parser.add_argument("--other-sizes", type=int, metavar="SEED", help="draw sizes that the corpus does not have")
     parser.add_argument("--seconds", type=float, default=600.0, help="end after this time (default 600)")
     parser.add_argument("--product", nargs=3, type=int, metavar=("M", "N", "K"), help="a matrix product to add")
-    parser.add_argument("--out", type=Path, help="write times and summary here, as JSON")
+    parser.add_argument("--join", type=Path, nargs="*", default=[], help="measure nothing, and join these records")
+    parser.add_argument("--out", type=Path, help="write times and summary here, as JSON, after each configuration")
     chosen = parser.parse_args(arguments)
     if chosen.stride < 1 or chosen.first < 0:
         parser.error("--stride must be at least 1 and --first at least 0")
-    from bitwise_bench.corpus import catalogue
+    record = joined(chosen.join) if chosen.join else _measured(chosen)
+    print(json.dumps(record["summary"], indent=1))
+    if chosen.out:
+        chosen.out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if any(record["summary"][target]["kernels"] for target in record["targets"]) else 1
+
+
+def _measured(chosen: argparse.Namespace) -> dict[str, Any]:
+    from bitwise_bench.corpus import catalogue, other_sizes
     from bitwise_bench.readings.precision import gemm_cases
 
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # what Triton's cache holds was compiled before
     end = time.monotonic() + chosen.seconds
+    seed = chosen.other_sizes
+    listed = {
+        target: catalogue.cases(target) if seed is None else other_sizes.cases(target, seed)
+        for target in chosen.targets
+    }
+    cases = {target: {case.id: case for case in each} for target, each in listed.items()}
+    settings = {"first": chosen.first, "stride": chosen.stride, "named": chosen.named, "sizes drawn by": seed}
+    rows: list[dict[str, Any]] = []
+    products: list[dict[str, Any]] = []
 
-    def measured(cases: dict[str, dict[str, Case]], names: Sequence[str]) -> list[dict[str, Any]]:
-        rows = []
+    def measure(cases: Mapping[str, Mapping[str, Case]], names: Sequence[str], into: list[dict[str, Any]]) -> None:
         for name in names:
             if time.monotonic() > end:
                 break
-            rows.append({"id": name, **{target: times_of(cases[target][name]) for target in chosen.targets}})
-        return rows
+            into.append({"id": name, **{target: times_of(cases[target][name]) for target in chosen.targets}})
+            if chosen.out:
+                record = record_of(rows, products, chosen.targets, settings)
+                chosen.out.write_text(json.dumps(record, indent=1) + "\n")
 
-    products: list[dict[str, Any]] = []
     if chosen.product:
+        settings["product"] = "x".join(map(str, chosen.product))
         sized = {target: {case.id: case for case in gemm_cases(target, *chosen.product)} for target in chosen.targets}
-        products = measured(sized, chosen_ids(sized, 0, 1, ()))
-    cases = {target: {case.id: case for case in catalogue.cases(target)} for target in chosen.targets}
-    rows = measured(cases, chosen_ids(cases, chosen.first, chosen.stride, chosen.named))
-    found = summary(rows, chosen.targets)
-    if products:
-        found["gemm " + "x".join(map(str, chosen.product))] = summary(products, chosen.targets)
-    print(json.dumps(found, indent=1))
-    if chosen.out:
-        record = {"environment": analysis_environment(), "summary": found, "kernels": rows, "products": products}
-        chosen.out.write_text(json.dumps(record, indent=1) + "\n")
-    return 0 if any(found[target]["kernels"] for target in chosen.targets) else 1
+        measure(sized, chosen_ids(sized, 0, 1, ()), products)
+    measure(cases, chosen_ids(cases, chosen.first, chosen.stride, chosen.named), rows)
+    return record_of(rows, products, chosen.targets, settings)
 
 
 if __name__ == "__main__":

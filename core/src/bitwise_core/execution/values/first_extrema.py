@@ -43,6 +43,7 @@ KEPT_DEPTHS = {
 }
 """The operations on predicates that are kept beside their results, and how deep."""
 
+Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]
 Apply: TypeAlias = Callable[[str, Sequence[Value]], Value]
 """The domain's operation of a name on values."""
 Select: TypeAlias = Callable[[SymbolicVector, SymbolicVector, SymbolicVector], Value]
@@ -169,7 +170,7 @@ def chosen_place(
         return None
     compared = list(_known_comparisons(condition, _DEPTH, np.ones((1, 1), dtype=bool))) if conjunction else []
     unknown = ~np.asarray(L.constant_mask(condition))
-    operations = list(_operations(condition, _DEPTH, np.atleast_2d(unknown))) if conjunction else []
+    made = _operations_of(condition, unknown) if conjunction else None
     for form, first, second, largest in _candidates(condition):
         if not _may_order(compared, first, second, ~np.asarray(L.constant_mask(condition))):
             continue
@@ -187,7 +188,9 @@ def chosen_place(
             rest = rest & ~done
         lanes: Array = np.zeros((1, 1), dtype=bool)
         tested: list[hashing.Words] = []
-        ordered = conjunction and _may_be_an_order(operations, (better, other), sets, rest & unknown, apply)
+        ordered = made is not None and _may_be_an_order(
+            made, form, (first, second), (better, other), sets, rest & unknown, apply
+        )
         for lower in _lower_places(better, other, sets, apply) if ordered else ():
             hashes = exact_hash(as_symbolic_vector(lower))
             if any(np.array_equal(hashes, each) for each in tested):
@@ -217,37 +220,77 @@ def chosen_place(
     return (done, result) if done.any() else None
 
 
-def _may_be_an_order(
-    operations: Sequence[str | None], places: Pair, sets: list[_Sets], lanes: Array, apply: Apply
-) -> bool:
-    """Return whether a conjunction of these operations (None: unknown) may be that of `_is_not_better` in a lane.
-
-    That tests which of the numbers is NaN, unless the first one is known to be none, and which place is lower, unless
-    this is a constant.  So there is nothing to build where a conjunction tests neither.
+@dataclass(frozen=True, slots=True)
+class _Operations:
+    """Of which operations a conjunction consists, by lane: tests for equality of numbers and their number, other tests
+    of numbers than for equality and less, tests of something else, and operations that are not known.
     """
-    if None in operations:
-        return True
-    names = [each.partition(".") for each in operations if each is not None]
-    equalities = sum(verb == "eq" and form in _FORMS for verb, _, form in names)
-    tests_numbers = equalities > 1 or any(verb not in ("lt", "eq") and form in _FORMS for verb, _, form in names)
-    if not tests_numbers and not (sets[0].numbers & lanes).any():
+
+    equalities: Array
+    others: Array
+    of_integers: Array
+    unknown: Array
+
+
+def _operations_of(condition: SymbolicVector, lanes: Array) -> _Operations:
+    """Return the operations of which a conjunction consists in some lanes."""
+    shape = np.broadcast_shapes(condition.words.shape[1:], lanes.shape)
+    found = _Operations(np.zeros(shape, dtype=np.int8), *(np.zeros(shape, dtype=bool) for _ in range(3)))
+    for name, here in _operations(condition, _DEPTH, np.atleast_2d(lanes)):
+        verb, _, form = (name or "").partition(".")
+        if name is None or name == "and.b1":
+            found.unknown[...] |= here
+        elif form not in _FORMS:
+            found.of_integers[...] |= here
+        elif verb == "eq":
+            found.equalities[...] += here
+        elif verb != "lt":
+            found.others[...] |= here
+    return found
+
+
+def _may_be_an_order(
+    made: _Operations, form: str, numbers: Pair, places: Pair, sets: list[_Sets], lanes: Array, apply: Apply
+) -> bool:
+    """Return whether a conjunction of these operations may be that of `_is_not_better` in a lane.
+
+    That tests which of the numbers is NaN, unless the first one is known to be none.  It tests which place is lower,
+    unless that is known.  It tests whether the numbers are equal, unless the first place is known not to be lower.  So
+    there is nothing to build where a conjunction does not test these.
+    """
+    possible = lanes & (made.unknown | (made.equalities > 1) | made.others | sets[0].numbers)
+    if not L.some(possible):
         return False
-    if any(form not in _FORMS for _, _, form in names) or (_decided(sets)[1] & lanes).any():
+    lower, known = _decided(sets)
+    if not (made.of_integers | made.unknown | known).all():
+        compared = as_symbolic_vector(apply(f"lt.s{places[0].bits}", places))
+        constant = np.asarray(L.constant_mask(compared)) & ~known
+        lower, known = np.where(constant, compared.words[0] != 0, lower), known | constant
+        possible = possible & (made.of_integers | made.unknown | known)
+        if not L.some(possible):
+            return False
+    without_equality = made.unknown | (made.equalities > 0) | (known & ~lower & ~sets[0].numbers)
+    if L.some(possible & without_equality):
         return True
-    lower = as_symbolic_vector(apply(f"lt.s{places[0].bits}", places))
-    return bool((np.asarray(L.constant_mask(lower)) & lanes).any())
+    # A test for equality may have another form, such as with an infinity.
+    equality = as_symbolic_vector(apply(f"eq.{form}", numbers))
+    plain = _any_of(np.atleast_2d(each.lanes) for each in equality.origins if each.name == f"eq.{form}")
+    return L.some(possible & ~plain)
 
 
-def _operations(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[str | None]:
-    """Yield the names of the operations of which a conjunction consists in these lanes, None for an unknown one."""
-    if (lanes & ~_any_of(np.atleast_2d(each.lanes) for each in predicate.origins)).any():
-        yield None
+def _operations(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[tuple[str | None, Array]]:
+    """Yield the names of the operations of which a conjunction consists in these lanes, None for an unknown one, each
+    with its lanes.
+    """
+    unknown = lanes & ~_any_of(np.atleast_2d(each.lanes) for each in predicate.origins)
+    if unknown.any():
+        yield None, unknown
     for each in predicate.origins:
         here = lanes & np.atleast_2d(each.lanes)
         if not here.any():
             continue
         if each.name != "and.b1" or not depth:
-            yield each.name
+            yield each.name, here
             continue
         for operand in each.operands:
             yield from _operations(operand, depth - 1, here)
@@ -412,9 +455,6 @@ def _by_lane(origins: Sequence[L.Origin]) -> Iterator[tuple[str, tuple[SymbolicV
         joined[name] = (operands, lanes if earlier is None else earlier[1] | lanes)
     for name, (operands, _) in joined.items():
         yield name, operands
-
-
-Pair: TypeAlias = tuple[SymbolicVector, SymbolicVector]
 
 
 def _is_not_better(
