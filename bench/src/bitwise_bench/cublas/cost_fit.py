@@ -202,10 +202,10 @@ def fit(
     """
     known, seconds, weights = _joined(problems)
     names = sorted(set(only) or set(start) - _UNFITTED - OF_GATHERING)
-    return _least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
+    return least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
 
 
-def _least_squares(
+def least_squares(
     modelled: Callable[[Mapping[str, float]], Numbers],
     seconds: Numbers,
     weights: Numbers,
@@ -278,7 +278,7 @@ def fit_gathering(products: Sequence[Unaligned], start: Mapping[str, float]) -> 
     seconds, weights = np.concatenate(times), np.concatenate([(each / each.min()) ** -_FALL for each in times])
     every = [each.quantities() for each in products]
     known = {name: np.concatenate([each[name] for each in every]) for name in every[0]}
-    return _least_squares(
+    return least_squares(
         lambda given: modelled_times_gathered(known, given)["all"], seconds, weights, start, sorted(OF_GATHERING),
         4 * _STEPS,
     )  # fmt: skip
