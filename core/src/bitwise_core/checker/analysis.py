@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -90,6 +90,9 @@ _DIGESTED = 1 << 16
 
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
+
+_WayToProve = Callable[[PreparedLaunch, frozenset[str], Mapping[str, int], Collection[Cause]], dict[int, Output] | None]
+"""A proof that the causes of an undetermined result leave the same bytes in every order, or None."""
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
@@ -433,9 +436,10 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    order_of_blocks = (outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back)
-    order_of_threads = (outputs_by_dependence, outputs_by_warp_order)
-    for outputs_by in (*(order_of_blocks if blocks_may_wait(ready) else ()), *order_of_threads):
+    ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
+    if blocks_may_wait(ready):
+        ways_to_prove[:0] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back]
+    for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
             return found
