@@ -56,7 +56,7 @@ from bitwise_core.execution.races.undetermined import (
     undetermined,
     undetermined_where,
 )
-from bitwise_core.execution.thread_numbers import further_thread
+from bitwise_core.execution.thread_numbers import block_of, further_thread
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -278,11 +278,12 @@ class GlobalMemory:
         self._issues += 1
         return replace(load, issue=self._issues)
 
-    def end_copies(self, loads: Iterable[LoadInFlight], blocks: Array, epoch: Epoch) -> None:
-        """All threads of these blocks know that these loads of copy engines are complete, in an epoch.
+    def end_copies(self, loads: Iterable[LoadInFlight], threads: Array, epoch: Epoch) -> None:
+        """All threads of the blocks of these threads know that these loads of copy engines are complete, in an epoch.
 
-        `blocks` holds the numbers of the blocks, and `epoch` is one number or has the shape (blocks,).
+        `threads` holds the number of one thread of each block, and `epoch` is one number or has the shape (blocks,).
         """
+        blocks = block_of(threads)
         for each in loads:
             ends = self.copy_ends.setdefault(each.load.issue, CopyEnds())
             ends.add(blocks, np.broadcast_to(epoch, blocks.shape))

@@ -29,7 +29,6 @@ from bitwise_core.execution.memory.cluster_memory import (
 )
 from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
-from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence
 from bitwise_nvidia_ptx.opcodes.common import check_modifiers
@@ -534,4 +533,4 @@ def _end_loads(machine: Machine, copy: Copy, arrived: Array) -> None:
     if all(races.has_seen_writes(copy.touched, warps) for races in machine.races.of_blocks(rows)):
         thread = np.broadcast_to(machine.thread[:, :1], (machine.blocks, 1))[rows, 0]
         epoch = np.broadcast_to(machine.epoch, (machine.blocks, 1))[rows, 0]
-        machine.memory.end_copies(copy.loads, block_of(thread), epoch)
+        machine.memory.end_copies(copy.loads, thread, epoch)
