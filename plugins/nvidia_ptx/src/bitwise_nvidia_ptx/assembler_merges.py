@@ -126,6 +126,7 @@ class _Sources:
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
+        self._moved: dict[str, frozenset[int] | None] = {}
         self._before: dict[int, set[int]] = defaultdict(set)
         """The instructions after which each basic block may be executed."""
         for index, following in enumerate(successors(kernel, self.flow.infos)):
@@ -142,10 +143,17 @@ class _Sources:
             if len(self.flow.definitions.get(operand.name, ())) < 2:
                 return False
             return any(map(holds, self._literals(operand.name, self.use if user is None else self.places[id(user)])))
-        written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
-        plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
-        numbers = [each.value for each in plain if isinstance(each, Immediate)]
-        return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
+        numbers = self._numbers_of(operand.name)
+        return numbers is None or any(map(holds, numbers))
+
+    def _numbers_of(self, name: str) -> frozenset[int] | None:
+        """Return the literals that are moved to a register, None if it may hold other numbers."""
+        if name not in self._moved:
+            written = [self.kernel.instructions[each] for each in self.flow.definitions.get(name, ())]
+            plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
+            numbers = [each.value for each in plain if isinstance(each, Immediate)]
+            self._moved[name] = frozenset(numbers) if len(numbers) == len(written) else None
+        return self._moved[name]
 
     def is_known(self, operand: Operand) -> bool:
         """Return whether the assembler may know an operand."""
