@@ -177,6 +177,14 @@ class ClusterDetector(RaceDetector):
             for warp in np.unique(actor[excused] // self.warp).tolist():
                 self._complete_reads(warp, np.unique(cells[excused & (actor // self.warp == warp)]), True)
 
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        """See `RaceDetector.reads`: an arrival at a memory barrier has not ended because an earlier wait has."""
+        super().reads(cells, actor, what)
+        if self.ended_reads:
+            used = np.unique(cells).tobytes()
+            for warp in np.unique(actor // self.warp).tolist():
+                self.ended_reads.pop((warp, used), None)
+
     def waited_at(self, cells: Array, warps: Array) -> None:
         """See `RaceDetector.waited_at`."""
         for warp in warps.tolist():
