@@ -184,6 +184,15 @@ def test_a_memory_barrier_is_invalidated_after_all_have_waited(between: str, out
     assert verdict(body, text(STORED, CLUSTERS, 64), every_launch=False, threads=64) == outcome
 
 
+def test_an_arrival_after_a_wait_may_not_have_ended_at_a_relaxed_barrier() -> None:
+    """Warp 1 arrives for a phase that nobody waits for; warp 0 invalidates the memory barrier."""
+    arrives = "setp.eq.u32 %p4, %r0, 32; @%p4 mbarrier.arrive.shared::cta.b64 _, [%r15];"
+    body = STORED.replace(LOOP, ENDED.format(f"{arrives} {RELAXED}"))
+    with pytest.raises(Unsupported, match="overwrites shared memory that another"):
+        run(body)
+    assert np.array_equal(run(body.replace(f"{arrives} {RELAXED}", f"{arrives} {BOTH}")), moved((8,), -1))
+
+
 REMOTE = "@%p1 mbarrier.arrive.shared::cluster.b64 _, [%r17];"
 """An arrival at the memory barrier of the next block, which publishes nothing without the scope of the cluster."""
 

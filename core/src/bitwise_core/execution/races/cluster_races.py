@@ -171,10 +171,19 @@ class ClusterDetector(RaceDetector):
     def loads(self, cells: Array, actor: Array, line: int) -> None:
         """See `RaceDetector.loads`: those that are excused end at the next barrier of their block."""
         super().loads(cells, actor, line)
-        if self.unfenced is not None and self.unfenced.excused.size:
-            excused = np.isin(cells, self.unfenced.excused)
+        excuses = None if self.unfenced is None else self.unfenced.excused
+        if excuses is not None and excuses.size and cells.min() <= excuses[-1] and cells.max() >= excuses[0]:
+            excused = np.isin(cells, excuses)
             for warp in np.unique(actor[excused] // self.warp).tolist():
                 self._complete_reads(warp, np.unique(cells[excused & (actor // self.warp == warp)]), True)
+
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        """See `RaceDetector.reads`: an arrival at a memory barrier has not ended because an earlier wait has."""
+        super().reads(cells, actor, what)
+        if self.ended_reads:
+            used = np.unique(cells).tobytes()
+            for warp in np.unique(actor // self.warp).tolist():
+                self.ended_reads.pop((warp, used), None)
 
     def waited_at(self, cells: Array, warps: Array) -> None:
         """See `RaceDetector.waited_at`."""
@@ -248,15 +257,6 @@ class ClusterDetector(RaceDetector):
             arrival = self.first_arrival.pop(warp, None)
             if phase not in self.relaxed and arrival is not None and self._is_idle_since(warp, arrival):
                 self.lockstep[warp] += 1
-
-    def _fence_of_published(self, cells: Array, threads: Array) -> None:
-        """See `RaceDetector._fence_of_published`: of stores of threads, only the fences of the writers are followed."""
-        writer = self.writer[cells]
-        own = (writer >= 0) & (writer < threads.size)
-        own[own] = threads[writer[own]]
-        own |= writer >= self.warps * self.warp  # asynchronous stores
-        if own.any():
-            super()._fence_of_published(cells[own], threads)
 
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
@@ -405,17 +405,12 @@ class BlockOfCluster(RaceDetector):
 
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """See `RaceDetector.fence`."""
-        detector = self.detector
-        before, fenced = detector.generic.copy(), detector.fenced.copy()
-        reads = None if detector.unfenced is None else detector.unfenced.copy()
-        detector.fence(self._every(threads))
-        if reads is not None and not of_cluster:
-            detector.unfenced = reads
-            detector.fence_reads(self._every(threads), slice(self.rank, None, detector.size))
-        if not of_cluster:
-            own = np.arange(before.size) % detector.size == self.rank
-            detector.generic = np.where(own, detector.generic, before)
-            detector.fenced = np.where(own, detector.fenced, fenced)
+        every, detector = self._every(threads), self.detector
+        if of_cluster:
+            detector.fence(every)
+            return
+        detector.fence_reads(every, slice(self.rank, None, detector.size))
+        detector._fence_writes(every, (self.rank, detector.size))
 
     def fence_initialisations(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector.fence_initialisations`."""

@@ -639,12 +639,20 @@ class RaceDetector:
         `of_cluster`: their writes to the shared memory of other blocks as well.  Their earlier reads end before it.
         """
         self.fence_reads(threads, slice(None))
+        self._fence_writes(threads, None)
+
+    def _fence_writes(self, threads: Array, kept: tuple[int, int] | None) -> None:
+        """Make writes visible, see `fence`: of all cells, or of those with a remainder `kept[0]` modulo `kept[1]`."""
         mine = np.flatnonzero((self.writer >= 0) & (self.writer < threads.size))
         writer = self.writer[mine]
         # Who sees such a write sees this fence, since nothing published the write in between.
         current = threads[writer] & (self.written[mine] == self.clock.diagonal().take(self.warp_of.take(writer)))
+        if kept is not None:
+            current &= mine % kept[1] == kept[0]
         self.generic[mine[current]] = False
-        rest = np.flatnonzero(self.generic)
+        rest = np.flatnonzero(self.generic if kept is None else self.generic[kept[0] :: kept[1]])
+        if kept is not None:
+            rest = rest * kept[1] + kept[0]
         if rest.size:
             self._fence_of_published(rest, threads)
 
@@ -670,14 +678,17 @@ class RaceDetector:
             ]
         )
         earlier = self.fenced[cells]
-        for key in np.unique(np.vstack([earlier, seen]), axis=1).T:
-            before = self.fences[key[0]] if key[0] >= 0 else {}
-            warps = (actors[key[1:] != 0] // self.warp).tolist()
-            merged = {**{warp: int(self.clock[warp, warp]) for warp in warps}, **before}
+        # Cells that are alike follow each other, also where they are not neighbours.
+        alike, first, number = _alike(np.vstack([earlier, seen]))
+        for place in range(len(first)):
+            index, of_warps = int(earlier[first[place]]), seen[:, first[place]]
+            before = self.fences[index] if index >= 0 else {}
+            merged = {
+                **{warp: int(self.clock[warp, warp]) for warp in (actors[of_warps] // self.warp).tolist()},
+                **before,
+            }
             if merged.keys() != before.keys():
-                self.fenced[cells[(earlier == key[0]) & (seen == key[1:, None].astype(bool)).all(axis=0)]] = len(
-                    self.fences
-                )
+                self.fenced[cells[alike[number[place] : number[place + 1]]]] = len(self.fences)
                 self.fences.append(merged)
 
     def _visible_after_fences(self, cells: Array, actor: int) -> bool:
@@ -1012,6 +1023,21 @@ def _grown(values: Array, cells: int, fill: int) -> Array:
     found = np.full(shape, fill, dtype=values.dtype) if fill else np.zeros(shape, dtype=values.dtype)
     found[..., : values.shape[-1]] = values
     return found
+
+
+def _alike(columns: Array) -> tuple[Array, Array, Array]:
+    """Return the columns of a table of integers, sorted, the first one of each set of equal ones, and where it begins.
+
+    The last array has one more element: the number of columns.
+    """
+    changes = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
+    runs = np.append(0, changes)  # neighbours are mostly equal
+    _, inverse = np.unique(columns[:, runs], axis=1, return_inverse=True)
+    length = np.diff(np.append(runs, columns.shape[1]))
+    of_column = np.repeat(np.ravel(inverse), length)
+    order = np.argsort(of_column, kind="stable")
+    begins = np.flatnonzero(np.append(True, np.diff(of_column[order]) != 0))
+    return order, order[begins], np.append(begins, columns.shape[1])
 
 
 def _as_slice(cells: Array) -> Array | slice:

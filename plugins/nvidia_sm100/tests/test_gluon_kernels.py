@@ -1,4 +1,4 @@
-"""Kernels of Gluon (Triton 3.9) in clusters: pairs of blocks that share tiles, and clusters that take over others."""
+"""Kernels of Gluon (Triton 3.9): pairs of blocks, clusters that take over others, and products in one pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bitwise_core.plugins import registry
 
 HERE = Path(__file__).parent
 ALL = frozenset({PIPELINE_IN_ORDER, WORK_STEALING})
-BUFFERS = {"a": 1, "b": 2, "c": 3, "x": 4, "out": 5}
+BUFFERS = {"a": 1, "b": 2, "c": 3, "x": 4, "out": 5, "d": 6}
 COMMIT = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
 
 
@@ -27,7 +27,7 @@ def sources(group: str) -> dict[str, Source]:
     return {source.name: source for source in read_folder(HERE / group, (".ptx",)).sources}
 
 
-PRODUCTS, TILES = sources("cluster_kernels/products"), sources("cluster_kernels/tiles")
+PRODUCTS, TILES, STEPS = (sources(f"gluon_kernels/{group}") for group in ("products", "tiles", "steps"))
 PAIR = sources("samples/sm_100/gluon_pairs")["gluon_pairs_1.ptx"]
 
 
@@ -93,6 +93,24 @@ def test_a_changed_pair_is_not_equal(name: str) -> None:
     assert old in PAIR.text
     found = reading(replace(PAIR, text=PAIR.text.replace(old, new, 1)))
     assert found.signature is None or found.signature != reading(PAIR).signature
+
+
+def test_a_product_over_an_operand_of_the_last_one_is_in_order_by_assumption() -> None:
+    """`aliased.ptx` computes the next scores where the weights of the last step are, `apart.ptx` beside them."""
+    found = reading(STEPS["apart.ptx"], frozenset())
+    assert found.signature is not None
+    assert "known to be complete" in (reading(STEPS["aliased.ptx"], frozenset()).unknown or "")
+    assert found.signature == reading(STEPS["aliased.ptx"]).signature == reading(STEPS["apart.ptx"]).signature
+    swapped = STEPS["aliased.ptx"].text.replace("tcgen05.wait::st.sync.aligned;", "", 1)
+    assert reading(replace(STEPS["aliased.ptx"], text=swapped)).signature is None
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_small_integers(name: str) -> None:
+    generator = np.random.default_rng(9)
+    a, b, d = (generator.integers(-1, 2, shape).astype(np.float16) for shape in ((128, 16), (16, 64), (64, 16)))
+    found = executed(STEPS[name], a=a, b=b, d=d, out=np.zeros((128, 16), np.float32))["out"].view(np.float32)
+    assert np.array_equal(found.reshape(128, 16), (a.astype(np.float32) @ b) ** 2 @ d)
 
 
 def test_clusters_that_take_over_others_compute_their_tiles() -> None:
