@@ -425,7 +425,8 @@ def outputs_of_all_blocks(
     except Nondeterministic as error:
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
-            raise _with_reaching_causes(error, memory.undetermined, ready, buffers, options) from None
+            values = memory.undetermined
+            raise _with_reaching_causes(error, values, scratch, ready, buffers, options) from None
         return found
 
 
@@ -465,22 +466,25 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
 def _with_reaching_causes(
     error: Nondeterministic,
     values: UndeterminedValues | None,
+    scratch: frozenset[int],
     ready: PreparedLaunch,
     buffers: Mapping[str, int],
     options: Options,
 ) -> Nondeterministic:
     """The error with those of its causes that alone leave an output undetermined; all of them where none does.
 
-    `values` are the undetermined values of the launch.
+    `values` are the undetermined values of the launch, and `scratch` its buffers whose contents are no output.
     """
     causes = error.causes
     if values is None or len(causes) < 2:
         return error
 
-    start = values.of_causes
+    start, sums = values.of_causes, values.sums
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
+        if any(sums.get(each, scratch) - scratch for each in chosen):
+            return True  # the launch leaves such a sum
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
