@@ -81,12 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record[step] = {**record.get(step, {}), **found} if step == "correctness" and isinstance(found, dict) else found
         write_text(given.out, json.dumps(record, indent=1) + "\n")
 
-    if "races" in steps:
-        for repeated in races.results(given.seconds):
-            keep("races", repeated)
     timed = [each for each in steps if each in timing.STEPS]
     if not given.compiled or len(timed) < len(steps):
         _with_processes(given, steps, keep)
+    if "races" in steps:
+        for repeated in races.results(given.seconds):
+            keep("races", repeated)
     for step in timed:
         for found in timing.results(step, given.seconds, flex=not given.no_flex):
             keep(step, found)
