@@ -76,15 +76,17 @@ def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions into runs of chunks and among members of clusters, which fill the memory of a multiprocessor."""
+    """Yield divisions in turns, into runs and among members of clusters, which fill the memory of a multiprocessor."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 
     block, components = key_block(depth), min(64, depth & -depth)
-    for span, alone, blocks, resident in (
-        (0, False, 1, 1), (0, False, 2, 1), (0, False, 1, 2), (1, False, 1, 2), (1, False, 1, 3), (1, True, 1, 6),
-        (2, False, 1, 2),
+    for kind, alone, blocks, resident in (
+        ("turns", False, 1, 2), ("turns", True, 1, 6), ("runs", False, 1, 1), ("runs", False, 2, 1),
+        ("runs", False, 1, 2), ("cluster", False, 1, 2), ("cluster", False, 1, 3), ("cluster", True, 1, 6),
+        ("long cluster", False, 1, 2),
     ):  # fmt: skip
+        span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
         own = alone or span > 0
         slot = blocks * block * 2 * (components if own else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
@@ -92,7 +94,9 @@ def _candidates(depth: int) -> Iterator[Any]:
         stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
         least = max(2, depth // components) if own else 3
         if stages >= least and not (alone and depth == 256):
-            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=not span, span=span)
+            yield Division(
+                True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
+            )
 
 
 def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
