@@ -174,7 +174,7 @@ class Work:
     """The work of a launch: `rows` times at most 16 packed rows that share keys, of which `heads` are real.
 
     Each has up to `keys` keys of `depth` and values of `width` components, in 16 bits; `ragged` says that the lengths
-    may differ.
+    may differ, and `windowed` that a window hides some.
     """
 
     rows: int
@@ -183,6 +183,7 @@ class Work:
     depth: int
     width: int
     ragged: bool
+    windowed: bool = False
 
     @property
     def chunks(self) -> int:
@@ -203,6 +204,8 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
     device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
+        if (division.runs or division.span) and work.windowed:
+            continue
         if division.span and work.chunks > MEMBERS * division.span:
             continue
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):

@@ -77,7 +77,8 @@ def schedule_of(
     if turns and queries * share <= _FEW_ROWS:
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
-        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
+        windowed = desc.window is not None
+        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
         found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, processors)
         assert found is not None
         return found
