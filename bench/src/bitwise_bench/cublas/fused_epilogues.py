@@ -106,6 +106,7 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "models": published,
     "held-out": partial(drawn, 20),
     "tuning": partial(drawn, 21),
+    "second-tuning": partial(drawn, 24, 96),
     "second-held-out": partial(drawn, 22, 96),
     "third-held-out": partial(drawn, 23, 96),
 }
