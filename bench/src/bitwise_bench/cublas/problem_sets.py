@@ -2,9 +2,9 @@
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
 `drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
-`second-medium`, `part-lines` and `second-part-lines`.  No model, square or odd size of `held-out`, and of the sets from `second-held-out` to
-`seventh-held-out`, is in another set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and
-`part-lines-held-out`.
+`second-medium`, `large`, `part-lines` and `second-part-lines`.  No model, square or odd size of `held-out`, and of the
+sets from `second-held-out` to `seventh-held-out`, is in another set, and no product of `drawn-held-out`,
+`broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
 from __future__ import annotations
