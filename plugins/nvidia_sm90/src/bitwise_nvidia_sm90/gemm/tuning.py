@@ -80,14 +80,14 @@ def fastest_fused(
     """
     run_fused(desc, fusion, a, b, out)  # where separate kernels are expected to be faster, nothing is timed
     places = [int(each.data_ptr()) for each in (a, b, out, *fusion.operands)]
-    times: dict[PreparedProduct, float] = {}
+    timed: list[tuple[float, PreparedProduct]] = []
     for chosen in candidates(desc, planned(desc), a, b, out, most + 1, fusion.matrices):
         with suppress(UnsupportedGEMM):
             found = run_fused(desc, fusion, a, b, out, chosen)
-            times[found] = launch_graph(partial(found.launch, *places), _LAUNCHES).microseconds(_REPLAYS)
-        if len(times) == most:
+            timed.append((launch_graph(partial(found.launch, *places), _LAUNCHES).microseconds(_REPLAYS), found))
+        if len(timed) == most:
             break
-    fastest = min(times, key=lambda each: times[each])
+    _, fastest = min(timed, key=lambda pair: pair[0])
     fastest.launch(*places)
     return fastest
 
