@@ -29,7 +29,7 @@ def test_held_out_cases_are_others() -> None:
     assert cases == PARTS["held-out"]()
     assert not {*cases} & {*PARTS["tuning"]()}
     fitted = {(each.n, each.k) for name, make in SETS.items() if "held-out" not in name for each in make()}
-    for name in ("models", "held-out", "tuning", "second-held-out"):
+    for name in ("models", "held-out", "tuning", "second-tuning", "second-held-out"):
         fitted |= {(each.n, each.k) for each in PARTS[name]()}
     assert not fitted & {(each.n, each.k) for each in PARTS["third-held-out"]()}
 
