@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
@@ -255,6 +256,29 @@ def test_a_function_that_is_given_an_address_stores_a_number_of_its_text() -> No
         for each in ("room", "1088")
     )
     assert stored != number
+
+
+MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+OTHERS = f"mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %d2, %r9, 4; add.s64 %d3, %d0, %d2; {PLACE} mov.u32 %r8, %cluster_ctarank; xor.b32 %r8, %r8, 1; mapa.shared::cluster.u32 %r7, %r6, %r8;"
+"""%r6: 16 bytes of each thread, and %r7 those in the memory of the other block."""
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        (f"{MEET} st.shared::cluster.b64 [%r7], %d1; {MEET} ld.shared.b64 %d9, [%r6]; ld.global.b32 %r2, [%d9];", True),
+        (f"{MEET} st.shared::cluster.b64 [%r7], %d1; {MEET} ld.shared.b32 %r2, [%r6+4];", False),
+        (f"st.shared.b64 [%r6], %d1; {MEET} ld.shared::cluster.b32 %r2, [%r7+4]; {MEET}", False),
+        (f"st.shared.b64 [%r6], %d1; {MEET} ld.shared::cluster.b64 %d9, [%r7]; {MEET} ld.global.b32 %r2, [%d9];", True),
+    ],
+)  # fmt: skip
+def test_an_address_in_the_memory_of_another_block_is_no_number(body: str, known: bool) -> None:
+    made = text(f"{OTHERS} {body} {STORE}", shared=OWN_MEMORY)
+    made = made.replace(".reqntid 32", ".reqntid 32 .explicitcluster .reqnctapercluster 2")
+    arguments = tuple(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("out", "in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
+    found = analyse(Source("k", made, launch), SM90, {"out": 1, "in": 2}, Options(audit_contraction=False)).unknown
+    assert found is None if known else "is read as a number" in (found or "")
 
 
 LAUNCHES = ".param .u64 .ptr .global .align 16 "
