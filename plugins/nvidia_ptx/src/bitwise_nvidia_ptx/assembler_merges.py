@@ -123,10 +123,16 @@ class _Sources:
         )
         self.present = frozenset(each.opcode for each in kernel.instructions)
         """The opcodes of the kernel."""
+        self.compared = {
+            bits: any(each.startswith("setp.") and each.endswith(f".f{bits}") for each in self.present)
+            for bits in _BITS.values()
+        }
+        """Whether the kernel compares floats of a width."""
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
+        self._moved: dict[str, frozenset[int] | None] = {}
         self._before: dict[int, set[int]] = defaultdict(set)
         """The instructions after which each basic block may be executed."""
         for index, following in enumerate(successors(kernel, self.flow.infos)):
@@ -142,10 +148,17 @@ class _Sources:
         if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
             use = self.use if user is None else self.places[id(user)]
             return any(map(holds, self._literals(operand.name, use))) or self._may_be_computed(operand.name, use)
-        written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
-        plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
-        numbers = [each.value for each in plain if isinstance(each, Immediate)]
-        return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
+        numbers = self._numbers_of(operand.name)
+        return numbers is None or any(map(holds, numbers))
+
+    def _numbers_of(self, name: str) -> frozenset[int] | None:
+        """Return the literals that are moved to a register, None if it may hold other numbers."""
+        if name not in self._moved:
+            written = [self.kernel.instructions[each] for each in self.flow.definitions.get(name, ())]
+            plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
+            numbers = [each.value for each in plain if isinstance(each, Immediate)]
+            self._moved[name] = frozenset(numbers) if len(numbers) == len(written) else None
+        return self._moved[name]
 
     def is_known(self, operand: Operand) -> bool:
         """Return whether the assembler may know an operand."""
@@ -409,7 +422,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
     ):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
-    return _of_clamps(instruction, sources)
+    return _of_clamps(instruction, sources) if base in ("min", "max", "selp") else None
 
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
@@ -632,7 +645,7 @@ def _bounds(
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
     opcode, operands = instruction.opcode, _choice(instruction)
-    chooses = opcode.startswith(("selp.", "mov.")) and len(operands) == 3
+    chooses = opcode.startswith(("selp.", "mov.")) and len(operands) == 3 and sources.compared.get(bits, False)
     if not opcode.endswith(str(bits)) or not (chooses or verb.fullmatch(opcode) is not None):
         return False
     if not any(sources.may_be(each, bound, instruction) for each in operands):

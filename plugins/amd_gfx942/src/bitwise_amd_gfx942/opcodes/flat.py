@@ -122,13 +122,16 @@ def store(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "does not take these operands")
     address_operand, source, *rest = instruction.operands
     read = address_reader(instruction, address_operand, rest[0] if rest else None)
-    kind = f"b{max(width.bits, 32)}"
-    value_of = reader(source, kind, instruction) if kind in ("b32", "b64") else tuple_reader(source, instruction)
+    value_of: Reader
+    if width.bits <= 32:
+        value_of = width.stored_reader(source, instruction)
+    else:
+        value_of = reader(source, "b64", instruction) if width.bits == 64 else tuple_reader(source, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         address = read(machine)
-        value = width.to_memory(value_of(machine))
+        value = value_of(machine)
         known = machine.known(address)
         if known is None:
             machine.memory.scatter(machine, address, value, line)
