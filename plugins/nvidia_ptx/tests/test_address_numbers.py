@@ -108,6 +108,7 @@ KNOWN = {
         f"{OWN} mov.b32 %r2, 7; {STORE}",
     ),
 }  # fmt: skip
+OF_DATA = "ld.global.b32 %r3, [%d4]; setp.eq.u32 %p1, %r3, 77;"
 OPEN = {
     "a distance of buffers": f"sub.s64 %d9, %d1, %d0; {STORE_LONG}",
     "a sum of addresses": f"add.s64 %d9, %d1, %d0; {STORE_LONG}",
@@ -155,6 +156,10 @@ OPEN = {
     "an address that a bulk copy stores": f"{PLACE} st.shared.v2.b64 [%r6], {{%d0, %d1}}; fence.proxy.async; bar.sync 0; setp.eq.u32 %p1, %r0, 0; @!%p1 bra END;"
     " cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r6], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:",
     "a size of an asynchronous copy": f"{OWN} {PLACE} mov.b64 {{%r4, %r5}}, %d0; sub.u32 %r5, %r5, 240; cp.async.ca.shared.global [%r6], [%d1], 16, %r5; cp.async.wait_all; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "high bits of an address or a number, as data says": f"{OWN} {OF_DATA} selp.b64 %d9, %d1, 5, %p1; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "high bits of one of two addresses, as data says": f"{OWN} {OF_DATA} selp.b64 %d9, %d1, %d0, %p1; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "high bits of an address that data replaces": f"{OWN} {OF_DATA} mov.b64 %d9, %d1; @%p1 mov.b64 %d9, 5; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "high bits of a place of data, or a number": f"{OWN} {OF_DATA} mad.wide.s32 %d9, %r3, 4, %d1; setp.eq.u32 %p2, %r0, 3; @%p2 mov.b64 %d9, 5; shr.u64 %d9, %d9, 40; {STORE_LONG}",
     "an address that is counted": "red.global.max.u64 [%d0], %d1;",
     "an address at a place of data": f"{OWN} ld.global.b32 %r2, [%d4]; mul.wide.u32 %d9, %r2, 4;"
     f" add.s64 %d10, %d0, %d9; shr.u64 %d11, %d10, 3; mov.b64 %d9, %d11; {STORE_LONG}",
