@@ -123,7 +123,7 @@ def test_the_bytes_of_a_pointer_are_no_numbers(name: str) -> None:
 @pytest.mark.parametrize("other", ["5", "%d6"])
 def test_one_of_several_pointers_that_data_chooses_is_no_number(other: str) -> None:
     load = "ld.global.u64 %d5, [%d1]; ld.global.u64 %d6, [%d1+8]; ld.global.u32 %r3, [%d2+64]; setp.eq.u32 %p, %r3, 7;"
-    choice = f"selp.b64 %d5, %d5, {other}, %p; {{}} st.global.b32 [%d2], %r3; ret; }}"
+    choice = f"selp.b64 %d5, %d5, {other}, %p; {{}} st.global.b32 [%d2], %r3; ret; }}}}"
     head = HEAD.replace("%r<9>;", "%r<9>; .reg .pred %p;").replace(".reqntid 4", ".reqntid 1")
     arguments = [{"buffer": "t", "dtype": "i64", "values": [P, Q]}, {"buffer": "out", "dtype": "i32"}]
     launch = Launch.model_validate({"file": "k.ptx", "entry": "k", "grid": [1], "block": [1], "args": arguments})
