@@ -27,8 +27,8 @@ def sources(group: str) -> dict[str, Source]:
     return {source.name: source for source in read_folder(HERE / group, (".ptx",)).sources}
 
 
-PRODUCTS, TILES, STEPS, MULTICAST = (
-    sources(f"gluon_kernels/{group}") for group in ("products", "tiles", "steps", "multicast")
+PRODUCTS, TILES, STEPS, MULTICAST, PIPELINES = (
+    sources(f"gluon_kernels/{group}") for group in ("products", "tiles", "steps", "multicast", "pipelines")
 )
 PAIR = sources("samples/sm_100/gluon_pairs")["gluon_pairs_1.ptx"]
 
@@ -142,6 +142,14 @@ def test_clusters_that_take_over_others_compute_their_tiles() -> None:
     for source in TILES.values():
         out = executed(source, x=x, out=np.zeros(1000, np.float32))["out"].view(np.float32)
         assert np.array_equal(out, 2.5 * x + 1)
+
+
+def test_blocks_that_take_over_tiles_compute_the_product_of_a_pair() -> None:
+    found = {name: reading(source).signature for name, source in PIPELINES.items()}
+    assert found["stealing.ptx"] is not None
+    assert found["stealing.ptx"] == found["pair.ptx"]
+    unfenced = PIPELINES["stealing.ptx"].text.replace("fence.proxy.async.shared::cta;", "")
+    assert "may overtake a load" in (reading(replace(PIPELINES["stealing.ptx"], text=unfenced)).unknown or "")
 
 
 @pytest.mark.parametrize("name", TILES)
