@@ -368,6 +368,13 @@ class RaceDetector:
         ordered |= other < 0
         return ordered
 
+    def has_seen_writes(self, cells: Array, warps: Array) -> bool:
+        """Return whether the last writes of all these cells are complete, and ordered before what these warps do."""
+        self._require(cells)
+        writer, time = self.writer.take(cells), self.written.take(cells)
+        seen = self.clock[np.ix_(warps, self.warp_of.take(writer))] >= time
+        return bool((writer >= 0).all() and (time != PENDING).all() and seen.all())
+
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
         """`actor` threads read these cells (flat arrays of one length).  Raises Race."""
         if some(self.unordered_reads(cells, actor)):

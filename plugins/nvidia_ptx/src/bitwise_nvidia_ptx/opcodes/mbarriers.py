@@ -51,7 +51,7 @@ class Copy:
 
     `blocks` (boolean, shape (blocks,)) are those whose mbarriers it completes on, in their phases `phase`.  The copy of
     each goes to the block `shift` ranks after it, which has the row of that block in `value`.  `touched` are all cells
-    that it writes.
+    that it writes, `loads` its loads from global memory.
     """
 
     phase: Array
@@ -60,6 +60,7 @@ class Copy:
     blocks: Array
     touched: Array
     shift: int = 0
+    loads: tuple[LoadInFlight, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,11 +499,38 @@ def _wait(
     barrier.thread_copies = _pending(
         barrier.thread_copies, barrier, blocks, partial(_complete_of_threads, machine, barrier.address)
     )
-    barrier.copies = _pending(barrier.copies, barrier, blocks, partial(_complete, machine, barrier.address))
+    ended = list[tuple[Copy, Array]]()
+
+    def complete(copy: Copy, arrived: Array, ago: int) -> None:
+        _complete(machine, barrier.address, copy, arrived, ago)
+        ended.append((copy, arrived))
+
+    barrier.copies = _pending(barrier.copies, barrier, blocks, complete)
     barrier.stores = _pending(barrier.stores, barrier, blocks, partial(_complete_stores, machine, barrier.address))
     for races in machine.races.of_blocks(blocks):
         whole = machine.active_whole_warps()
         races.acquire(barrier.address, machine.active_warps(), wanted, whole, of_cluster=of_cluster)
         races.waited_at(_cells_of(machine, barrier.address), machine.active_warps())
+    for copy, arrived in ended:
+        _end_loads(machine, copy, arrived)
     machine.write(destination, ready)
     return None
+
+
+def _end_loads(machine: Machine, copy: Copy, arrived: Array) -> None:
+    """The loads of a copy that completes in these blocks are complete, if all threads of the blocks know that it has.
+
+    Other waits for its phase may have ended with an earlier phase.
+    """
+    if not copy.loads or copy.shift or machine.cluster is not None:
+        return
+    if machine.condition is not None or machine.path is not None:
+        return
+    rows = arrived & machine.active().all(axis=1)
+    if not rows.any():
+        return
+    warps = np.arange(-(-machine.threads // machine.warp))
+    if all(races.has_seen_writes(copy.touched, warps) for races in machine.races.of_blocks(rows)):
+        thread = np.broadcast_to(machine.thread[:, :1], (machine.blocks, 1))[rows, 0]
+        epoch = np.broadcast_to(machine.epoch, (machine.blocks, 1))[rows, 0]
+        machine.memory.end_copies(copy.loads, thread, epoch)

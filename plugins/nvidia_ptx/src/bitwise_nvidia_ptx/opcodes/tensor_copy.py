@@ -476,14 +476,15 @@ def _start_load(
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
     bits = box.element * 8
-    value: Value = machine.memory.load(
-        box.address,
-        bits,
-        np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)),
-        machine.loading_agent(),
-        machine.epoch,
-        line,
-    )
+    with machine.memory.issuing() as loads:
+        value: Value = machine.memory.load(
+            box.address,
+            bits,
+            np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)),
+            machine.loading_agent(),
+            machine.epoch,
+            line,
+        )
     if not box.inside.all():
         value = blend_values(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
     if box.padding is not None:
@@ -498,7 +499,8 @@ def _start_load(
         enter_phase(machine, barrier, machine.active_warps())
         for races in machine.races.acting(machine.mask):
             races.copies_over(touched, thread, line)
-        add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
+        copied = Copy(barrier.phase.copy(), cells, value, lanes > 0, touched, loads=tuple(loads))
+        add_copy(machine, barrier, copied, box.bytes)
         return
     masks = np.int64(1) << own_ranks(machine)[:, 0] if ranks is None else blocks_of_mask(machine, ranks)
     address = uniform_offset(machine, barrier_operand, "an mbarrier") if of_pair is None else of_pair[0]
