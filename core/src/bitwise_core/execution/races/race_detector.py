@@ -425,9 +425,11 @@ class RaceDetector:
         self.writes(cells, np.broadcast_to(thread, cells.shape), pending=True)
         if self.unfenced is None:
             raise Unsupported("which reads end before an asynchronous write is not followed here", line)
-        read = self.unfenced.line_of(cells)
-        if read is not None:
-            raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
+        warps = np.broadcast_to(thread, cells.shape) // self.warp
+        for warp in np.unique(warps).tolist():
+            read = self.unfenced.line_of(cells[warps == warp], warp, self.clock[warp])
+            if read is not None:
+                raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
 
     def _record_deferred(self) -> None:
         """Record the deferred reads, as if each had been recorded when it was made.
@@ -661,7 +663,7 @@ class RaceDetector:
         if self.unfenced is not None:
             lanes = np.arange(self.warps * self.warp) >= self.threads  # those that do not exist
             lanes[: threads.size] |= threads
-            self.unfenced.fence(lanes, self.warp, cells)
+            self.unfenced.fence(lanes, self.warp, cells, self.clock.diagonal())
 
     def _fence_of_published(self, cells: Array, threads: Array) -> None:
         """These threads execute a fence after these cells were written by other threads, or by them and published."""
@@ -900,7 +902,7 @@ class RaceDetector:
         agents = self._has_agents()
         tracked = self.arrived_at or self.phases or self.tracked or self.meetings
         pending = bool(tracked) or self.updates is not None or bool(self.updated.any())
-        unfenced = () if self.unfenced is None else tuple(self.unfenced.state())
+        unfenced = () if self.unfenced is None else tuple(self.unfenced.state(seen[: self.warps]))
         if not cells.size and not pending and not several.size and not agents and not any(map(len, unfenced)):
             return None
 
