@@ -1,4 +1,4 @@
-"""The two commands of the README, and the script that runs one of them verbatim."""
+"""The two commands of the README, and the script that runs one of them verbatim, with lint and types beside it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_each_command_is_one_line_that_creates_its_environment(name: str, sessio
     assert command(name).endswith(f" && .venv/bin/nox -s {session}\n")
 
 
-def run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in a folder with this README, from another working directory."""
+def run(tmp_path: Path, readme: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the script in a folder with this README, from another working directory; lint and types have a status."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(SCRIPT, tmp_path / ".ci" / "run")
     nox = tmp_path / ".venv" / "bin" / "nox"
     nox.parent.mkdir(parents=True)
-    nox.write_text('#!/bin/sh\necho "nox $*"\n')
+    nox.write_text(f'#!/bin/sh\necho "nox $*"; exit {status}\n')
     nox.chmod(0o755)
     (tmp_path / "README.md").write_text(readme)
     return subprocess.run(["bash", tmp_path / ".ci" / "run"], cwd="/", capture_output=True, text=True, check=False)
@@ -52,12 +52,23 @@ def test_the_script_runs_the_command_in_the_repository(tmp_path: Path) -> None:
     done = run(
         tmp_path, "```sh\nfalse\n```\n<!-- test-command -->\n```sh\npwd && echo '2 passed'\n```\n```sh\nfalse\n```\n"
     )
-    assert (done.returncode, done.stdout) == (0, f"+ pwd && echo '2 passed'\n{tmp_path}\n2 passed\nnox -s lint types\n")
+    setup, command = f"+ pwd\n{tmp_path}\n", f"+ pwd && echo '2 passed'\n{tmp_path}\n2 passed\n"
+    assert (done.returncode, done.stdout) == (0, f"{setup}{command}nox -s lint types\n")
 
 
 def test_the_script_fails_with_its_command(tmp_path: Path) -> None:
     done = run(tmp_path, "<!-- test-command -->\n\n```sh\ntrue && exit 7\n```\n")
-    assert (done.returncode, "nox" in done.stdout) == (7, False)
+    assert (done.returncode, done.stdout) == (7, "+ true\n+ true && exit 7\nnox -s lint types\n")
+
+
+def test_the_script_fails_with_lint_or_types(tmp_path: Path) -> None:
+    done = run(tmp_path, "<!-- test-command -->\n\n```sh\ntrue && echo '2 passed'\n```\n", status=3)
+    assert (done.returncode, done.stdout.splitlines()[-2:]) == (3, ["2 passed", "nox -s lint types"])
+
+
+def test_the_script_stops_where_the_setup_fails(tmp_path: Path) -> None:
+    done = run(tmp_path, "<!-- test-command -->\n\n```sh\nexit 5 && true\n```\n")
+    assert (done.returncode, done.stdout) == (5, "+ exit 5\n")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -40,12 +41,13 @@ def ptxas() -> Ptxas:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the tools that were run."""
+    """The names of the tools that were run on files; a tool that is asked for its version reads none."""
     found: list[str] = []
     run_tool = R.run_tool
 
     def counted(command: Any, **options: Any) -> Any:
-        found.append(Path(command[0]).name)
+        if R.question([os.fspath(each) for each in command], options.get("cwd")) is not None:
+            found.append(Path(command[0]).name)
         return run_tool(command, **options)
 
     monkeypatch.setattr(R, "run_tool", counted)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +20,7 @@ from bitwise_bench.colliding_stores import (
     lanes_at_once,
     measured,
 )
+from bitwise_bench.measured_forms import recorded_forms
 from bitwise_core.checker.analysis import prepare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.assumptions import LOWEST_LANE
@@ -30,31 +28,29 @@ from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.races.colliding_lanes import MAXIMUM_BITS
 from bitwise_core.execution.simulation import simulate
 from bitwise_nvidia_sm90.architecture import SM90
+from workspace import ROOT
 
-RECORD = json.loads(
-    lzma.decompress(Path(__file__).parents[2].joinpath("records/colliding-stores-sm90-h200.json.xz").read_bytes())
-)
+GPU, RECORDED = recorded_forms(ROOT / "records/colliding-stores-sm90-h200.json.xz", "stores", Form)
 OF_GROUP = "not the value of the lowest lane of the last group"
 
 
 def test_the_lowest_lane_of_the_last_group_remains() -> None:
     """The fact of the profile of sm_90 rests on every form that the record has, and on no other."""
-    assert RECORD["environment"]["gpu"] == "NVIDIA H200"
+    assert GPU == "NVIDIA H200"
     assert "measured on an H200" in str(SM90.lowest_lane)
-    rows = RECORD["stores"]
-    names = Form.__dataclass_fields__
-    assert {Form(**{name: row[name] for name in names}) for row in rows} == set(forms())
-    assert {(row["memory"], row["store"], row["lanes"]) for row in rows} == set(
+    recorded = {form for form, _ in RECORDED}
+    assert recorded == set(forms())
+    assert {(form.memory, form.store, form.lanes) for form in recorded} == set(
         product(("shared", "global"), STORES, CONTROL)
     )
-    assert {row["cache"] for row in rows} == set(CACHE)
-    for row in rows:
+    assert {form.cache for form in recorded} == set(CACHE)
+    for _, row in RECORDED:
         assert row[OF_GROUP] == row["other differences"] == 0, row
         assert row["collisions"] > 500, row
         assert 8 * STORES[row["store"]][0] <= MAXIMUM_BITS
         # Wide stores show the groups: the lowest lane of the warp is not the one that remains.
         assert (row["not the lowest lane's value"] == 0) == (lanes_at_once(row["store"]) == 32), row
-    assert sum(row["collisions"] for row in rows) == 20_520_508
+    assert sum(row["collisions"] for _, row in RECORDED) == 20_520_508
 
 
 class NoDevice(Device):

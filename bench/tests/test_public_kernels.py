@@ -33,6 +33,7 @@ from bitwise_bench.public_kernels.read import (
     without_seen,
 )
 from bitwise_bench.public_kernels.record import SourceArchives, batches, planned
+from bitwise_bench.public_kernels.residue import FILLINGS
 from bitwise_bench.public_kernels.sources import SOURCES, Source
 from bitwise_bench.public_kernels.without_gpu import pretended_gpu
 from bitwise_bench.result_tables import public_kernels, public_kernels_by_part
@@ -280,12 +281,49 @@ def test_a_kernel_that_writes_beyond_its_memory_changes_no_bytes_of_the_next(mon
 
     monkeypatch.setattr(replay, "drawn", inputs)
     monkeypatch.setattr(replay, "_disturb", lambda: None)
+    monkeypatch.setattr(replay, "leave", lambda filling: None)
     launch = Intercepted("a", None, (), {each: Storage(torch.ones(8), torch.uint8) for each in (1, 2)}, True)
     text = SimpleNamespace(assembly="ret;")
     kernels: Any = [SimpleNamespace(launch=each, kernel=text) for each in (doubled, beyond, doubled)]
     first, other, last = replay.recorded_bytes(launch, kernels)
     assert (first["error"], other["error"], last["error"]) == (None, replay.BEYOND_BUFFERS, None)
     assert first == last
+
+
+def test_a_kernel_that_returns_what_nothing_wrote_moves_and_one_that_writes_there_has_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    from bitwise_bench.public_kernels import replay
+    from bitwise_bench.public_kernels.interception import Intercepted, Storage
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(replay, "_disturb", lambda: None)
+    left: list[int] = []
+    monkeypatch.setattr(replay, "leave", left.append)
+
+    def whole(memory: Any) -> Any:
+        return torch.empty(0, dtype=torch.uint8).set_(memory[1].untyped_storage())
+
+    def behind(memory: Any) -> None:
+        memory[1][0] = whole(memory)[8]
+
+    def shared(memory: Any) -> None:
+        memory[1][0] = left[-1]
+
+    def writes(memory: Any) -> None:
+        whole(memory)[8] = 7
+
+    def inside(memory: Any) -> None:
+        memory[1] += 1
+
+    launch = Intercepted("a", None, (), {1: Storage(torch.ones(8, dtype=torch.uint8), torch.uint8)}, True)
+    text = SimpleNamespace(assembly="ret;")
+    kernels: Any = [SimpleNamespace(launch=each, kernel=text) for each in (behind, shared, writes, inside)]
+    found = replay.recorded_bytes(launch, kernels)
+    assert [each["moved"] for each in found] == [list(replay.DRAWS), list(replay.DRAWS), [], []]
+    assert [each["error"] for each in found] == [None, None, replay.BEYOND_BUFFERS, None]
+    assert set(left) == set(FILLINGS)
 
 
 @pytest.mark.parametrize(
@@ -302,6 +340,7 @@ def test_a_kernel_with_atomic_operations_runs_more_often_beside_other_work(
     disturbed = replay.DISTURBED[text != "ret;"]
     others: list[None] = []
     monkeypatch.setattr(replay, "_disturb", lambda: others.append(None))
+    monkeypatch.setattr(replay, "leave", lambda filling: None)
     runs = iter(range(1 << 20))
     last = replay.REPEATS + disturbed - 1
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bitwise_bench.measured_forms import recorded_forms
 from bitwise_bench.warp_order import (
     BEFORE,
     GUARDS,
@@ -28,23 +26,21 @@ from bitwise_core.execution.determined_runs import simulate_in_one_order
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_nvidia_ptx import machine_order
 from bitwise_nvidia_sm90.architecture import SM90
+from workspace import ROOT
 
-RECORD = json.loads(
-    lzma.decompress(Path(__file__).parents[2].joinpath("records/warp-order-sm90-h200.json.xz").read_bytes())
-)
+GPU, RECORDED = recorded_forms(ROOT / "records/warp-order-sm90-h200.json.xz", "forms", Form)
 
 
 def test_accesses_took_effect_in_program_order() -> None:
     """The fact of the profile of sm_90 rests on every form that the record has, and on no other."""
-    assert RECORD["environment"]["gpu"] == "NVIDIA H200"
+    assert GPU == "NVIDIA H200"
     assert "measured on an H200" in str(SM90.warp_order)
-    rows = RECORD["forms"]
-    names = Form.__dataclass_fields__
-    assert {Form(**{name: row[name] for name in names}) for row in rows} == set(forms())
-    assert {row["load_cache"] for row in rows} == {*machine_order.LOADS, ""} == set(LOADS)
-    assert {row["store_cache"] for row in rows} == {*machine_order.STORES, ""} == set(STORES)
-    assert {(row["before"], row["guard"]) for row in rows} == {(one, other) for one in BEFORE for other in GUARDS}
-    for row in rows:
+    recorded = {form for form, _ in RECORDED}
+    assert recorded == set(forms())
+    assert {form.load_cache for form in recorded} == {*machine_order.LOADS, ""} == set(LOADS)
+    assert {form.store_cache for form in recorded} == {*machine_order.STORES, ""} == set(STORES)
+    assert {(form.before, form.guard) for form in recorded} == {(one, other) for one in BEFORE for other in GUARDS}
+    for _, row in RECORDED:
         assert row["against program order"] == 0, row
         assert row["loads"] == 2 * ROUNDS * row["threads"] >= 12 * 2048, row
 

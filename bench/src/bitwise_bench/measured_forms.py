@@ -6,16 +6,20 @@ import json
 import lzma
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitwise_bench.adversary.device import Device
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import analysis_environment
 
-Form = TypeVar("Form")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Form = TypeVar("Form", bound="DataclassInstance")
 _PARTS = 32
 
 
@@ -41,6 +45,14 @@ def record_forms(
     record = {"environment": {**analysis_environment(), **Device().environment()}, name: rows}
     chosen.out.write_bytes(lzma.compress(json.dumps(record, indent=1).encode()))
     return rows
+
+
+def recorded_forms(path: Path, name: str, form: type[Form]) -> tuple[str, list[tuple[Form, dict[str, Any]]]]:
+    """Return the GPU of a record that `record_forms` wrote, and its rows, each with its form."""
+    record = json.loads(lzma.decompress(path.read_bytes()))
+    names = [field.name for field in fields(form)]
+    rows: list[dict[str, Any]] = record[name]
+    return record["environment"]["gpu"], [(form(**{each: row[each] for each in names}), row) for row in rows]
 
 
 def _measured_part(measured: Callable[[Device, Form], dict[str, Any]], forms: Sequence[Form]) -> list[dict[str, Any]]:

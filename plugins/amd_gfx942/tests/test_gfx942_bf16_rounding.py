@@ -8,7 +8,7 @@ import pytest
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.bf16_rounding import bf16_roundings
 from bitwise_core.checker.results import AnalysisResult
-from bitwise_core.execution import byte_functions
+from bitwise_core.execution import byte_functions, instruction_cones
 from bitwise_core.execution.architecture import infos_of
 from bitwise_core.execution.known_sequences import KnownSequence
 from bitwise_core.numerics import operation
@@ -122,7 +122,7 @@ def sequences(body: str) -> list[KnownSequence]:
 
 def by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult:
     with monkeypatch.context() as patch:
-        patch.setattr(byte_functions, "_known_sequences", lambda *_: ())
+        patch.setattr(instruction_cones, "_known_sequences", lambda *_: ())
         return reading(body)
 
 

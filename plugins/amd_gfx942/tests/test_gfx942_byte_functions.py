@@ -11,7 +11,7 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.results import AnalysisResult
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.cli.tree_command import tree_of
-from bitwise_core.execution import byte_functions
+from bitwise_core.execution import byte_functions, instruction_cones
 from bitwise_core.execution.architecture import infos_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
@@ -256,7 +256,7 @@ def test_what_a_later_write_leaves_in_inactive_lanes() -> None:
 
 def read_instruction_by_instruction(body: str, monkeypatch: pytest.MonkeyPatch) -> AnalysisResult:
     with monkeypatch.context() as patch:
-        patch.setattr(byte_functions, "MINIMUM_INSTRUCTIONS", 1 << 30)
+        patch.setattr(instruction_cones, "MINIMUM_INSTRUCTIONS", 1 << 30)
         return reading(body)
 
 

@@ -90,6 +90,7 @@ MERGED = {
     "short shift by a rounding that flushes": ("cvt.rpi.ftz.u32.f32 %r3, %f1;", PAIR, "shr.u16 %h9, %h2, %r3; mov.b32 %r9, {%h9, %h9};"),
     "saturation of a rounding that flushes": ("cvt.rmi.ftz.s32.f32 %r3, %f1;", PAIR, "cvt.sat.s16.s32 %r9, %r3;"),
     "pair of a literal that is computed": ("mov.b32 %r4, 0xffff0000; mov.b32 %r7, 0x80008000; mul.lo.s32 %r3, %r4, %r7;", PAIR, "mul.rn.bf16x2 %r9, %r3, %r3;"),
+    "pair of a computed literal, or of a load in some lanes": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r4, 0xffff0000; mov.b32 %r7, 0x80008000; mov.b32 %r3, 0; @%p1 mul.lo.s32 %r3, %r4, %r7; setp.gt.u32 %p2, %r0, 9; @%p2 ld.global.b32 %r3, [%d2+8];", PAIR, "mul.rn.bf16x2 %r9, %r3, %r2;"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip
@@ -152,6 +153,8 @@ UNMERGED = {
                                      "fma.rn.bf16x2 %r9, %r3, %r2, %r3;"),
     "literal of one sign": ("mov.b32 %r3, 0xbf80bf80;", PAIR, "fma.rn.bf16x2 %r9, %r1, %r3, %r2;"),
     "logic operation on three values": ("lop3.b32 %r3, %r1, %r2, %r5, 0xc0;", PAIR, "xor.b32 %r9, %r3, %r1;"),
+    "pair that some lanes load": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r3, 0; @%p1 ld.global.b32 %r3, [%d2+8];", PAIR,
+                                  "mul.rn.bf16x2 %r9, %r3, %r2;"),
 }  # fmt: skip
 
 

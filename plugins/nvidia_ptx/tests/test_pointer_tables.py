@@ -88,6 +88,38 @@ def test_a_pointer_of_a_table_is_no_number(number: str) -> None:
     assert analyse(distance, ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown is None
 
 
+PARTS = {
+    "the upper word": "ld.global.u32 %r3, [%d4+4];",
+    "the lower word": "ld.global.u32 %r3, [%d4];",
+    "two words": "ld.global.v2.u32 {%r3, %r4}, [%d4];",
+    "two bytes": "ld.global.u16 %r3, [%d4+4];",
+    "a word of any memory": "ld.u32 %r3, [%d4+4];",
+    "a word that nothing stores": "ld.global.nc.u32 %r3, [%d4+4];",
+    "a copy": "mov.u32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 8; cp.async.wait_all;"
+    " ld.shared.u32 %r3, [%r6+4];",
+    "a copied address": "mov.u32 %r6, room; cp.async.ca.shared.global [%r6], [%d4], 8; cp.async.wait_all;"
+    " ld.shared.b64 %d6, [%r6]; shr.u64 %d6, %d6, 32; cvt.u32.u64 %r3, %d6;",
+    "an exchange": "atom.global.exch.b64 %d6, [%d4], 0; shr.u64 %d6, %d6, 32; cvt.u32.u64 %r3, %d6;",
+    "an update of a word": "add.s64 %d6, %d4, 4; atom.global.exch.b32 %r3, [%d6], 0;",
+    "a sum": "red.global.add.u64 [%d4], 8; mov.u32 %r3, 7;",
+    "a store in some threads": "ld.global.u32 %r3, [%d2]; setp.eq.u32 %p, %r3, 0; @%p st.global.b64 [%d4], 0;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_bytes_of_a_pointer_are_no_numbers(name: str) -> None:
+    """The analysis has an address of its own choice for a buffer; a kernel with that number is another one."""
+    head = HEAD.replace("%r<9>;", "%r<9>; .reg .pred %p; .shared .align 16 .b8 room[16];")
+    body = f"mul.wide.u32 %d7, %r1, 8; add.s64 %d4, %d1, %d7; {PARTS[name]} add.s64 %d5, %d2, %d7;"
+    text = f"{head} {body} st.global.b32 [%d5], %r3; ret; }}".replace(".reqntid 4", ".reqntid 1")
+    entry = {"file": "k.ptx", "entry": "k", "grid": [2], "block": [1]}
+    arguments = [{"buffer": "t", "dtype": "i64", "values": [P, Q]}, {"buffer": "out", "dtype": "i32"}]
+    launch = Launch.model_validate({**entry, "args": arguments})
+    found = analyse(Source("k.ptx", text, launch), ARCH, {"t": 1, "out": 2, "p": 3, "q": 4}, Options()).unknown
+    assert found is not None
+    assert "is read in parts or as a number, and the launch does not give the address of a buffer" in found
+
+
 def test_the_size_of_a_buffer_that_only_pointers_name_bounds_it() -> None:
     assert analyse(by_table(P, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown is None
     small = analyse(by_table({**P, "elements": 3}, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options())

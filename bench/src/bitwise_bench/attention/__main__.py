@@ -28,12 +28,12 @@ from typing import Any
 from bitwise_bench.attention import digests, errors, timing
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
-from bitwise_bench.attention.random_problems import NUMBERS, PROBLEMS, compare_configuration, evaluate_configuration
+from bitwise_bench.attention.random_problems import NUMBERS, compare_configuration, evaluate_configuration
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
 from bitwise_core.output_files import write_text
 
-STEPS = ("correctness", "digests", "errors", *timing.STEPS)
+STEPS = ("correctness", "invariance", "digests", "errors", *timing.STEPS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="the record to write; results of other steps in it are kept")
     parser.add_argument("--page", type=Path, nargs="+", help="print the page of the records of GPUs, without measuring")
     parser.add_argument("--steps", default=",".join(STEPS), help=f"what to measure, of {', '.join(STEPS)}")
-    parser.add_argument("--problems", type=int, default=1000, help="random problems that a CPU evaluates as well")
+    parser.add_argument(
+        "--configurations", default="0-62", help="random problems: the numbers of their configurations, and ranges"
+    )
     parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="evaluate random problems alone, and keep them")
     parser.add_argument("--evaluated", type=Path, metavar="FOLDER", help="where problems have been evaluated before")
     parser.add_argument("--workers", type=int, default=12, help="processes that compare random problems")
@@ -50,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--compiled", action="store_true", help="the kernels of timed cases have been compiled before")
     parser.add_argument("--no-flex", action="store_true", help="leave FlexAttention out, which is compiled first")
     given = parser.parse_args(arguments)
-    configurations = -(-given.problems // PROBLEMS)
+    configurations = _numbers(given.configurations)
     if given.evaluate is not None:
         given.evaluate.mkdir(parents=True, exist_ok=True)
         with get_context("spawn").Pool(given.workers) as pool:
             one = partial(evaluate_configuration, folder=given.evaluate)
-            for number in pool.imap_unordered(one, range(configurations)):
-                print(f"configuration {number} of {configurations}", flush=True)
+            for number in pool.imap_unordered(one, configurations):
+                print(f"configuration {number}", flush=True)
         return 0
     if given.page is not None:
         sys.stdout.write(page([json.loads(each.read_text()) for each in given.page]))
@@ -74,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }  # fmt: skip
 
     def keep(step: str, found: object) -> None:
-        record[step] = found
+        # The random problems and the invariance of rows are parts of one result.
+        record[step] = {**record.get(step, {}), **found} if step == "correctness" and isinstance(found, dict) else found
         write_text(given.out, json.dumps(record, indent=1) + "\n")
 
     timed = [each for each in steps if each in timing.STEPS]
@@ -96,8 +99,11 @@ def _with_processes(given: Namespace, steps: Sequence[str], keep: Callable[[str,
             for place in range(timing.cases(step))
         ]  # fmt: skip
         if "correctness" in steps:
-            for found in _correctness(pool, -(-given.problems // PROBLEMS), given.evaluated, given.seconds):
+            for found in _correctness(pool, _numbers(given.configurations), given.evaluated, given.seconds):
                 keep("correctness", found)
+        if "invariance" in steps:
+            for patterns in _invariance(pool, given.seconds):
+                keep("correctness", {"invariance": patterns})
         if "digests" in steps:
             for known in _digests(pool, given.seconds):
                 keep("digests", known)
@@ -138,13 +144,18 @@ def _good(found: dict[str, Any]) -> bool:
     )
 
 
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list of numbers and ranges, as of 1,4-6."""
+    ranges = [[int(one) for one in each.split("-")] for each in text.split(",")]
+    return [number for each in ranges for number in range(each[0], each[-1] + 1)]
+
+
 def _correctness(
-    pool: Pool, configurations: int, evaluated: Path | None, seconds: float
+    pool: Pool, configurations: Sequence[int], evaluated: Path | None, seconds: float
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Yield the comparison with evaluation and the invariance of rows so far."""
+    """Yield the comparison with evaluation so far."""
     end = time.monotonic() + seconds
-    counted = [[pool.apply_async(digests_of, (case, part)) for part in PARTS] for case in CASES]
-    compared = pool.imap_unordered(partial(compare_configuration, folder=evaluated), range(configurations))
+    compared = pool.imap_unordered(partial(compare_configuration, folder=evaluated), configurations)
     found: dict[str, Any] = {
         "problems": 0, "configurations": 0, "numbers": NUMBERS, "different": [], "failed": [],
     }  # fmt: skip
@@ -157,10 +168,16 @@ def _correctness(
         print(f"{each.configuration}: {each.problems} problems, {len(each.different)} different", flush=True)
         if each.different:
             found["different"].append({"configuration": each.configuration, "problems": list(each.different)})
-        yield {**found, "invariance": _patterns(counted)}
+        yield found
+
+
+def _invariance(pool: Pool, seconds: float) -> Iterator[list[dict[str, Any]]]:
+    """Yield the numbers of byte patterns of rows so far."""
+    end = time.monotonic() + seconds
+    counted = [[pool.apply_async(digests_of, (case, part)) for part in PARTS] for case in CASES]
     for one in chain(*counted):
         one.wait(max(0.1, end - time.monotonic()))
-        yield {**found, "invariance": _patterns(counted)}
+        yield _patterns(counted)
 
 
 def _patterns(counted: Sequence[Sequence[AsyncResult[Any]]]) -> list[dict[str, Any]]:

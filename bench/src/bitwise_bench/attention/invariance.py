@@ -144,6 +144,7 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
         attend,
         can_specialise,
         can_take_turns,
+        schedule_of_division,
         specialised_schedule,
     )
     from bitwise_nvidia_sm90.attention.tree import attention_descriptor
@@ -168,14 +169,11 @@ def _schedules(query: Any, key: Any, value: Any, rows: int) -> Iterator[tuple[st
             )
         ]  # fmt: skip
     if rows == 64:
-        device = DEVICES[int(query.shape[-1])]
-        schedules += [
-            Schedule(
-                16, True, each.split, each.stages, programs=1 << 20 if each.once else 132 * each.resident,
-                blocks=each.blocks, columns=each.columns, resident=each.resident, alone=each.alone,
-            )
-            for each in device.divisions
-        ]  # fmt: skip
+        tiles = -(-LAST * query.shape[1] // key.shape[1] // 16) * key.shape[1]
+        found = (
+            schedule_of_division(each, tiles, len(key)) for each in DEVICES[int(query.shape[-1])].divisions
+        )  # fmt: skip
+        schedules += [each for each in found if each is not None]
     for schedule in schedules:
         attend(desc, operands, schedule)
         yield "schedules", out[0].clone()

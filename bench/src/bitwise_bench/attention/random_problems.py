@@ -154,7 +154,7 @@ def _results(
     if depth == 96 and turns["columns"] > 1:
         turns["columns"] = 3
     if few:
-        _programs_of_one_warp(turns, depth, width)
+        _others_in_turn(turns, depth, width)
     layout = IN_TURN.get(layout, layout)
     if layout in ("dense", "mask", "gradients"):
         lengths = lengths[:1] * count
@@ -222,14 +222,18 @@ def _results(
     return _outputs(chosen(attention), operands, options, device)
 
 
-def _programs_of_one_warp(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp; what is drawn for evaluation does not depend on it."""
+def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
+    """Let the programs of half of all schedules be one warp, and those of half have runs of chunks in place of turns.
+
+    What is drawn for evaluation does not depend on it.
+    """
     draw = random.Random(repr(turns))
     components = min(64, depth & -depth)
     shares = depth // components, width // components
     if draw.random() < 0.5:
         turns |= {"alone": True, "blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
+    turns["runs"] = turns["columns"] == 1 and draw.random() < 0.5
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
@@ -263,7 +267,8 @@ def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: A
     )
     assert desc.chunk is not None
     split = bool(turns["split"]) and keys > desc.chunk
-    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split}))
+    runs = turns.get("runs", False) and split and desc.window is None
+    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split, "runs": runs}))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

@@ -159,7 +159,7 @@ def graph_seconds(function: Callable[[], Any], repetitions: int = 5, stream: Any
     return float(sorted(times)[len(times) // 2])
 
 
-def _tensors(case: dict[str, Any], queries: int, keys: int) -> list[Any]:
+def tensors_of(case: dict[str, Any], queries: int, keys: int) -> list[Any]:
     """Return query, key and value (batch, heads, length, width) of normal numbers."""
     import torch
 
@@ -298,7 +298,7 @@ def _measured(
 def prefill(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of a prefill."""
     causal = case.get("causal", True)
-    tensors = _tensors(case, case["queries"], case["queries"])
+    tensors = tensors_of(case, case["queries"], case["queries"])
     functions = implementations(tensors, causal)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, causal)
@@ -314,7 +314,7 @@ def prefill(case: dict[str, Any]) -> dict[str, Any]:
 
 def decode(case: dict[str, Any]) -> dict[str, Any]:
     """Return seconds by implementation, and errors, of one query for each sequence."""
-    tensors = _tensors(case, 1, case["keys"])
+    tensors = tensors_of(case, 1, case["keys"])
     functions = implementations(tensors, False)
     if case.get("flexible"):
         functions["flex"] = _flexible(tensors, False)
@@ -335,7 +335,7 @@ def pages(case: dict[str, Any]) -> dict[str, Any]:
 
     from bitwise_torch import attention_paged
 
-    query, key, value = _tensors(case, 1, case["keys"])
+    query, key, value = tensors_of(case, 1, case["keys"])
     size = case["page"]
     columns = -(-case["keys"] // size)
     count = case["batch"] * columns
@@ -368,7 +368,7 @@ def uneven(case: dict[str, Any]) -> dict[str, Any]:
 
     lengths = drawn.lengths_of(case)
     mean = -(-sum(lengths) // len(lengths))
-    functions = implementations(_tensors(case, 1, mean), False)
+    functions = implementations(tensors_of(case, 1, mean), False)
     del functions["bitwise"]
     functions = {"bitwise": _of_uneven(case, lengths), **functions}
     if case.get("flexible") and case["page"]:
@@ -434,7 +434,7 @@ def _packed(case: dict[str, Any]) -> tuple[list[Any], Any, int]:
     import torch
 
     lengths = case["lengths"]
-    tensors = _tensors({**case, "batch": 1}, sum(lengths), sum(lengths))
+    tensors = tensors_of({**case, "batch": 1}, sum(lengths), sum(lengths))
     starts = torch.tensor([0, *lengths]).cumsum(0).int().cuda()
     return [each[0].transpose(0, 1).contiguous() for each in tensors], starts, max(lengths)
 
@@ -470,7 +470,7 @@ def gradients(case: dict[str, Any]) -> dict[str, Any]:
     causal = case.get("causal", True)
     stream = torch.cuda.Stream()  # the gradients are computed on the stream of the outputs
     with torch.cuda.stream(stream):
-        tensors = [each.requires_grad_() for each in _tensors(case, case["queries"], case["queries"])]
+        tensors = [each.requires_grad_() for each in tensors_of(case, case["queries"], case["queries"])]
         generator = torch.Generator(device="cuda").manual_seed(1)
         shape = (*tensors[0].shape[:3], tensors[2].shape[3])
         slope = torch.randn(shape, generator=generator, device="cuda").bfloat16()
@@ -515,7 +515,7 @@ def host(case: dict[str, Any]) -> dict[str, Any]:
         torch.cuda.synchronize()
         return found
 
-    tensors = _tensors(case, 1, case["keys"])
+    tensors = tensors_of(case, 1, case["keys"])
     functions = implementations(tensors, False)
     functions["default"] = lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, enable_gqa=True)
     return {"case": case, "seconds": _measured(functions, measure)}
@@ -544,7 +544,9 @@ def compile_case(step: str, place: int, flex: bool = True) -> None:
         _compile_ragged(step, case)
         return
     queries = case.get("queries", 1)
-    tensors = [each.requires_grad_(step == "gradients") for each in _tensors(case, queries, case.get("keys", queries))]
+    tensors = [
+        each.requires_grad_(step == "gradients") for each in tensors_of(case, queries, case.get("keys", queries))
+    ]
     causal = step in ("prefill", "gradients") and case.get("causal", True)
     out = implementations(tensors, causal)["bitwise"]()
     if flex and case.get("flexible"):

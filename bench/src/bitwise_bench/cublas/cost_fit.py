@@ -2,11 +2,11 @@
 
     python -m bitwise_bench.cublas.cost_fit times.json [times.json ...] --out costs.json [--beside h100.json.xz]
 
-The files are those of `schedule_timing --times` on one device. The costs of the model are fitted first, then the
-correction of the modelled times, to the order of the schedules of each problem. The errors of the model are similar on
-devices of one architecture: with `--beside`, the correction is also fitted to times of an H100, modelled with its
-costs, whose weight is `--weight`. Schedules that gather operands have costs and a correction of their own, fitted to
-their times. The regret of a problem is the time of the schedule that is expected to be the
+The files are those of `schedule_timing --times` on one device, and of `fused_epilogues --most`. The costs of the model
+are fitted first, then the correction of the modelled times, to the order of the schedules of each problem. The errors
+of the model are similar on devices of one architecture: with `--beside`, the correction is also fitted to times of an
+H100, modelled with its costs, whose weight is `--weight`. Schedules that gather operands have costs and a correction of
+their own, fitted to their times. The regret of a problem is the time of the schedule that is expected to be the
 fastest over that of the fastest one. It is reported for a fit to all problems, and for each model under a fit that left
 out a group of models with it.
 """
@@ -37,6 +37,7 @@ from bitwise_nvidia_sm90.gemm.device_costs import (
     costs_of,
 )
 from bitwise_nvidia_sm90.gemm.expected_times import (
+    Finishing,
     Quantities,
     corrected_seconds,
     correction_inputs,
@@ -51,8 +52,8 @@ from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import seconds_of_schedules
 
-_LINE, _ALIGNED = 64, 8
-"""The elements of a line of the cache, and those of whose multiples a tensor map has lines."""
+_LINE, _ALIGNED, _MAPPED_BYTES = 64, 8, 16
+"""The elements of a line of the cache, and those of whose multiples a tensor map has lines; the bytes of the latter."""
 _STEPS = 40
 _DIFFERENCE = 1e-4
 """The relative change of a cost by which its derivative is taken."""
@@ -141,6 +142,11 @@ def _expected(known: Quantities, given: Mapping[str, float], corrected: Correcti
     return modelled_seconds(known, given) if corrected is None else corrected_seconds(known, given, corrected)
 
 
+def rows_of_content(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows of a file of `schedule_timing`, or of all parts of one of `fused_epilogues`."""
+    return [row for part in content.get("parts", {"": content}).values() for row in part["rows"]]
+
+
 def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     """Return the problems of rows of `schedule_timing --times` that run on matrix units under the cost model.
 
@@ -152,7 +158,8 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     for row in rows:
         if len(row.get("times", ())) < 2:
             continue
-        key = (row["m"], row["n"], row["layout"], row["descriptor"])
+        finishing = Finishing(row.get("output bytes", 2), row.get("loads", 0))
+        key = (row["m"], row["n"], row["layout"], row["descriptor"], finishing)
         groups.setdefault(key, row["group"])
         if row.get("maps columns"):
             by_map.add(key)
@@ -162,19 +169,19 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
             if schedule.tma and not schedule.packed:
                 known[schedule] = min(known.get(schedule, math.inf), 1e-6 * time)
     found = []
-    for (m, n, layout, text), known in times.items():
+    for key, known in times.items():
+        m, n, layout, text, finishing = key
         planned = plan(GEMMDesc.from_text(text))
         if isinstance(planned, MatrixPlan) and len(known) > 1:
             k_contiguous = (layout[0] == "n", layout[1] == "t")
             leading = planned.k if k_contiguous[0] else m, planned.k if k_contiguous[1] else n
             whole_lines = leading[0] % _LINE == 0, leading[1] % _LINE == 0
             given = quantities(
-                planned, list(known), m, n, k_contiguous, not n % 8, whole_lines=whole_lines,
-                maps_columns=(m, n, layout, text) in by_map,
+                planned, list(known), m, n, k_contiguous, not n * finishing.output_bytes % _MAPPED_BYTES,
+                whole_lines=whole_lines, finishing=finishing, maps_columns=key in by_map,
             )  # fmt: skip
             seconds = tuple(known.values())
-            group = groups[m, n, layout, text]
-            found.append(Measured(group, m, n, planned, k_contiguous, tuple(known), seconds, given))
+            found.append(Measured(groups[key], m, n, planned, k_contiguous, tuple(known), seconds, given))
     return found
 
 
@@ -415,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the costs and the correction here")
     chosen = parser.parse_args(arguments)
     contents = [json.loads(read_text(path)) for path in chosen.times]
-    every = [row for content in contents for row in content["rows"]]
+    every = [row for content in contents for row in rows_of_content(content)]
     problems, products = measured(every), unaligned(every)
     if not problems and not products:
         parser.error("no problem in these files has two schedules with times: measure with --most and --times")

@@ -32,6 +32,7 @@ from bitwise_bench.cublas.model_shapes import MODELS, RANKS
 from bitwise_bench.cublas.schedule_timing import fields_of
 from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_core.descriptors import Epilogue, Step
+from bitwise_core.descriptors.epilogue import OPERANDS
 from bitwise_nvidia_sm90.gemm.graph_times import in_turn
 
 _SCALED = (Step(name="scale", value=0.5), "add")
@@ -106,8 +107,9 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "held-out": partial(drawn, 20),
     "tuning": partial(drawn, 21),
     "second-held-out": partial(drawn, 22, 96),
+    "third-held-out": partial(drawn, 23, 96),
 }
-"""The choice between fused and separate kernels is fitted to the part `tuning` alone."""
+"""The choice is not fitted to the cases of `held-out` and `third-held-out`."""
 _RECORDED = ["models", "held-out"]
 COMPILED = "models"
 """The part whose sequences torch.compile compiles."""
@@ -129,6 +131,7 @@ class Operands:
         self.kept: Any = None
         self.a = normal(case.m, case.k)
         self.b = (normal(case.n, case.k) / math.sqrt(case.k)).t()
+        self.matrices = sum(OPERANDS[each] == 2 for each in self.epilogue.operands)
         self.others = [normal(case.n) if each == "bias" else normal(case.m, case.n) for each in self.epilogue.operands]
 
     def sequence(self) -> Any:
@@ -247,10 +250,12 @@ def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
 def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 1) -> Iterator[dict[str, Any]]:
     """Yield the record of each case; no case starts after the deadline.
 
-    With `most` over 1, a record has the times of so many kernels with the epilogue and their schedules.
+    With `most` over 1, a record has the times of so many kernels with the epilogue and their schedules, and the other
+    fields that `cost_fit` takes.
     """
     import torch
 
+    from bitwise_torch import describe
     from bitwise_torch.epilogues import fuses
 
     sequences: dict[tuple[str, str, bool], Callable[..., Any]] = {}
@@ -269,6 +274,7 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 
         bits = {1: torch.uint8, 2: torch.int16}[found.element_size()]
         record["equal"] = bool(torch.equal(found.view(bits), wanted.view(bits)))
         record["fused"] = fuses(given.a, given.b, given.epilogue, given.others, like="cublas")
+        record["descriptor"] = describe(given.a, given.b, like="cublas").to_text()
         if compiled and _kind(case) not in sequences:
             sequences[_kind(case)] = _compiled_sequence(given.epilogue)
         times: dict[str, list[float]] = {}
@@ -279,6 +285,7 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 
             (kernels, expected), library = each.fused(most), each.library(case.epilogue)
             if kernels:
                 launches["kernel"] = kernels[0][1]
+                record["schedule"] = fields_of(kernels[0][0])
                 record["expected"] = expected and [round(1e6 * seconds, 2) for seconds in expected]
             if most > 1 and each is given:
                 own = in_turn({str(place): launch for place, (_, launch) in enumerate(kernels)}, _ROUNDS)
@@ -286,6 +293,8 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 
                     (fields_of(schedule), round(taken, 2))
                     for (schedule, _), taken in zip(kernels, own.values(), strict=True)
                 ]
+                record |= {"group": f"fused-{case.epilogue}", "layout": "nt", "maps columns": True}
+                record |= {"output bytes": found.element_size(), "loads": given.matrices}
             if library is not None:
                 launches["library"] = library
             if compiled:

@@ -1,9 +1,10 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium` and
-`second-medium`.  No model, square or odd size of `held-out`, and of the sets from `second-held-out` to
-`seventh-held-out`, is in another set, and no product of `drawn-held-out`, `broad-held-out` and `few-lines-held-out`.
+`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`, `second-medium`
+and `part-lines`.  No model, square or odd size of `held-out`, and of the sets from `second-held-out` to
+`seventh-held-out`, is in another set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and
+`part-lines-held-out`.
 """
 
 from __future__ import annotations
@@ -161,6 +162,19 @@ _BROAD_ROWS = (
     (1, 1), (2, 16), (2, 16), (17, 64), (17, 64), (65, 128), (129, 256), (65, 256), (257, 600), (257, 600), (601, 1200),
     (1201, 4096), (2048, 8192),
 )  # fmt: skip
+_PART_LINES = (
+    ((129, 700), (2048, 20480), (6000, 20480)),
+    ((129, 1400), (512, 2600), (3000, 17000)),
+    ((17, 128), (512, 20480), (2000, 18000)),
+    ((65, 320), (256, 1100), (6000, 16000)),
+    ((160, 640), (4096, 20480), (8192, 20480)),
+    ((700, 4096), (512, 8000), (512, 8000)),
+    ((257, 1400), (768, 4096), (1024, 9000)),
+    ((1, 8192), (512, 5000), (512, 5000)),
+)
+"""The rows, columns and values of k of products of `part_lines`, in turn."""
+_MOST_OF_PART_LINES, _FEWEST_OF_LARGE = 11e10, 2e10
+"""The multiplications of the largest product of `part_lines`, and of the smallest one of `large_products`."""
 _LARGEST_WEIGHT = 15e7
 """The elements of the largest weight of `broad_products`."""
 _HELD_OUT_ROWS = (1, 8, 32, 96, 384, 1536, 6144)
@@ -266,7 +280,7 @@ def seventh_held_out() -> list[Problem]:
     No pair of n and k is in another set.
     """
     dice = random.Random(_SEED + 70)
-    others = tuple(make for name, make in SETS.items() if name != "seventh-held-out")
+    others = tuple(make for name, make in SETS.items() if name not in ("seventh-held-out", *_SETS_AFTER_SEVENTH))
     known = _pairs_of(others)
     found = [each for each in _of_unseen_layers(dice, SEVENTH_HELD_OUT, others, 8) if (each.n, each.k) not in known]
     sizes = [_drawn(dice, 500, 8192, 4) for _ in range(24)]
@@ -321,10 +335,36 @@ def medium_products(seed: int, count: int) -> list[Problem]:
     return _outside_of_held_out(found)
 
 
+def part_lines(seed: int, count: int) -> list[Problem]:
+    """Return drawn products whose lines start inside lines of the cache, most with many k and up to 1,400 rows.
+
+    Tensor maps have all operands: leading dimensions are multiples of 8 elements, but in most products not of 64.
+    """
+    dice = random.Random(seed)
+    found = []
+    for number in range(count):
+        layout, dtype = dice.choice(("nt",) * 6 + ("nn", "nn", "tn")), dice.choice(("bfloat16", "float16"))
+        rows, columns, sums = _PART_LINES[number % len(_PART_LINES)]
+        m, n, k = _drawn(dice, *rows, 1), _drawn(dice, *columns, 8), _drawn(dice, *sums, 8)
+        while m * n * k > _MOST_OF_PART_LINES:
+            n, k = _drawn(dice, *columns, 8), _drawn(dice, *sums, 8)
+        m = 8 * -(-m // 8) if layout == "tn" else m
+        found.append(Problem(f"parts-{number % 5}", m, n, k, layout, dtype))
+    unseen = _pairs_of((*_FIRST_HELD_OUT, seventh_held_out))
+    return [each for each in found if (each.n, each.k) not in unseen]
+
+
+def large_products() -> list[Problem]:
+    """Return the large products of the sets to fit costs to, in a drawn order: those whose times power limits."""
+    every = (*broad_products(_SEED + 9), *varied_products(_SEED + 31), *slow_products(_SEED + 21))
+    found = [each for each in dict.fromkeys(every) if each.m * each.n * each.k > _FEWEST_OF_LARGE]
+    random.Random(_SEED + 93).shuffle(found)
+    return found
+
+
 def _outside_of_held_out(given: Sequence[Problem]) -> list[Problem]:
     """Return the products whose n and k are not those of a product of a held-out set before the seventh one."""
-    makers = (held_out, second_held_out, third_held_out, fourth_held_out, fifth_held_out, sixth_held_out)
-    unseen = _pairs_of(makers)
+    unseen = _pairs_of(_FIRST_HELD_OUT)
     return [each for each in given if (each.n, each.k) not in unseen]
 
 
@@ -697,8 +737,15 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_SIXTH = ("sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium")
+_SETS_AFTER_SEVENTH = ("large", "part-lines", "part-lines-held-out")
+"""The sets that were made after the seventh held-out set."""
+_SETS_AFTER_SIXTH = (
+    "sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium", *_SETS_AFTER_SEVENTH,
+)  # fmt: skip
 """The sixth held-out set, and the sets whose products were drawn after it."""
+_FIRST_HELD_OUT: tuple[Callable[[], list[Problem]], ...] = (
+    held_out, second_held_out, third_held_out, fourth_held_out, fifth_held_out, sixth_held_out,
+)  # fmt: skip
 SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "layers": lambda: _of_groups(chosen(9), "nn", "float16"),
     "published": lambda: [
@@ -731,6 +778,9 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "gathered-rows": lambda: gathered_rows(_SEED + 80, 112),
     "medium": lambda: medium_products(_SEED + 81, 112),
     "second-medium": lambda: medium_products(_SEED + 82, 112),
+    "large": large_products,
+    "part-lines": lambda: part_lines(_SEED + 91, 160),
+    "part-lines-held-out": lambda: part_lines(_SEED + 92, 80),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),
 })  # fmt: skip

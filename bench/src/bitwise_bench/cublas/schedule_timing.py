@@ -32,7 +32,7 @@ from bitwise_bench.cublas.problem_sets import SETS, Problem
 from bitwise_bench.cublas.worker_processes import Parts
 from bitwise_nvidia_sm90.gemm.device_costs import properties_of
 from bitwise_nvidia_sm90.gemm.driver_launches import DriverError
-from bitwise_nvidia_sm90.gemm.graph_times import LaunchGraph, in_turn, launch_graph
+from bitwise_nvidia_sm90.gemm.graph_times import LaunchGraph, in_turn, launch_graph, times_in_turn
 from bitwise_nvidia_sm90.gemm.measured_schedules import candidates
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
 from bitwise_nvidia_sm90.gemm.prepared_launches import compile_kernels
@@ -148,9 +148,8 @@ class Bench:
                 wrong.append(str(name))
         if not graphs:
             return Best(None, None, wrong, ran, [])
-        # A clock that drops for a while slows one round of each.
-        rounds = [[graph.microseconds(2) for _, _, graph in graphs] for _ in range(_QUICK_ROUNDS)]
-        times = [min(each) for each in zip(*rounds, strict=True)]
+        quickly = times_in_turn({str(place): each[2] for place, each in enumerate(graphs)}, _QUICK_ROUNDS, 2)
+        times = list(quickly.values())
         quick = [(fields_of(name), round(each, 2)) for (name, *_), each in zip(graphs, times, strict=True)]
         order = sorted(range(len(graphs)), key=lambda place: times[place])[:3]
         again = in_turn({str(place): graphs[place][1] for place in order}, _QUICK_ROUNDS)

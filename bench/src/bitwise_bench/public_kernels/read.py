@@ -327,7 +327,7 @@ def _by_part(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _groups(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the figures of launches of packages, of those of TorchInductor, and of all."""
-    compiled = {name for name, source in SOURCES.items() if source.archive == "installed"}
+    compiled = {name for name, source in SOURCES.items() if source.inductor}
     is_compiled = [entry["launch"].split("/")[0] in compiled for entry in entries]
     return {
         "packages": agreement([each for each, other in zip(entries, is_compiled, strict=True) if not other]),

@@ -23,6 +23,7 @@ from bitwise_bench.public_kernels.interception import (
     replaced_tensors,
 )
 from bitwise_bench.public_kernels.package_compilation import package_kernel
+from bitwise_bench.public_kernels.residue import FILLINGS, filled, leave
 from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_contents import buffer_bytes, give_tensors, state_sizes
@@ -32,8 +33,8 @@ DRAWS = ("captured", "perturbed.1", "perturbed.2", "shuffled", "wide", "normal")
 order; these times powers of two; and normal numbers times powers of two, positive where all of the launch are.  Tensors
 of integers and booleans keep their contents, which the manifest has."""
 
-REPEATS = 3
-"""Runs from each draw with nothing else on the GPU."""
+REPEATS = len(FILLINGS)
+"""Runs from each draw with nothing else on the GPU, each with another filling of the memory that nothing wrote."""
 
 DISTURBED = {False: 5, True: 60}
 """Runs from each draw beside other work, without and with atomic operations in the kernel."""
@@ -55,6 +56,10 @@ _NAMES = {
 
 class DeviceLost(RuntimeError):
     """The GPU cannot be used from this process any more."""
+
+
+class ChangedBeyond(RuntimeError):
+    """A kernel changed memory behind one of its buffers."""
 
 
 @dataclass(frozen=True)
@@ -185,14 +190,16 @@ def recorded_bytes(launch: Intercepted, compiled: Sequence[Compiled]) -> list[di
             if entry["error"] is not None:
                 continue
             try:
-                rows = [_hashes(launch, inputs, _one_run(one, inputs)) for _ in range(REPEATS)]
+                rows = [_hashes(launch, inputs, _one_run(one, inputs, filling)) for filling in FILLINGS]
                 rows += _disturbed_rows(launch, one, inputs)
+            except ChangedBeyond:
+                rows = []
             except Exception as error:
                 entry["error"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 check_device(error)
                 continue
             changed = [address for address, each in inputs.items() if not torch.equal(each.cpu(), kept[address])]
-            if changed:  # a kernel that writes beyond its buffers leaves other inputs to the next one
+            if changed or not rows:  # a kernel that writes beyond its buffers leaves other inputs to the next one
                 entry["error"] = BEYOND_BUFFERS
                 inputs |= {address: kept[address].to(inputs[address].device, copy=True) for address in changed}
                 continue
@@ -220,7 +227,7 @@ def _disturbed_rows(launch: Intercepted, one: Compiled, inputs: Mapping[int, Any
     first: dict[int, Any] | None = None
     rows = []
     for _ in range(DISTURBED[has_atomic_operations(one.kernel.assembly)]):
-        memory = _one_run(one, inputs, _disturb)
+        memory = _one_run(one, inputs, FILLINGS[0], _disturb)
         if first is None or any(not torch.equal(memory[address], first[address]) for address in memory):
             rows.append(_hashes(launch, inputs, memory))
             first = memory if first is None else first
@@ -233,15 +240,26 @@ def _disturb() -> None:
     disturbance().start()
 
 
-def _one_run(one: Compiled, inputs: Mapping[int, Any], before: Callable[[], object] = lambda: None) -> dict[int, Any]:
-    """Return the memory after a run from the inputs; `before` is called before the launch."""
+def _one_run(
+    one: Compiled, inputs: Mapping[int, Any], filling: int, before: Callable[[], object] = lambda: None
+) -> dict[int, Any]:
+    """Return the memory after a run from the inputs; `before` is called before the launch.
+
+    Memory that nothing wrote has the byte `filling`.  Raises ChangedBeyond.
+    """
     import torch
 
-    memory = {address: bytes_.clone() for address, bytes_ in inputs.items()}
+    memory, behind = {}, []
+    for address, bytes_ in inputs.items():
+        memory[address], rest = filled(bytes_, filling)
+        behind.append(rest)
+    leave(filling)
     torch.cuda.synchronize()
     before()
     one.launch(memory)
     torch.cuda.synchronize()
+    if behind and not bool((torch.cat(behind) == filling).all()):
+        raise ChangedBeyond(BEYOND_BUFFERS)
     return memory
 
 
@@ -311,6 +329,7 @@ def write_launch(
         "errors": list(errors),
         "draws": list(DRAWS) if bytes_ else [],
         "repeats": REPEATS,
+        "fillings": list(FILLINGS),
         "disturbed runs": DISTURBED[False],
         "disturbed runs with atomic operations": DISTURBED[True],
         "kernels": entries,

@@ -19,8 +19,8 @@ class Source:
     `distribution` and `version` name it on PyPI; `archive` is the form in which it is published there, "installed" for
     a package that the environment has.  `root` is the folder of its modules in the archive; `only` are the beginnings
     of the paths of the modules that are needed.  `needs` are pure Python packages that its modules import, with their
-    versions.  `licence` is its SPDX identifier.  The drivers are those of the module
-    `drivers.<name>`.
+    versions.  `licence` is its SPDX identifier.  `inductor`: the kernels are those that TorchInductor makes of models
+    of the package.  The drivers are those of the module `drivers.<name>`.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Source:
     root: str = ""
     only: str | tuple[str, ...] = ""
     needs: tuple[tuple[str, str], ...] = ()
+    inductor: bool = False
 
     def drivers(self) -> Mapping[str, Driver]:
         """Return the drivers by the name of the case."""
@@ -104,7 +105,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
                 ),
                 (_EINOPS,),
             ),
-            Source("inductor", "transformers", "", "Apache-2.0", "installed"),
+            Source("inductor", "transformers", "", "Apache-2.0", "installed", inductor=True),
             Source("torch_norm", "torchnorm", "0.1.2", "MIT"),
             Source("cross_entropy", "crossentropy-triton", "0.1.2", "MIT"),
             Source("saga", "saga-activation", "0.2.0", "MIT"),
@@ -161,10 +162,60 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source("gated_products", "flash-swiglu-mlp", "0.4.3", "Apache-2.0"),
             Source("speculation", "flashspec", "0.3.1", "Apache-2.0"),
             Source("strips", "kernel-fun", "0.2.0", "Apache-2.0"),
-            Source("inductor_families", "transformers", "", "Apache-2.0", "installed"),
-            Source("inductor_networks", "torch", "", "BSD-3-Clause", "installed"),
-            Source("inductor_sizes", "transformers", "", "Apache-2.0", "installed"),
-            Source("inductor_programs", "torch", "", "BSD-3-Clause", "installed"),
+            Source("inductor_families", "transformers", "", "Apache-2.0", "installed", inductor=True),
+            Source("inductor_networks", "torch", "", "BSD-3-Clause", "installed", inductor=True),
+            Source("inductor_sizes", "transformers", "", "Apache-2.0", "installed", inductor=True),
+            Source("inductor_programs", "torch", "", "BSD-3-Clause", "installed", inductor=True),
+            Source(
+                "lmdeploy",
+                "lmdeploy",
+                "0.18.0",
+                "Apache-2.0",
+                only=tuple(f"lmdeploy/{each}" for each in ("pytorch/kernels/cuda", "pytorch/envs", "pytorch/backends")),
+            ),
+            Source(
+                "unsloth", "unsloth", "2026.10.9", "Apache-2.0", only=("unsloth/kernels", "unsloth/bnb_availability")
+            ),
+            Source(
+                "axolotl",
+                "axolotl",
+                "0.21.0",
+                "Apache-2.0",
+                only=tuple(
+                    f"axolotl/{each}"
+                    for each in (
+                        *("kernels", "integrations/kernels/libs", "monkeypatch/attention", "utils/logging"),
+                        *("utils/optimizers/sinkgd_triton", "core/trainers/ebft/kernels"),
+                    )
+                ),
+            ),
+            Source("modelopt", "nvidia-modelopt", "0.47.0", "Apache-2.0", only="modelopt/torch/kernels"),
+            Source("optimi", "torch-optimi", "0.3.3", "MIT", only="optimi"),
+            Source("multiple_architectures", "cuda-triton-multiarch", "0.1.3", "MIT", only="kernels"),
+            Source("softmax_plus_n", "flash-attention-softmax-n", "0.3.2", "GPL-3.0-only"),
+            Source("multiple_vectors", "colsearch", "0.1.7", "CC-BY-NC-4.0", only="colsearch/_internal"),
+            Source("rounded_weights", "auto-round", "0.16.1", "Apache-2.0", only="auto_round_extension/triton"),
+            Source("voices", "omnivoice-triton", "0.1.0", "Apache-2.0", only="omnivoice_triton/kernels"),
+            Source("feature_correlation", "local-corr-lumi", "0.1.0", "MIT", only="local_corr"),
+            Source(
+                "vision_transformers",
+                "vit-pytorch",
+                "1.26.14",
+                "MIT",
+                only="vit_pytorch",
+                needs=(_EINOPS,),
+                inductor=True,
+            ),
+            Source(
+                "sequence_transformers",
+                "x-transformers",
+                "2.31.10",
+                "MIT",
+                only="x_transformers",
+                needs=(_EINOPS, ("torch_einops_utils", "0.2.0"), ("loguru", "0.7.3")),
+                inductor=True,
+            ),
+            Source("inductor_definitions", "transformers", "", "Apache-2.0", "installed", inductor=True),
         )
     }
 )

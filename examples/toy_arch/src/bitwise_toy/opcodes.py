@@ -11,7 +11,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTIN
 from bitwise_core.execution.machine import Exit, Machine, Step, literal
 from bitwise_core.execution.memory.access import known_address, load_global, store_global
 from bitwise_core.execution.opcode_steps import apply_integer, branch
-from bitwise_core.execution.values.packing import take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics import operation
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, take
+from bitwise_core.execution.values.lane_selection import take
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 

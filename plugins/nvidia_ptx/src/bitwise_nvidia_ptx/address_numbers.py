@@ -49,10 +49,12 @@ OWN_SPACES = frozenset({"shared", "shared::cta", "shared::cluster", "local", "pa
 """Spaces of memory that no output is in: what is stored there is read again."""
 _MOVES = frozenset({"mov", "cvta", "selp", "shfl"})
 _NOT_READING = _MOVES | {
-    "ld", "ldu", "cp", "prefetch", "prefetchu", "isspacep", "tensormap", "call", "ret", "bra", "mapa", "getctarank",
-    "createpolicy", "applypriority", "fence", "tcgen05", "wgmma", "mbarrier", "clusterlaunchcontrol",
+    "ld", "ldu", "prefetch", "prefetchu", "isspacep", "call", "ret", "bra", "mapa", "getctarank", "createpolicy",
+    "applypriority", "fence", "clusterlaunchcontrol",
 }  # fmt: skip
 """Opcodes that move their operands, or take them as addresses."""
+_ACCESSING = frozenset({"cp", "tensormap", "tcgen05", "wgmma", "mbarrier"})
+"""Opcodes that take operands in brackets as addresses, and read others as numbers: sizes, coordinates, elements."""
 REASON = "the address of a buffer, which the launch does not give, is read as a number"
 
 
@@ -345,6 +347,12 @@ def _read_as_numbers(
         return set()
     if base == "st" and not OWN_SPACES.isdisjoint(parts):
         return set()
+    if base in _ACCESSING:
+        plain = [each for each in instruction.operands if not isinstance(each, Address)]
+        numbers = [] if "global_address" in parts else plain
+        extra = [each for place in instruction.operands if isinstance(place, Address) for each in place.extra]
+        read = {name for each in (*numbers, *extra) for name in registers_in(each)}
+        return {each for each in read if origins.get(each, _NO_ADDRESS) != _NO_ADDRESS}
     operands = instruction.operands if base in ("st", "red") else instruction.operands[1:]
     addresses = [each for each in operands if not isinstance(each, Address) and _of(each, origins) != _NO_ADDRESS]
     if not addresses or _is_known(base, operands, addresses, origins):

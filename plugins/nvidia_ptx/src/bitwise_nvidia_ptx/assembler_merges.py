@@ -61,6 +61,8 @@ _SIGN_EXTENDING = re.compile(
 )
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
 _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
+_LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
+"""A load whose number no assembler knows."""
 _OF_REGISTER = re.compile(r"set\.[\w.]*\.(f32|[su]32)\.\w+")
 _NARROW_LOAD = re.compile(r"ldu?\.[\w.:]*\.[bsu](8|16)")
 _TO_INTEGER = re.compile(r"cvt\.r[nzmp]i\.[\w.]*f16")
@@ -488,7 +490,9 @@ def _is_computed_literal(operand: Operand, sources: _Sources) -> bool:
         return False
     moves = ("mov", "selp", "prmt", "shfl", "cvt")
     return any(
-        each.opcode.split(".", 1)[0] not in moves and _PAIR_OF_FLOATS.fullmatch(each.opcode) is None
+        each.opcode.split(".", 1)[0] not in moves
+        and _PAIR_OF_FLOATS.fullmatch(each.opcode) is None
+        and _LOAD.match(each.opcode) is None
         for each in sources.of(operand, literals=True)
     )
 

@@ -3,7 +3,8 @@
 Compilers store an address in two words where 8 bytes have no alignment, and put the words together again.  A word of
 an address, alone, is a number that the launch does not give.  So what is loaded in less than 64 bits from where an
 address was stored may be moved up by 32 bits, and joined with the other word.  If the result is no address, or if
-anything else reads such a word, it is undetermined.
+anything else reads such a word, it is undetermined.  So is what `ldmatrix` loads there.  Matrix instructions and copies
+that read shared memory while it holds an address are Unknown.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bitwise_core.assembly.module import (
 from bitwise_core.assembly.module import registers_of as registers_in
 from bitwise_core.execution.active_lanes import active_lanes, active_values
 from bitwise_core.execution.architecture import OpcodeTable
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
@@ -43,6 +45,17 @@ from bitwise_nvidia_ptx.address_numbers import (
 
 _PLACES = "places of stored addresses"
 """The 4-byte words of memory that may hold a part of an address: a set of numbers in `Machine.extra`."""
+_READ_ELSEWHERE = (
+    "shared memory that may hold the address of a buffer, which the launch does not give, is read by another "
+    "instruction than a load"
+)
+_BYTES = WORD // 8
+_ROW = 16
+"""The bytes at each address of `ldmatrix`."""
+_STARTS = frozenset({"global", "async", "tensor", "reduce"})
+"""Parts of the opcodes of bulk copies, as opposed to commits and waits."""
+_MULTIPLICATIONS = frozenset({"mma_async", "mma", "cp"})
+"""Parts of the opcodes of instructions of matrix units that read shared memory."""
 _WORDS = "registers with words of stored addresses"
 """The registers that may hold a word of an address: a set of names in `Machine.extra`."""
 
@@ -52,7 +65,8 @@ class _Plan:
     """The instructions of a kernel that store addresses, load words, and join words, by identity.
 
     `stores`: the registers with addresses, and of them the `halves`, which hold a word.  `apart`: the registers with
-    words that something reads which joins none.
+    words that something reads which joins none.  `others`: stores of anything else.  `rows`: loads of matrices.
+    `readers`: instructions that read shared memory in other ways.
     """
 
     stores: Mapping[int, frozenset[str]]
@@ -60,6 +74,14 @@ class _Plan:
     loads: frozenset[int]
     joins: Mapping[int, frozenset[str]]
     apart: frozenset[str]
+    others: frozenset[int]
+    rows: frozenset[int]
+    readers: frozenset[int]
+
+    def follows(self, instruction: Instruction) -> bool:
+        """Return whether an instruction has a part in how stored addresses are followed."""
+        key = id(instruction)
+        return any(key in each for each in (self.stores, self.loads, self.joins, self.others, self.rows, self.readers))
 
 
 def keeping_addresses(step: Step, instruction: Instruction, kernel: Kernel, opcodes: OpcodeTable) -> Step:
@@ -67,9 +89,11 @@ def keeping_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
     plan = _plan(kernel, opcodes)
     if plan is None:
         return step
-    stored, joined = plan.stores.get(id(instruction)), plan.joins.get(id(instruction))
-    if stored is None and joined is None and id(instruction) not in plan.loads:
+    if not plan.follows(instruction):
         return step
+    stored, joined = plan.stores.get(id(instruction)), plan.joins.get(id(instruction))
+    is_other, is_reader = id(instruction) in plan.others, id(instruction) in plan.readers
+    loads_rows = id(instruction) in plan.rows
 
     def run(machine: Machine) -> Control | None:
         if getattr(machine.memory, "undetermined", None) is None:
@@ -77,6 +101,19 @@ def keeping_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
         if stored is not None:
             _note_places(machine, instruction, stored, plan.halves)
             return step(machine)
+        if is_other:
+            _drop_places(machine, instruction)
+            return step(machine)
+        if is_reader and machine.extra.get(_PLACES):
+            raise Unsupported(f"{_READ_ELSEWHERE} ({instruction.opcode})", instruction.line)
+        if is_reader:
+            return step(machine)
+        if loads_rows:
+            held = _meets_places(machine, instruction.operands[1], _ROW)
+            control = step(machine)
+            for name in registers_in(instruction.operands[0]) if held else ():
+                _forget(machine, name, instruction.line)
+            return control
         words: set[str] = machine.extra.setdefault(_WORDS, set())
         held = not words.isdisjoint(joined or ())
         found = _loaded_words(machine, instruction) if joined is None else registers_in(instruction.operands[0])
@@ -154,6 +191,42 @@ def _note_places(machine: Machine, instruction: Instruction, stored: frozenset[s
         start = np.unique(active_values(where, lanes)) + np.uint64(number * size)
         for byte in range(0, size, WORD // 8):
             places.update(((start + np.uint64(byte)) // np.uint64(WORD // 8)).tolist())
+
+
+def _drop_places(machine: Machine, instruction: Instruction) -> None:
+    """Note that a store of no address replaces what was at its places, where all blocks execute it."""
+    places: set[int] = machine.extra.get(_PLACES, set())
+    where = _place(machine, instruction.operands[0]) if places else None
+    size = int(instruction.opcode.rsplit(".", 1)[1][1:]) // 8 * len(_items(instruction.operands[1]))
+    if where is None or len(where) > 1 or machine.condition is not None or machine.mask is not None or size % _BYTES:
+        return
+    start = np.unique(where)
+    start = start[start % np.uint64(_BYTES) == 0]
+    for byte in range(0, size, _BYTES):
+        places.difference_update(((start + np.uint64(byte)) // np.uint64(_BYTES)).tolist())
+
+
+def _meets_places(machine: Machine, operand: Operand, size: int) -> bool:
+    """Return whether some active lane reads a part of an address among `size` bytes at a memory operand."""
+    places: set[int] = machine.extra.get(_PLACES, set())
+    if not places:
+        return False
+    where = _place(machine, operand)
+    if where is None:
+        return True
+    start = np.unique(active_values(where, active_lanes(machine.mask, where)))
+    words = (start + np.uint64(byte) for byte in range(0, size, _BYTES))
+    return any(not places.isdisjoint((each // np.uint64(_BYTES)).tolist()) for each in words)
+
+
+def _reads_shared_memory(instruction: Instruction) -> bool:
+    """Return whether an instruction may read shared memory, other than loads to registers."""
+    base, *parts = instruction.opcode.split(".")
+    if base == "cp":
+        return "bulk" in parts and not _STARTS.isdisjoint(parts) and any(each.startswith("shared") for each in parts)
+    if base in ("atom", "red"):
+        return "global" not in parts
+    return base in ("wgmma", "tcgen05") and not _MULTIPLICATIONS.isdisjoint(parts)
 
 
 def _loaded_words(machine: Machine, instruction: Instruction) -> list[str]:
@@ -239,7 +312,13 @@ def _plan(kernel: Kernel, opcodes: OpcodeTable) -> _Plan | None:
                 fresh = [each for each in registers_in(user.operands[0]) if each not in words]
                 words.update(fresh)
                 work += fresh
-    return _Plan(stores, frozenset(halves), frozenset(map(id, loads)), joins, frozenset(apart))
+    each_store = [each for each in kernel.instructions if each.opcode.startswith("st.") and ".param" not in each.opcode]
+    in_shared = any(id(each) in stores and ".local" not in each.opcode for each in each_store)
+    others = {id(each) for each in each_store if id(each) not in stores and "global" not in each.opcode.split(".")}
+    rows = {id(each) for each in kernel.instructions if in_shared and each.opcode.startswith("ldmatrix.")}
+    readers = {id(each) for each in kernel.instructions if in_shared and _reads_shared_memory(each)}
+    followed = frozenset(map(id, loads)), joins, frozenset(apart)
+    return _Plan(stores, frozenset(halves), *followed, frozenset(others), frozenset(rows), frozenset(readers))
 
 
 def registers_of_source(instruction: Instruction) -> Iterable[str]:

@@ -16,8 +16,9 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.matrix_chains import shape_of
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 

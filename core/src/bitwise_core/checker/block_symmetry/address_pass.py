@@ -417,7 +417,7 @@ class AddressMemory(GlobalMemory):
         active = np.ones((1, 1), dtype=bool) if mask is None else mask
 
         def read(where: Array) -> Array:
-            return self.given.read(where, bits, active, line)
+            return self.given.read(where, bits, active, line, follows_pointers=self.follows_pointers)
 
         value = plain(address)
         if not isinstance(value, BlockAffine):

@@ -24,7 +24,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, NotSymmetric
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, take
+from bitwise_core.execution.values.lane_selection import take
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array
 
 TAINT = L.NONDETERMINISTIC

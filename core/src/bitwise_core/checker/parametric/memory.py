@@ -16,7 +16,9 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.checker.parametric.values import ParametricInteger, Predicate, Selection, conjunction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
+from bitwise_core.execution.memory.given_contents import GivenContents, none_given
+from bitwise_core.execution.memory.global_memory import is_order_independent
+from bitwise_core.execution.memory.loads import stored_elements
 from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -63,6 +65,8 @@ class ParametricMemory:
     """A race ends the analysis."""
     orders_blocks: ClassVar[bool] = False
     """See `GlobalMemory.orders_blocks`."""
+    given: ClassVar[GivenContents] = none_given()
+    """Contents that a launch gives are ignored for every launch."""
 
     def __init__(
         self,

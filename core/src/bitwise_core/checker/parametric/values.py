@@ -18,7 +18,8 @@ from bitwise_core.checker.parametric.polynomial import Polynomial
 from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, extract, extract_vector, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector, extract, extract_vector
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.numerics import Operation, modular

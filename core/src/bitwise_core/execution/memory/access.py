@@ -40,6 +40,7 @@ from bitwise_core.execution.values.packing import as_symbolic_vector, blend_valu
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value, width
 from bitwise_core.numerics import Operation
 
+_POINTER_BITS = 64
 MAXIMUM_GATHERED = 1 << 22
 """The largest number of pairs of a thread and a cell of shared memory that it may read at a computed address."""
 
@@ -495,7 +496,11 @@ def load_global(machine: Machine, address: Array, bits: int, line: int, *, coher
     """
     check_in_buffer(machine, address, line)
     thread = machine.thread if coherent else machine.loading_agent()
-    return machine.memory.load(address, bits, machine.mask, thread, _epoch(machine), line)
+    memory, epoch = machine.memory, _epoch(machine)
+    if bits != _POINTER_BITS or not memory.given.has_pointers:
+        return memory.load(address, bits, machine.mask, thread, epoch, line)
+    with memory.following_pointers():
+        return memory.load(address, bits, machine.mask, thread, epoch, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:

@@ -35,12 +35,33 @@ class GivenContents:
         self._like_addresses = {
             number: like_addresses(each, len(buffers)) for number, (_, each) in self._contents.items()
         }
+        self._pointers = {
+            number: np.array(sorted(pointer.index for pointer in each.pointers), dtype=np.int64)
+            for number, (_, each) in self._contents.items()
+            if each.pointers
+        }
 
-    def read(self, address: Array, bits: int, active: Array, line: int | None, *, checked: bool = True) -> Array:
+    @property
+    def has_pointers(self) -> bool:
+        """Whether the launch gives a pointer in the contents of some buffer."""
+        return bool(self._pointers)
+
+    def read(
+        self,
+        address: Array,
+        bits: int,
+        active: Array,
+        line: int | None,
+        *,
+        checked: bool = True,
+        follows_pointers: bool = False,
+    ) -> Array:
         """Return `bits` bits at each address; 0 where `active`, which broadcasts to more lanes, is false.
 
         An address outside of the given buffers reads as 0.  Raises Unsupported for an active lane that is beyond the
-        values of its buffer, and if `checked`, for a number that could be taken for an address of the launch.
+        values of its buffer, and if `checked`, for a number that could be taken for an address of the launch.  Unless
+        the reader `follows_pointers`, and reads a whole one, a pointer is refused in the same way: its bytes are no
+        number that the launch gives.
         """
         size = bits // 8
         where = buffers_at(address)
@@ -55,6 +76,10 @@ class GivenContents:
                 first = int(np.broadcast_to(place, np.broadcast_shapes(place.shape, active.shape))[beyond & active][0])
                 # Under a condition on data, what decides it may be what is missing.
                 raise DataDependent(_beyond(name, contents, first, size), line)
+            pointers = self._pointers.get(number)
+            if pointers is not None:
+                read = (mine & active, place, size, pointers, follows_pointers)
+                self._check_pointers(name, *read, line)
             result = np.where(mine & ~beyond, _words(self._padded[number], place, size), result)
             if checked and size == _WIDEST and self._like_addresses[number].size:
                 self._check_numbers(name, contents, place[mine & ~beyond], self._like_addresses[number], line)
@@ -79,6 +104,24 @@ class GivenContents:
                 words = _like_address(name, int(contents.numbers[index // _WIDEST]), index // _WIDEST)
                 result |= mine
         return (result, words) if words else None
+
+    def _check_pointers(
+        self, name: str, lanes: Array, place: Array, size: int, pointers: Array, follows: bool, line: int | None
+    ) -> None:
+        """Raise Unsupported for a pointer of which these lanes read a part, or read it as a number."""
+        where = np.broadcast_to(place, lanes.shape)[lanes]
+        number = np.searchsorted(pointers * _WIDEST, where - _WIDEST, side="right")
+        first = pointers[np.minimum(number, pointers.size - 1)] * _WIDEST
+        touched = (first > where - _WIDEST) & (first < where + size)
+        if follows and size == _WIDEST:
+            touched &= first != where
+        if touched.any():
+            index = int(first[touched][0]) // _WIDEST
+            raise Unsupported(
+                f"the pointer at element {index} of the buffer {name} is read in parts or as a number, and the launch "
+                "does not give the address of a buffer",
+                line,
+            )
 
     def _check_numbers(
         self, name: str, contents: TensorContents, place: Array, indices: Array, line: int | None

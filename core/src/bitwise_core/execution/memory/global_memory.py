@@ -17,7 +17,15 @@ from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
+from bitwise_core.execution.memory.loads import NEVER_COMPLETE, Load, LoadInFlight, stored_elements
 from bitwise_core.execution.memory.program_order import ProgramOrder
+from bitwise_core.execution.memory.shared_elements import (
+    contended_lanes,
+    differing_lanes,
+    lanes_in_order,
+    placed,
+    two_of_each_block,
+)
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
     BlockOrder,
@@ -25,7 +33,6 @@ from bitwise_core.execution.memory.store_forwarding import (
     LoadRaces,
     StoredRows,
     forward_stores,
-    hashes_of_lanes,
     overlapping,
 )
 from bitwise_core.execution.memory.store_pages import StorePages
@@ -48,7 +55,7 @@ from bitwise_core.execution.races.undetermined import (
     undetermined,
     undetermined_where,
 )
-from bitwise_core.execution.thread_numbers import block_of, further_thread
+from bitwise_core.execution.thread_numbers import further_thread
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -80,18 +87,6 @@ MAXIMUM_BYTES_KEPT = 1 << 26
 
 Change: TypeAlias = Callable[[Value], Value]
 """The content of an element after an atomic operation, as a function of the content before it."""
-
-
-def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
-    """Return the elements of a stored value with their byte offsets."""
-    if isinstance(value, PackedVector):
-        result: list[tuple[int, SymbolicVector]] = []
-        offset = 0
-        for part in value.parts:
-            result.extend((offset + inner, lanes) for inner, lanes in stored_elements(part))
-            offset += L.width(part) // 8
-        return result
-    return [(0, as_symbolic_vector(value))]
 
 
 def _with_joined_halves(value: PackedVector) -> PackedVector:
@@ -127,70 +122,6 @@ def _distinct(numbers: Array) -> list[int]:
     """Return the numbers that occur, in ascending order; the common case of one number is fast."""
     low, high = int(numbers.min()), int(numbers.max())
     return [low] if low == high else [int(each) for each in sorted_distinct(numbers)]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One load of a batch, as the machine executed it, and its value; `shape` is that of all its lanes.
-
-    A value of None stands for the initial content, which is computed again where it is needed: it takes much memory.
-    """
-
-    address: Array
-    mask: Array | None
-    thread: Array
-    shape: tuple[int, ...]
-    epoch: Epoch
-    value: Value | None
-    bits: int
-    line: int
-    flight: Flight | None = None
-    """See `Access.flight`."""
-
-    def bytes(self) -> int:
-        """Return about how many bytes of memory the load and its value take."""
-        if self.flight is not None:  # it shares the arrays of the load that was issued
-            return 0
-        lanes = 0 if self.value is None else self.shape[0] * self.shape[1]
-        return 8 * self.address.size + 20 * lanes * max(1, self.bits // 64)
-
-    def accesses(self, with_values: bool) -> list[Access]:
-        """Return the load, or the loads of the elements of its value."""
-        active = whole_mask(self.mask, self.shape)
-        where, who = active_values(self.address, active), active_values(self.thread, active)
-        epochs, flight = epochs_of_lanes(self.epoch, active), self.flight
-        if flight is not None:
-            flight = replace(flight, until=epochs_of_lanes(flight.until, active))
-        if not with_values or self.value is None:
-            return [Access(where, who, epochs, None, self.bits, self.line, flight=flight)]
-        return [
-            Access(
-                where + np.uint64(offset),
-                who,
-                epochs,
-                L.chosen_lanes(lanes, active),
-                lanes.bits,
-                self.line,
-                flight=flight,
-            )
-            for offset, lanes in stored_elements(self.value)
-        ]
-
-    def of_ended(self, threads: Array) -> list[Load]:
-        """Return the load of these threads as one that is never complete; none if they do not take part."""
-        active = whole_mask(self.mask, self.shape) & np.isin(self.thread, threads)
-        return [replace(self, mask=active, flight=_ENDLESS)] if active.any() else []
-
-
-_ENDLESS = Flight(np.iinfo(np.int32).max, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadInFlight:
-    """An asynchronous load that nothing has waited for; `stores` is how many stores to each buffer came before it."""
-
-    load: Load
-    stores: Mapping[int, int]
 
 
 class GlobalMemory:
@@ -253,6 +184,8 @@ class GlobalMemory:
         """How often instructions of some lines have been executed, where that distinguishes their results."""
         self.declared: dict[int, list[tuple[object, Hashable]]] = {}
         """By address, what no store describes and blocks have put there, such as a tensor map, with who has done so."""
+        self.follows_pointers = False
+        """Whether what is loaded now may be used as an address: other readers refuse the pointers of given contents."""
         self.polls: frozenset[int] = frozenset()
         """The lines of reads by which threads may wait for others."""
         self.lane_stores: dict[int, int] = {}
@@ -356,7 +289,17 @@ class GlobalMemory:
     def _with_initial(self, load: Load) -> Load:
         """Return a load whose value is not kept, with the initial content that it is."""
         where, reached = load.address.astype(np.uint64, copy=False), self._buffers(load.address, load.mask)
-        return replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+        with self.following_pointers():
+            return replace(load, value=self.initial(where, load.bits, load.mask, reached, load.line))
+
+    @contextmanager
+    def following_pointers(self) -> Iterator[None]:
+        """What is loaded until the end may be used as an address, so that given contents may hold a pointer there."""
+        outer, self.follows_pointers = self.follows_pointers, True
+        try:
+            yield
+        finally:
+            self.follows_pointers = outer
 
     def _keep(self, load: Load, buffers: Iterable[int]) -> None:
         """Keep a load of buffers that nothing has stored to, unless these loads take too much memory."""
@@ -439,7 +382,7 @@ class GlobalMemory:
     def initial(self, address: Array, bits: int, mask: Array | None, buffers: Iterable[int], line: int) -> Value:
         """Return the content before the launch at each active lane's address, which lies in one of `buffers`.
 
-        Raises Unsupported beyond the given contents of a buffer.
+        Raises Unsupported beyond the given contents of a buffer, and for a pointer that the reader does not follow.
         """
         known = self.given.buffers.intersection(buffers)
         if not known:
@@ -447,7 +390,9 @@ class GlobalMemory:
         active = np.ones((1, 1), dtype=bool) if mask is None else mask
         # A term of a number that could be taken for an address is that of an element whose content is not given.
         like = self.given.where_like_addresses(address, bits, active) if self.domain.name == "terms" else None
-        numbers: Value = self.given.read(address, bits, active, line, checked=like is None)
+        numbers: Value = self.given.read(
+            address, bits, active, line, checked=like is None, follows_pointers=self.follows_pointers
+        )
         if like is not None:
             numbers = blend_values(like[0], self.domain.load(address, bits), numbers)
             self.like_address = self.like_address or (like[1], line)
@@ -737,7 +682,7 @@ class GlobalMemory:
                 self.kept[buffer] = [*kept, *(each for load in kept for each in load.of_ended(fresh))]
             for buffer, loads in self.loads.items():
                 mine = [each for each in loads if np.isin(each.thread, fresh).any()]
-                self.loads[buffer] = [*loads, *(replace(each, flight=_ENDLESS) for each in mine)]
+                self.loads[buffer] = [*loads, *(replace(each, flight=NEVER_COMPLETE) for each in mine)]
         return False
 
     def change_by(self, operation: Operation, value: Value) -> Change:
@@ -796,11 +741,11 @@ class GlobalMemory:
         self._combined.append((operation.name, where))
         order = np.argsort(where, kind="stable")
         _, start, count = np.unique(where[order], return_index=True, return_counts=True)
-        total = combined(self.domain, operation, None, _sorted_lanes(vector, lanes, order), start, count)
+        total = combined(self.domain, operation, None, lanes_in_order(vector, lanes, order), start, count)
         first = np.zeros(lanes.shape, dtype=bool)
         block, lane = (each[order][start] for each in np.nonzero(lanes))
         first[block, lane] = True
-        spread = _placed(as_symbolic_vector(total), first, block, lane)
+        spread = placed(as_symbolic_vector(total), first, block, lane)
         other = further_thread(thread)
         old = self.load(address, vector.bits, first, other, epoch, line)
         self.store(address, self.change_by(operation, spread)(old), first, other, epoch, line)
@@ -841,7 +786,7 @@ class GlobalMemory:
             self.undetermined.updates.add(line)
         old = self.load(address, bits, mask, thread, epoch, line)
         new = change(old)
-        contended = _contended(self.in_own_launch(address), old, new, mask, thread)
+        contended = contended_lanes(self.in_own_launch(address), old, new, mask, thread)
         if contended is None:
             polled = self._polled
             self.store(address, new, mask, thread, epoch, line)
@@ -854,27 +799,11 @@ class GlobalMemory:
         if self.note_race(Cause(Kind.ARRIVAL, OLD_VALUE, line, line)):
             old = undetermined_where(contended, old, self.domain.recorder)
             new = change(old)
-            differing = _differing(where, new, contended)
+            differing = differing_lanes(where, new, contended)
             new = undetermined_where(differing, new, self.domain.recorder)
         active = active_lanes(mask, contended)
-        self.store(address, new, active & ~contended | _two_of_each_block(where, who, contended), thread, epoch, line)
+        self.store(address, new, active & ~contended | two_of_each_block(where, who, contended), thread, epoch, line)
         return old
-
-
-def _sorted_lanes(value: SymbolicVector, lanes: Array, order: Array) -> SymbolicVector:
-    """Return the values of some lanes in an order, of shape (1, lanes)."""
-    found = L.chosen_lanes(value, lanes)
-    flags = found.flags if isinstance(found.flags, int) else found.flags[:, order]
-    return SymbolicVector(value.bits, found.words[:, :, order], flags)
-
-
-def _placed(value: SymbolicVector, lanes: Array, block: Array, lane: Array) -> SymbolicVector:
-    """Return values of shape (1, elements) at their blocks and lanes, of a mask of the lanes that hold one."""
-    words = np.zeros((2, *lanes.shape), dtype=np.uint64)
-    flags = np.zeros(lanes.shape, dtype=np.uint32)
-    words[:, block, lane] = np.broadcast_to(value.words, (2, 1, block.size))[:, 0]
-    flags[block, lane] = L.flags_of_lanes(value.flags, (1, block.size))[0]
-    return SymbolicVector(value.bits, words, L.uniform_flags(flags))
 
 
 def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:
@@ -882,48 +811,6 @@ def _are_equal_numbers(left: Value, right: Value, mask: Array | None) -> bool:
     one, other = as_symbolic_vector(left), as_symbolic_vector(right)
     same = np.asarray(L.constant_mask(one)) & np.asarray(L.constant_mask(other)) & (one.words[0] == other.words[0])
     return bool((same if mask is None else same | ~mask).all())
-
-
-def _contended(address: Array, old: Value, new: Value, mask: Array | None, thread: Array) -> Array | None:
-    """Return the lanes whose element other lanes change in the same step, None if there are none."""
-    values = [as_symbolic_vector(each) for each in (old, new)]
-    active = active_lanes(mask, address, thread, *(each.words[0] for each in values))
-    _, element, count = np.unique(active_values(address, active), return_inverse=True, return_counts=True)
-    if not (count > 1).any():
-        return None
-    before, after = (hashes_of_lanes(each, active) for each in values)
-    changed = np.zeros(count.size, dtype=bool)
-    changed[element[(before != after).any(axis=0)]] = True
-    lanes = np.zeros(active.shape, dtype=bool)
-    lanes[active] = (changed & (count > 1))[element]
-    return lanes if lanes.any() else None
-
-
-def _differing(address: Array, value: Value, lanes: Array) -> Array:
-    """Return which of these lanes have another value than some other of them with the same address."""
-    hashes = hashes_of_lanes(as_symbolic_vector(value), lanes)
-    _, first, element = np.unique(address[lanes], return_index=True, return_inverse=True)
-    unequal = np.zeros(first.size, dtype=bool)
-    unequal[element[(hashes != hashes[:, first[element]]).any(axis=0)]] = True
-    found = np.zeros(lanes.shape, dtype=bool)
-    found[lanes] = unequal[element]
-    return found
-
-
-def _two_of_each_block(address: Array, thread: Array, lanes: Array) -> Array:
-    """Return at most two of these lanes for each address and block.
-
-    They stand for all: their values are equal, or equal to no others, and each thread conflicts with one of two others.
-    """
-    where, who = address[lanes], thread[lanes]
-    order = np.lexsort((who, where))
-    same = np.zeros(order.size, dtype=bool)
-    same[2:] = (where[order][2:] == where[order][:-2]) & (block_of(who[order][2:]) == block_of(who[order][:-2]))
-    kept = np.empty(order.size, dtype=bool)
-    kept[order] = ~same
-    found = np.zeros(lanes.shape, dtype=bool)
-    found[lanes] = kept
-    return found
 
 
 def is_order_independent(operation: Operation) -> bool:

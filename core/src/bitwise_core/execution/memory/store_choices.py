@@ -12,7 +12,8 @@ from bitwise_core.execution.active_lanes import whole_mask
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.atomic_contributions import combined
-from bitwise_core.execution.memory.global_memory import GlobalMemory, Load
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.loads import Load
 from bitwise_core.execution.memory.outputs import split_elements
 from bitwise_core.execution.memory.store_forwarding import (
     Access,

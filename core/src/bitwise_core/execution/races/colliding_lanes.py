@@ -23,7 +23,8 @@ from bitwise_core.execution.active_lanes import active_lanes, active_values, who
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.races.epochs import Epoch
 from bitwise_core.execution.races.undetermined import BESIDE_LANES_RACE, Cause, Kind, Race
-from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
 
 

@@ -38,7 +38,8 @@ from bitwise_core.execution.synchronised_blocks.synchronised_memory import Synch
 from bitwise_core.execution.synchronised_blocks.waits import Wait
 from bitwise_core.execution.thread_numbers import block_of
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import exact_hash
 

@@ -26,14 +26,8 @@ import numpy as np
 
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.hash_table import HashTable
-from bitwise_core.execution.values.packing import (
-    as_symbolic_vector,
-    blend_values,
-    extract_vector,
-    parts_of,
-    slices_of,
-    take_threads,
-)
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract_vector, parts_of, slices_of
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import exact_hash, poison
 from bitwise_core.numerics import Operation

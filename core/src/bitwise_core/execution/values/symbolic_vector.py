@@ -252,7 +252,7 @@ class LazyIntegers:
         raise NotImplementedError
 
     def take_threads(self, index: Array) -> Value:
-        """See `packing.take_threads`."""
+        """See `lane_selection.take_threads`."""
         raise NotImplementedError
 
     def numbers_of_thread(self, thread: int) -> Array:

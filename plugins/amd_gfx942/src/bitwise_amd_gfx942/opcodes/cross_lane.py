@@ -24,7 +24,8 @@ from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
-from bitwise_core.execution.values.packing import blend_values, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value, as_array_if_constant
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation

@@ -22,11 +22,8 @@ from bitwise_core.execution.domains.domain import Domain, StepsInOrder
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.deferred_values import DeferredValue
-from bitwise_core.execution.values.packing import (
-    blend_values,
-    is_term_of_parts,
-    take_threads,
-)
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import blend_values, is_term_of_parts
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 from bitwise_core.execution.values.term_hash import poison
 

@@ -29,7 +29,8 @@ from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 

@@ -24,7 +24,8 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, O
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.memory.access import read_shared
 from bitwise_core.execution.opcode_steps import apply_integer
-from bitwise_core.execution.values.packing import blend_values, concat, extract, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import operation

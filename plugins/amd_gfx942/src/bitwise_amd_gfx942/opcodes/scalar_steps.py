@@ -15,8 +15,8 @@ from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.machine import Machine, Step, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.logic import combine
-from bitwise_core.execution.values.packing import take_threads
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, constant_mask, width
 from bitwise_core.numerics import operation
 

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, take_threads
+from bitwise_core.execution.values.lane_selection import take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, LazyIntegers, SymbolicVector, Value, lazy_integers
 
 

@@ -20,7 +20,7 @@ from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect, Inst
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory.access import accessed_cells, check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
-from bitwise_core.execution.memory.global_memory import LoadInFlight
+from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value

@@ -26,7 +26,7 @@ from bitwise_core.execution.memory.cluster_memory import (
     expect_from_cluster,
     use_in_cluster,
 )
-from bitwise_core.execution.memory.global_memory import LoadInFlight
+from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.cluster_fences import ACQUIRE_FENCE, is_followed_by_a_fence, is_released_by_a_fence

@@ -23,7 +23,8 @@ from bitwise_core.execution.memory.cluster_memory import (
 )
 from bitwise_core.execution.memory.loaded_chunks import CHUNK
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.packing import blend_values, concat, take_blocks, take_threads
+from bitwise_core.execution.values.lane_selection import take_blocks, take_threads
+from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_core.numerics import Operation, operation

@@ -17,8 +17,9 @@ from bitwise_core.execution.machine import Machine, Step, invert, literal
 from bitwise_core.execution.uniformity import is_uniform
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.chosen_elements import element_at, sequence
+from bitwise_core.execution.values.lane_selection import take_threads
 from bitwise_core.execution.values.logic import combine
-from bitwise_core.execution.values.packing import as_symbolic_vector, take_threads
+from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import Operation
 from bitwise_nvidia_ptx.expanded_branches import kept_exchanges

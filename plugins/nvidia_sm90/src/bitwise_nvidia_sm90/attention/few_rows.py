@@ -32,9 +32,9 @@ class Division:
     """How programs divide the work: in chunks (`split`) or whole rows, of tiles of so many blocks.
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
-    Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn.  A
-    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
-    bandwidth of memory.
+    Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
+    they have equal `runs` of chunks.  A program streams up to `rate` GB/s and starts a part in `start` microseconds,
+    and all of them stream `share` of the bandwidth of memory.
     """
 
     split: bool
@@ -47,6 +47,7 @@ class Division:
     start: float
     alone: bool = False
     once: bool = False
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
-from bitwise_nvidia_sm90.attention.few_rows import Work, division_of
+from bitwise_nvidia_sm90.attention.few_rows import CHUNK, Division, Work, division_of
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -23,7 +23,8 @@ class Schedule:
     operands of which `can_take_turns` says so, that number of programs take chunks, or without `split` all chunks of a
     tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
-    take turns leave room for `resident` of them on a multiprocessor.
+    take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
+    equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.
     """
 
     rows: int
@@ -38,6 +39,7 @@ class Schedule:
     columns: int = 1
     resident: int = 1
     alone: bool = False
+    runs: bool = False
 
     @property
     def warps(self) -> int:
@@ -74,14 +76,9 @@ def schedule_of(
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
         work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
-        division, programs = division_of(work, processors)
-        split = division.split and keys > desc.chunk
-        if division.once:
-            programs = sequences * groups * division.columns * (-(-keys // desc.chunk) if split else 1)
-        return Schedule(
-            _FEW_ROWS, True, split, division.stages, programs=programs, blocks=division.blocks,
-            columns=division.columns, resident=division.resident, alone=division.alone,
-        )  # fmt: skip
+        found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, processors)
+        assert found is not None
+        return found
     wide = desc.key_block == 128  # its tiles leave room for one program on a multiprocessor
     packed = share > 1 and queries <= 64
     programs = sequences * (groups if packed else heads) * -(-queries * (share if packed else 1) // 64)
@@ -108,6 +105,22 @@ def schedule_of(
     span = -(-parts // processors)
     # Several chunks need memory for a state beside that of the copies.
     return Schedule(64, True, True, 2 if desc.scores.k > 128 or (wide and span > 1) else 3, span=span)
+
+
+def schedule_of_division(division: Division, rows: int, keys: int, processors: int = 132) -> Schedule | None:
+    """Return the schedule of a division of so many rows with at most `keys` keys; None for one chunk that it splits.
+
+    `processors` are the multiprocessors of the GPU.
+    """
+    chunks = -(-keys // CHUNK)
+    if division.split and chunks == 1:
+        return None
+    parts = rows * division.columns * (chunks if division.split else 1)
+    return Schedule(
+        _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
+        programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
+        alone=division.alone, runs=division.runs,
+    )  # fmt: skip
 
 
 @cache
@@ -287,6 +300,7 @@ def _turns_calls(
 ) -> list[Call]:  # fmt: skip
     """Return the launches of a schedule in which programs take chunks in turn."""
     assert desc.chunk is not None
+    assert not schedule.runs or (schedule.split and desc.window is None and schedule.columns == 1)
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
     groups, sequences, queries, keys = (
@@ -329,8 +343,8 @@ def _turns_calls(
             "M": schedule.rows, "N": schedule.blocks * desc.key_block, "BLOCK": desc.key_block, "CHUNK": desc.chunk,
             "PAGE": _page_size(operands), "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal",
             "ALIGNED": operands.first_position is None, "WINDOW": desc.window is not None,
-            "CAP": desc.cap_factor is not None, "SPLIT": schedule.split, "SEVERAL": not schedule.split and chunks > 1,
-            "LOGARITHMS": logarithms is not None, "COLUMNS": columns, "ONCE": schedule.programs >= places,
+            "CAP": desc.cap_factor is not None, **_division(schedule, chunks, places),
+            "LOGARITHMS": logarithms is not None, "COLUMNS": columns,
         },
         schedule.warps,
         1,
@@ -367,15 +381,21 @@ def _alone_call(
             "S": components, "KP": depth // components, "VP": width // components, "WIDTH": power_above(width),
             "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
-            "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None, "SPLIT": schedule.split,
-            "SEVERAL": not schedule.split and chunks > 1, "LOGARITHMS": logarithms is not None,
-            "ONCE": schedule.programs >= places,
+            "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
+            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None,
         },
         1,
         1,
         dependent=True,
         registers=_registers(schedule),
     )  # fmt: skip
+
+
+def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
+    """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
+    split = 2 if schedule.runs else int(schedule.split)
+    several = chunks > 1 and (schedule.runs or not schedule.split)
+    return {"SPLIT": split, "SEVERAL": several, "ONCE": schedule.programs >= places and not schedule.runs}
 
 
 def _registers(schedule: Schedule) -> int:
@@ -429,12 +449,14 @@ def _merge_call(
             operands.first_keys, operands.sinks, *_steps(out, dense), *_steps(logarithms, dense, 0),
             operands.longest_queries, operands.longest_keys, operands.first_position or 0, desc.output_scale or 1.0,
             desc.window or 0, tiles, chunks, _stored_rows(operands, schedule),
+            min(schedule.programs, _sequences(operands) * groups * tiles * chunks) if schedule.runs else 0,
         ),
         {
             "DV": width, "DVP": power_above(width), "GROUP": share, "M": schedule.rows, "N": desc.key_block,
             "CHUNK": desc.chunk, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "LOGARITHMS": logarithms is not None, "SINKS": desc.sink,
             "SCALED": desc.output_scale is not None, "GROUPED": min(16, factors), "FACTORS": factors, "WARPS": warps,
+            "RUNS": schedule.runs,
         },
         warps,
         1,

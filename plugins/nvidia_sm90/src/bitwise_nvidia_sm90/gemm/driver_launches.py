@@ -158,6 +158,13 @@ def load(image: Image, device: int) -> LoadedKernel:
     return found
 
 
+def active_clusters(image: Image, device: int) -> int:
+    """Return how many clusters of a kernel fit on a device at once.  Raises TooFewResources and DriverError."""
+    loaded = load(image, device)
+    configuration = _configuration(image, image.cluster, 0)
+    return int(checked("cuOccupancyMaxActiveClusters", loaded.function, configuration))
+
+
 def _load(image: Image, device: Any) -> LoadedKernel:
     """Load an image in the current context, which is that of the device."""
     functions = driver().CUfunction_attribute

@@ -64,9 +64,17 @@ def launch_graph(launch: Callable[[], Any], most: int = 20) -> LaunchGraph:
 
 def in_turn(launches: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Return the microseconds of launches timed in turn, so that thermal conditions are equal: medians over rounds."""
-    graphs = {name: launch_graph(each) for name, each in launches.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(rounds):
-        for name, graph in graphs.items():
-            times[name].append(graph.microseconds())
+    return times_in_turn({name: launch_graph(each) for name, each in launches.items()}, rounds)
+
+
+def times_in_turn(graphs: Mapping[str, LaunchGraph], rounds: int, replays: int = _REPLAYS) -> dict[str, float]:
+    """Return the microseconds of a launch of each graph: medians over rounds, each of the median over replays.
+
+    Every round starts at another graph: a device whose clocks fall under load would favour what always runs first.
+    """
+    names, times = list(graphs), {name: list[float]() for name in graphs}
+    for number in range(rounds):
+        first = number * len(names) // rounds
+        for name in names[first:] + names[:first]:
+            times[name].append(graphs[name].microseconds(replays))
     return {name: sorted(each)[rounds // 2] for name, each in times.items()}

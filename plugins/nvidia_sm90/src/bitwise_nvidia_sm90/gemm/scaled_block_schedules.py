@@ -19,8 +19,8 @@ from bitwise_nvidia_sm90.gemm.warpgroup_kernels import warpgroup_tiles
 
 # Rows of a tile, consumers, and whether they compute a tile each.
 _TILES = ((64, 1, False), (128, 1, False), (128, 2, False), (64, 2, True), (192, 3, False), (256, 2, False))
-_SHARED_COLUMNS = (16, 32, 64, 128)
-"""The columns of a tile that share a scale."""
+_SHARED_COLUMNS = (*range(16, 145, 16), 160, 192)
+"""The columns of a tile that are in one or two blocks that share a scale each."""
 _OWN_COLUMNS = tuple(range(16, 161, 16))
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
 _MOST_STAGES, _ENOUGH_STAGES = 10, 6
@@ -40,6 +40,8 @@ _CONSUMER, _LOAD, _COPIED, _OUTSIDE = 2.83e-8, 2.96e-9, 4.85e-12, 9.6e-10
 line of a tile that is larger than the matrix."""
 _WAITED, _LATE = 2.93e-7, 1.41e-8
 """Those of the wait for a stage, by the stages behind it, and for scales that are loaded to registers."""
+_SELECTED = 6
+"""The selections of scales by the columns that share one, for each sum, in units of its operations."""
 _BESIDE = 0.807
 """The part of its operations by which a block delays another one on its multiprocessor."""
 _CLUSTER = {1: 1.0, 2: 1.211, 4: 1.253}
@@ -117,13 +119,15 @@ def _expected_seconds(
     at_once = max(1, min(chosen.programs // blocks, clusters))
     rounds = -(-clusters // at_once)
     beside = -(-at_once * blocks // multiprocessors) - 1 if tiles.resident > 1 else 0
-    own_columns = not scales.shared_columns(tiles.block_n)
+    own_columns = scales.columns == 1
     elements = tiles.block_m * tiles.block_n
     # A sum is multiplied by both scales in turn, or by their product, which few sums share.
     steps = 2 if own_columns and (scales.order != "product" or not scales.shared_rows(tiles.block_m)) else 1
     loads = tiles.block_n // 8 * (1 if tiles.maps_column_scales else 4) if own_columns else 0
     consumers = 1 if tiles.ping_pong else tiles.consumers
     stage = elements * steps * _OPERATION + consumers * (_CONSUMER + loads * _LOAD)
+    if scales.columns_in_two(tiles.block_n):
+        stage += elements * _SELECTED / scales.common_columns(tiles.block_n) * _OPERATION
     if consumers == 1:
         stage += elements * _ALONE
     if not (tiles.sums_alternate or tiles.ping_pong):

@@ -13,20 +13,20 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     add_few,
     after_chunk,
     first_pages,
-    first_part,
+    is_whole,
     known_pages,
-    next_part,
     next_slot,
     product_layout,
     store_output,
-    store_state,
+    store_state_of_part,
 )
+from bitwise_nvidia_sm90.attention.kernels.parts import RUNS, first_part, part_after
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     copy_tile,
     lengths_of,
@@ -78,8 +78,8 @@ def copied(
         if ONCE:
             sequence = gl.where(start >= end, sequences, sequence)
         elif (start >= end) & (sequence < sequences):
-            place, block, sequence, group, _tile, start, end = next_part(
-                place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
+            place, block, sequence, group, _tile, start, end = part_after(
+                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
             batch, first, own_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
@@ -198,6 +198,8 @@ def visit_parts_alone(
     for stage in gl.static_range(STAGES):
         mbarrier.init(full.index(stage), count=1)
     fence_async_shared()
+    if RAGGED:
+        gdc_wait()  # the next kernel reads the lengths at once
     gdc_launch_dependents()
     of_copies = key_map, value_map, parts, full, pages, page_batch
     given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
@@ -287,20 +289,24 @@ def visit_parts_alone(
         )  # fmt: skip
         packed = tile * M + gl.arange(0, M, ROWS)
         inside = packed // GROUP < own_queries
-        if SPLIT:
-            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-            row = (row + gl.arange(0, M, ROWS)) * chunks + begin // CHUNK
-            store_state(part_top, part_total, part_out, row, inside, 0, top, total, outs, S, S, WIDTH, OUT)
-        else:
+        own = own_queries, own_keys, own_first
+        if not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
                 state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch, logarithm_step,
                 logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
             )  # fmt: skip
+        else:
+            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+            row = (row + gl.arange(0, M, ROWS)) * chunks + begin // CHUNK
+            store_state_of_part(
+                part_top, part_total, part_out, row, inside, 0, begin, state_top, state_total, state_outs, top, total,
+                outs, S, S, WIDTH, OUT, SPLIT,
+            )  # fmt: skip
         if ONCE:
             sequence = sequences
         else:
-            place, block, sequence, group, tile, begin, end = next_part(
-                place + gl.num_programs(0), block, query_starts, key_starts, key_lengths, queries, keys,
+            place, block, sequence, group, tile, begin, end = part_after(
+                place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -42,11 +43,25 @@ class BlockScales:
         """Return whether all columns of a tile share a scale."""
         return self.columns % block_n == 0
 
+    def columns_in_two(self, block_n: int) -> bool:
+        """Return whether the columns of a tile lie in up to two blocks, of which each shares a scale."""
+        return self.columns > 1 and not self.shared_columns(block_n)
+
+    def common_columns(self, block_n: int) -> int:
+        """Return the neighbouring columns that share a scale in every tile: tiles start at multiples of `block_n`."""
+        return math.gcd(self.columns, block_n)
+
+    def column_scales(self, block_n: int) -> int:
+        """Return the scales of columns that a thread needs for a stage."""
+        return 1 if self.shared_columns(block_n) else 2 if self.columns > 1 else block_n // 4
+
     def registers(self, block_m: int, block_n: int, own_rows: int) -> int:
         """Return the registers of a thread for the scales of a stage; `own_rows` are the rows of its consumer."""
         rows = 1 if self.shared_rows(block_m) else own_rows // 32
-        columns = 1 if self.shared_columns(block_n) else _LOADED if self.maps_columns(block_n) else block_n // 4
-        return rows * (1 if self.maps_rows(block_m) else 2) + columns * (2 if self.columns_are_ahead(block_n) else 1)
+        columns = _LOADED if self.maps_columns(block_n) else self.column_scales(block_n)
+        found = rows * (1 if self.maps_rows(block_m) else 2) + columns * (2 if self.columns_are_ahead(block_n) else 1)
+        # Products of a scale of rows with each of two of columns, and those of the columns at hand.
+        return found + (3 * rows if self.columns_in_two(block_n) else 0)
 
     def maps_rows(self, block_m: int) -> bool:
         """Return whether the scales of the rows of a stage are copied to shared memory with its operands."""
@@ -58,7 +73,7 @@ class BlockScales:
 
     def columns_are_ahead(self, block_n: int) -> bool:
         """Return whether the scales of columns are loaded to registers a stage ahead."""
-        return self.shared_columns(block_n) or not (self.mapped_columns or block_n > _FEW_COLUMNS)
+        return self.columns > 1 or not (self.mapped_columns or block_n > _FEW_COLUMNS)
 
     def line(self, block_m: int, block_n: int) -> tuple[int, int]:
         """Return the bytes of the scales of columns, and of rows, of a stage in shared memory: whole lines of both."""

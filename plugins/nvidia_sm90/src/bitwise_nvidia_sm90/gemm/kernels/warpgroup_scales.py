@@ -1,11 +1,11 @@
 """PTX that multiplies the sums of blocks of k by their scales, and adds them to the totals of a tile.
 
 A block of k is a stage.  The scales of a stage are loaded to registers before its operands are multiplied: one for each
-of a thread's rows and columns, or one for all rows or all columns of a tile that share it.  Those of rows and of few
-columns are loaded a stage ahead.  Prefetches bring the scales of later stages to the L2 cache: no other block has
-read them before, since all blocks go through k together.  Scales that rows or columns of their own have, and that have
-a tensor map, are copied to shared memory with the operands of the stage: a load a stage ahead would arrive later than
-the operands of a small tile.
+of a thread's rows and columns, or one for all rows or all columns of a tile that share it, or two for columns in two
+blocks that share one each.  Those of rows and of few columns are loaded a stage ahead.  Prefetches bring the scales of
+later stages to the L2 cache: no other block has read them before, since all blocks go through k together.  Scales that
+rows or columns of their own have, and that have a tensor map, are copied to shared memory with the operands of the
+stage: a load a stage ahead would arrive later than the operands of a small tile.
 """
 
 from __future__ import annotations
@@ -120,12 +120,17 @@ def _columns_of_job(tiles: WarpgroupTiles) -> Lines:
     """Compute the addresses of the scales of columns of the first stage of a job."""
     scales = tiles.scales
     assert scales is not None
-    if scales.shared_columns(tiles.block_n):
+    if scales.columns > 1:
         yield "min.u32 %r_scale_at, %r_column, %r_last_column;"
     else:
         yield "add.u32 %r_first_scale, %r_column, %r_scale_column;\nmov.u32 %r_scale_at, %r_first_scale;"
     yield from _address("%d_scale_column", scales.columns, "%d_sb_column", "%d_scale_columns")
-    if not scales.shared_columns(tiles.block_n):
+    if scales.columns_in_two(tiles.block_n):
+        yield f"add.u32 %r_scale_at, %r_column, {tiles.block_n - 1};\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
+        yield from _address("%d_second_column", scales.columns, "%d_sb_column", "%d_scale_columns")
+        # The first column of the tile that is in the second block.
+        yield f"and.b32 %r_second, %r_column, {BLOCK - 1};\nsub.u32 %r_second, {BLOCK}, %r_second;"
+    if scales.columns == 1:
         yield f"mad.lo.u32 %r_scale_at, %r_lane, {_LINE}, %r_column;\nmin.u32 %r_scale_at, %r_scale_at, %r_last_column;"
         yield from _address("%d_fetched_column", scales.columns, "%d_sb_column", "%d_scale_columns")
 
@@ -152,8 +157,11 @@ def _load_columns(tiles: WarpgroupTiles) -> Lines:
     """Load the scales of the columns of a stage, if %p_next, and go to those of the one after it."""
     scales, targets = tiles.scales, _loaded_columns(tiles)
     assert scales is not None
-    if scales.shared_columns(tiles.block_n):
+    if scales.columns > 1:
         yield f"@%p_next ld.global.b32 {targets[0]}, [%d_scale_column];"
+        if scales.columns_in_two(tiles.block_n):
+            yield f"@%p_next ld.global.b32 {targets[1]}, [%d_second_column];"
+            yield "add.u64 %d_second_column, %d_second_column, %d_sb_k;"
     elif scales.pairs:
         for low, high, column in zip(targets[::2], targets[1::2], range(0, tiles.block_n, 8), strict=True):
             yield f"add.u32 %r_scale_at, %r_first_scale, {column};"
@@ -193,9 +201,10 @@ def load_scales(tiles: WarpgroupTiles) -> Lines:
         yield "@%p_row_far prefetch.global.L2 [%d_scale_at];"
     if tiles.maps_column_scales:
         return
-    if scales.shared_columns(tiles.block_n):
-        yield "and.pred %p_far, %p_far, %p_issues;\nadd.u64 %d_scale_at, %d_scale_column, %d_far_columns;"
-        yield "@%p_far prefetch.global.L2 [%d_scale_at];"
+    if scales.columns > 1:
+        yield "and.pred %p_far, %p_far, %p_issues;"
+        for each in ("scale", "second") if scales.columns_in_two(tiles.block_n) else ("scale",):
+            yield f"add.u64 %d_scale_at, %d_{each}_column, %d_far_columns;\n@%p_far prefetch.global.L2 [%d_scale_at];"
         return
     yield "and.pred %p_far, %p_far, %p_fetches;\nadd.u64 %d_scale_at, %d_fetched_column, %d_far_columns;"
     yield "@%p_far prefetch.global.L2 [%d_scale_at];\nadd.u64 %d_fetched_column, %d_fetched_column, %d_sb_k;"
@@ -214,30 +223,53 @@ def scaled_sums(tiles: WarpgroupTiles, sums: str) -> Lines:
     assert scales is not None
     rows, columns = _thread_rows(tiles), _column_registers(tiles)
     shared_rows, shared_columns = len(rows) == 1, len(columns) == 1
-    factors = scales.order == "product" and (shared_rows or shared_columns)
+    in_two = scales.columns_in_two(tiles.block_n)
+    factors = scales.order == "product" and (shared_rows or shared_columns) and not in_two
     if factors and not tiles.maps_column_scales:  # few products of a scale of rows and one of columns
         for row, column in ((f"%r_scale_row_{part}_{half}", each) for part, half in rows for each in columns):
             yield f"mul.rn.f32 {column if shared_rows else row}, {row}, {column};"
+    for part, half in rows if in_two and scales.order == "product" else ():
+        for place, column in enumerate(columns):
+            yield f"mul.rn.f32 %r_factor_{part}_{half}_{place}, %r_scale_row_{part}_{half}, {column};"
     for index in range(tiles.consumer_rows * tiles.block_n // WARPGROUP):
         part, inside = divmod(index, ROWS * tiles.block_n // WARPGROUP)
         block, half, place = inside // 4, inside // 2 % 2, inside % 2
-        if tiles.maps_column_scales and not (half or place):
+        first = not (half or place)
+        if tiles.maps_column_scales and first:
             low, high = columns[2 * block : 2 * block + 2]
             yield f"ld.shared.v2.b32 {{{low}, {high}}}, [%r_scales+{8 * _BYTES * block}];"
             for each in (low, high) if factors else ():
                 yield f"mul.rn.f32 {each}, %r_scale_row_0_0, {each};"
+        if in_two and first and not 8 * block % scales.common_columns(tiles.block_n):
+            yield from _select_block(tiles, part, 8 * block)
         row = "%r_scale_row_0_0" if shared_rows else f"%r_scale_row_{part}_{half}"
-        column = columns[0 if shared_columns else 2 * block + place]
+        column = "%r_own_column" if in_two else columns[0 if shared_columns else 2 * block + place]
         left, factor = f"%r_{sums}_{index}", "%r_factor"
         if factors:
             factor = column if shared_rows else row
+        elif in_two and scales.order == "product":
+            factor = f"%r_own_factor_{0 if shared_rows else half}"
         elif scales.order == "product":
             yield f"mul.rn.f32 %r_factor, {row}, {column};"
         else:
-            first, factor = (row, column) if scales.order == "rows" else (column, row)
+            leading, factor = (row, column) if scales.order == "rows" else (column, row)
             left = "%r_scaled"
-            yield f"mul.rn.f32 {left}, %r_{sums}_{index}, {first};"
+            yield f"mul.rn.f32 {left}, %r_{sums}_{index}, {leading};"
         yield f"fma.rn.f32 %r_total_{index}, {left}, {factor}, %r_total_{index};"
+
+
+def _select_block(tiles: WarpgroupTiles, part: int, column: int) -> Lines:
+    """Select the scales of the block of columns in which a column of the tile is: of the thread's rows of a part."""
+    assert tiles.scales is not None
+    yield f"setp.le.u32 %p_second, %r_second, {column};"
+    if tiles.scales.order != "product":
+        low, high = _column_registers(tiles)
+        yield f"selp.b32 %r_own_column, {high}, {low}, %p_second;"
+        return
+    for own_part, half in _thread_rows(tiles):
+        if own_part == part or len(_thread_rows(tiles)) == 1:
+            name = f"%r_factor_{own_part}_{half}"
+            yield f"selp.b32 %r_own_factor_{half}, {name}_1, {name}_0, %p_second;"
 
 
 def _thread_rows(tiles: WarpgroupTiles) -> list[tuple[int, int]]:
@@ -255,8 +287,7 @@ def _loaded_rows(tiles: WarpgroupTiles) -> list[tuple[int, int]]:
 
 def _column_registers(tiles: WarpgroupTiles) -> list[str]:
     assert tiles.scales is not None
-    count = 1 if tiles.scales.shared_columns(tiles.block_n) else tiles.block_n // 4
-    return [f"%r_scale_column_{index}" for index in range(count)]
+    return [f"%r_scale_column_{index}" for index in range(tiles.scales.column_scales(tiles.block_n))]
 
 
 def _loaded_columns(tiles: WarpgroupTiles) -> list[str]:

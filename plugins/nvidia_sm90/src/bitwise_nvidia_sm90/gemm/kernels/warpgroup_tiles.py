@@ -35,6 +35,8 @@ _OTHER_REGISTERS = 56
 """The registers of a thread for anything but sums, where all threads have equally many."""
 _OTHERS_OF_ALTERNATING = 30
 """The registers of a consumer for anything but sums, totals and scales, where two sets of sums alternate."""
+_OTHERS_OF_SCALED = 50
+"""The registers of a consumer for anything but sums, totals and scales, where sums are multiplied by scales."""
 COORDINATE_BYTES = 16
 """A copy through a tensor map starts at a multiple of this in a line; any other start is an illegal instruction.
 
@@ -399,8 +401,7 @@ class WarpgroupTiles:
             self._check_scales(self.scales)
         most = most_accumulators(self.consumers, self.resident, self.gathering.warpgroups if self.gathering else 0)
         if self.scales is not None:
-            # One consumer has as many registers as each of two.
-            most = max(most, most_accumulators(2)) if self.resident == self.consumers == 1 else most
+            most = most if self.resident > 1 else self.registers[1] - _OTHERS_OF_SCALED
             most -= self.scales.registers(self.block_m, self.block_n, self.consumer_rows)
         _require(needed <= most, f"{needed} accumulators in a thread: at most {most}")
         needed, most = self.shared_bytes, shared_bytes_of_block(self.resident)
@@ -435,8 +436,8 @@ class WarpgroupTiles:
         _require(self.finish is None, "a product with scales has no epilogue")
         _require({scales.rows, scales.columns} <= {1, BLOCK}, f"rows and columns share a scale of 1 or {BLOCK}")
         _require(
-            scales.columns == 1 or scales.shared_columns(self.block_n),
-            f"block_n {self.block_n}: a divisor of the {BLOCK} columns that share a scale",
+            self.block_n <= BLOCK + scales.common_columns(self.block_n) or scales.columns == 1,
+            f"block_n {self.block_n}: the columns of a tile are in at most two blocks of {BLOCK} that share a scale",
         )
 
     def _check_gathering(self) -> None:

@@ -1,0 +1,201 @@
+"""Times of the divisions of few rows among programs, on drawn shapes: what `few_rows` chooses among.
+
+    python -m bitwise_bench.attention.divisions --out FILE --seed 1 --decode 12 --pages 6 --uneven 6
+
+A result has the seconds of every division of heads of the case's width, beside what the model expects of it, and the
+seconds of PyTorch's backends.  Shapes that are measured here are not held out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.attention import drawn, timing
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.pinned_reductions.record import environment
+from bitwise_core.output_files import write_text
+
+KINDS = "decode", "pages", "uneven"
+_LONGEST = 4e8
+"""The bytes of keys and values above which calls are repeated less often."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write a result after each case."""
+    parser = command_parser("attention.divisions", __doc__)
+    parser.add_argument("--out", type=Path, required=True, help="the file of the results")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the shapes")
+    for kind in KINDS:
+        parser.add_argument(f"--{kind}", type=int, default=0, help=f"the number of shapes of {kind}")
+    parser.add_argument("--cases", type=Path, help="a file of pairs of a kind and a case, in place of drawn ones")
+    parser.add_argument("--workers", type=int, default=8, help="processes that compile")
+    parser.add_argument("--seconds", type=float, default=300, help="the time of all")
+    parser.add_argument("--compile", action="store_true", help="compile alone, which fills the cache of Triton")
+    given = parser.parse_args(arguments)
+    end = time.monotonic() + given.seconds
+    drawers = {"decode": drawn.equal_lengths, "pages": drawn.pages, "uneven": drawn.uneven}
+    cases = [(kind, case) for kind in KINDS for case in drawers[kind](given.seed, getattr(given, kind))]
+    if given.cases is not None:
+        cases = [(str(kind), dict(case)) for kind, case in json.loads(given.cases.read_text())]
+    if given.workers:
+        with get_context("spawn").Pool(given.workers) as pool:
+            compiled = [
+                pool.apply_async(_compile, (kind, case, place))
+                for kind, case in cases for place in range(len(_divisions(case)))
+            ]  # fmt: skip
+            for each in compiled:
+                each.wait(max(0.0, end - time.monotonic()))
+            pool.terminate()
+    results: list[dict[str, Any]] = []
+    for kind, case in [] if given.compile else cases:
+        if time.monotonic() > end:
+            break
+        results.append({"kind": kind, "case": case, **measured(kind, case)})
+        write_text(given.out, json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
+    return 0
+
+
+def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the divisions of the width of a case, and others that might be ones, by what decides their kernels."""
+    from bitwise_nvidia_sm90.attention.few_rows import DEVICES
+
+    found = {}
+    for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
+        kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
+        found.setdefault(tuple(kernel.values()), each)
+    return tuple(found.values())
+
+
+def _candidates(depth: int) -> Iterator[Any]:
+    """Yield divisions into runs of chunks, with as many slots in memory as a multiprocessor has room for."""
+    from bitwise_nvidia_sm90.attention.few_rows import Division
+    from bitwise_nvidia_sm90.attention.tree import key_block
+
+    block = key_block(depth)
+    for alone, blocks, resident in (
+        (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
+        (True, 1, 6), (True, 1, 9),
+    ):  # fmt: skip
+        slot = blocks * block * 2 * (min(64, depth & -depth) if alone else depth)
+        exchanged = 0 if alone else 4 * 16 * blocks * block
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
+        if stages >= (max(2, depth // (depth & -depth) if depth < 128 else 2) if alone else 3) and not (
+            alone and depth == 256
+        ):
+            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=True)
+
+
+def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
+    """Return a call of attention with one of the divisions, None for the chosen one, or None where it does not apply.
+
+    Of a `small` call the keys and values may be repeated.
+    """
+    import torch
+
+    from bitwise_core.plugins.attention_calls import AttentionForm, AttentionOperands
+    from bitwise_nvidia_sm90.attention.launch import attend, schedule_of_division
+    from bitwise_nvidia_sm90.attention.tree import attention_descriptor
+
+    batch, heads, groups, depth = (case[name] for name in ("batch", "heads", "groups", "depth"))
+    width, size = case.get("width", depth), case.get("page", 0)
+    lengths = drawn.lengths_of(case) if kind == "uneven" else [case["keys"]] * batch
+    generator = torch.Generator(device="cuda").manual_seed(0)
+
+    def tensor(*shape: int) -> Any:
+        return torch.randn(shape, generator=generator, device="cuda", dtype=torch.bfloat16)
+
+    def integers(values: Any) -> Any:
+        return torch.as_tensor(values).int().cuda()
+
+    extra: dict[str, Any] = {}
+    form = AttentionForm("bf16", depth, width, depth**-0.5, kind == "uneven" and not size)
+    longest = max(lengths)
+    if size:
+        counts = [-(-each // size) for each in lengths]
+        longest = max(counts) * size
+        order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(0))
+        table = torch.zeros((batch, max(counts)), dtype=torch.int64)
+        for row, own in enumerate(order.split(counts)):
+            table[row, : len(own)] = own
+        if small:
+            table, counts = table * 0, [1]
+        query = tensor(batch, 1, heads, depth)
+        key, value = (tensor(sum(counts), size, groups, each) for each in (depth, width))
+        extra = {"page_table": integers(table), "key_lengths": integers(lengths)}
+    elif kind == "uneven":
+        query = tensor(batch, heads, depth)
+        key, value = (tensor(sum(lengths), groups, each) for each in (depth, width))
+        starts = torch.tensor([0, *lengths]).cumsum(0)
+        extra = {"query_starts": integers(range(batch + 1)), "key_starts": integers(starts)}
+    else:
+        query = tensor(batch, 1, heads, depth)
+        key, value = (tensor(batch, case["keys"], groups, each) for each in (depth, width))
+        extra = {"first_position": 0}
+    out = torch.empty((*query.shape[:-1], width), dtype=query.dtype, device="cuda")
+    operands = AttentionOperands(query, key, value, out, 1, longest, **extra)
+    desc = attention_descriptor(form)
+    if place is None:
+        return partial(attend, desc, operands)
+    schedule = schedule_of_division(_divisions(case)[place], batch * groups, longest)
+    return None if schedule is None else partial(attend, desc, operands, schedule)
+
+
+def _compile(kind: str, case: dict[str, Any], place: int) -> None:
+    """Run one division of a case once, so that its kernels are cached."""
+    import torch
+
+    call = _call(kind, case, place, small=True)
+    if call is not None:
+        call()
+        torch.cuda.synchronize()
+
+
+def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Return the seconds of the chosen division, of all, and of PyTorch's backends with keys of the mean length."""
+    import torch
+
+    from bitwise_nvidia_sm90.attention.few_rows import Work, seconds_of
+
+    lengths = drawn.lengths_of(case) if kind == "uneven" else [case["keys"]] * case["batch"]
+    mean = -(-sum(lengths) // len(lengths))
+    depth, width = case["depth"], case.get("width", case["depth"])
+    moved = 2 * sum(lengths) * case["groups"] * (depth + width)
+    repetitions = 3 if moved > _LONGEST else 10
+
+    def seconds(call: Any) -> float | None:
+        try:
+            return timing.graph_seconds(call, repetitions)
+        except (RuntimeError, ValueError, TypeError) as error:
+            print(f"{kind} {case}: {type(error).__name__}: {error}", flush=True)
+            return None
+
+    backends = timing.implementations(timing.tensors_of(case, 1, mean), False)
+    del backends["bitwise"]
+    found = {name: seconds(each) for name, each in backends.items()}
+    torch.cuda.empty_cache()
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    longest = -(-max(lengths) // case["page"]) * case["page"] if case.get("page") else max(lengths)
+    share = case["heads"] // case["groups"]
+    work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
+    divisions = []
+    for place, division in enumerate(_divisions(case)):
+        call = _call(kind, case, place)
+        if call is not None:
+            programs = min(division.resident * processors, work.units(division))
+            expected = seconds_of(work, division, programs, processors)
+            divisions.append({"division": asdict(division), "seconds": seconds(call), "expected": expected})
+    return {
+        "bytes": moved, "backends": found, "chosen": seconds(_call(kind, case, None)), "divisions": divisions,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
