@@ -28,6 +28,7 @@ from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
     checked_outputs,
+    lines_read,
     prepare_launch,
     run_blocks,
 )
@@ -39,6 +40,7 @@ from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes
 from bitwise_core.execution.races.undetermined import (
+    OLD_VALUE,
     Cause,
     ComputedStore,
     Nondeterministic,
@@ -480,12 +482,14 @@ def _with_reaching_causes(
     if values is None or len(causes) < 2:
         return error
 
-    start, sums = values.of_causes, values.sums
+    start, sums, used = values.of_causes, values.sums, lines_read(ready) | values.updates
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
         if any(sums.get(each, scratch) - scratch for each in chosen):
             return True  # the launch leaves such a sum
+        if all(each.reason == OLD_VALUE and each.other is None and each.line not in used for each in chosen):
+            return False  # nothing reads the old value
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
