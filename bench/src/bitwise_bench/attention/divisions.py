@@ -87,16 +87,21 @@ def _candidates(depth: int) -> Iterator[Any]:
         ("long cluster", False, 1, 2),
     ):  # fmt: skip
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
-        own = alone or span > 0
-        slot = blocks * block * 2 * (components if own else depth)
+        slot = blocks * block * 2 * (components if alone else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
-        handed = 4 * 16 * (components + 8) * (depth // components) * span
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
-        least = max(2, depth // components) if own else 3
-        if stages >= least and not (alone and depth == 256):
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room_of_states(depth, alone) * span) // slot)
+        least = max(2, depth // components) if alone else 3
+        # One warp has no room for outputs of 256 components, and more have no tiles of two widths to hand.
+        if stages >= least and not (alone and depth == 256) and not (span and not alone and depth == 96):
             yield Division(
                 True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
             )
+
+
+def room_of_states(depth: int, alone: bool) -> int:
+    """Return the bytes in which a member of a cluster hands the state of a chunk."""
+    components, width = min(64, depth & -depth), 128 if depth == 192 else depth
+    return 4 * 16 * ((components + 8) * (width // components) if alone else width + 8)
 
 
 def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
