@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with get_context("spawn").Pool(given.workers) as pool:
             compiled = [
                 pool.apply_async(compile_division, (kind, case, place))
-                for kind, case in cases for place in range(len(divisions_of(case)))
+                for kind, case in cases for place, each in enumerate(divisions_of(case)) if _asked(each, given.only)
             ]  # fmt: skip
             for each in compiled:
                 each.wait(max(0.0, end - time.monotonic()))
@@ -83,8 +83,8 @@ def _candidates(depth: int) -> Iterator[Any]:
     block, components = key_block(depth), min(64, depth & -depth)
     for kind, alone, blocks, resident in (
         ("turns", False, 1, 2), ("turns", True, 1, 6), ("runs", False, 1, 1), ("runs", False, 2, 1),
-        ("runs", False, 1, 2), ("cluster", False, 1, 2), ("cluster", False, 1, 3), ("cluster", True, 1, 6),
-        ("long cluster", False, 1, 2),
+        ("runs", False, 1, 2), ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4),
+        ("long cluster", False, 1, 1),
     ):  # fmt: skip
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
         slot = blocks * block * 2 * (components if alone else depth)
@@ -96,6 +96,11 @@ def _candidates(depth: int) -> Iterator[Any]:
             yield Division(
                 True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
             )
+
+
+def _asked(division: Any, only: str | None) -> bool:
+    """Return whether a division is one of those that are asked for."""
+    return only is None or (only == "members") == (division.span > 0)
 
 
 def room_of_states(depth: int, alone: bool) -> int:
@@ -198,7 +203,7 @@ def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[s
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
     for place, division in enumerate(divisions_of(case)):
-        if only is not None and (only == "members") != (division.span > 0):
+        if not _asked(division, only):
             continue
         call = call_of(kind, case, place)
         if call is not None:
