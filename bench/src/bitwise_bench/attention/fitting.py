@@ -118,8 +118,9 @@ def fit(division: Division, cases: Iterable[tuple[Work, float]]) -> Division:
     def distance(numbers: Sequence[float]) -> float:
         rate, share, start = numbers
         one = replace(division, rate=rate, share=share, start=start)
-        # What a division that is slow takes decides nothing, so far ratios count less.
-        return sum(min(math.log(expected(work, one) / seconds) ** 2, 0.04) for work, seconds in known)
+        # What a division that is slow takes decides nothing, so far ratios count less; few times leave usual numbers.
+        unusual = 0.01 * math.log(share) ** 2 + 0.001 * math.log(rate / 40) ** 2 + 0.001 * start**2
+        return unusual + sum(min(math.log(expected(work, one) / seconds) ** 2, 0.04) for work, seconds in known)
 
     best = min(
         ((rate, share, 0.5) for rate in (10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0) for share in (0.7, 0.85, 1.0)),
