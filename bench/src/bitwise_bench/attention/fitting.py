@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.attention import drawn
 from bitwise_bench.command_line import command_parser
 from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Device, Division, Work, division_of, seconds_of
 
@@ -82,7 +83,9 @@ def measured_of(result: Mapping[str, Any]) -> Measured:
     page = case.get("page", 0)
     keys = -(-case["keys"] // page) * page if page else case["keys"]
     ragged = result["kind"] != "decode"
-    work = Work(case["batch"] * case["groups"], keys, share, depth, case.get("width", depth), ragged)
+    lengths = drawn.lengths_of(case) if result["kind"] == "uneven" else [keys]
+    mean = min(1.0, sum(lengths) / len(lengths) / keys)
+    work = Work(case["batch"] * case["groups"], keys, share, depth, case.get("width", depth), ragged, mean=mean)
     seconds = {
         bare(Division(**each["division"])): each["seconds"] for each in result["divisions"] if each["seconds"]
     }  # fmt: skip
