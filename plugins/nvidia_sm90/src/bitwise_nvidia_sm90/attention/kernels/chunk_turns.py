@@ -771,10 +771,11 @@ def visit_parts(
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
-    of N keys have one, two or four blocks.  Keys have D1 components, a power of 2, and the D2 others in tiles of their
-    own, and values have DV1 and DV2; or a part has DV1 of them, one of COLUMNS shares.  Stored
-    rows have VP components.  The arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks.  Where SPLIT is RUNS, it has those of a run that are of one row.
+    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  SEVERAL says
+    whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
+    components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
+    them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)

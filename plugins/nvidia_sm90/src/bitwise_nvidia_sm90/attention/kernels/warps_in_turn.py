@@ -198,7 +198,7 @@ def visit_parts_alone(
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
     Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With ONCE a program has one
-    part.  The other arguments are those of `chunk_turns.visit_parts`.
+    part.  Parts of runs and of clusters, and the other arguments are those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     SCORES: gl.constexpr = product_layout(N, True, 1)
