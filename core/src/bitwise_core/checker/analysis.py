@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -49,6 +49,7 @@ from bitwise_core.execution.races.undetermined import (
 from bitwise_core.execution.synchronised_blocks.grid_barriers import outputs_by_barriers
 from bitwise_core.execution.synchronised_blocks.last_block import outputs_by_tickets
 from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look_back
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import blocks_may_wait
 from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.execution.values.member_sets import MembersRepeat
@@ -89,6 +90,9 @@ _DIGESTED = 1 << 16
 
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
+
+_WayToProve = Callable[[PreparedLaunch, frozenset[str], Mapping[str, int], Collection[Cause]], dict[int, Output] | None]
+"""A proof that the causes of an undetermined result leave the same bytes in every order, or None."""
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
@@ -421,7 +425,8 @@ def outputs_of_all_blocks(
     except Nondeterministic as error:
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
-            raise _with_reaching_causes(error, memory.undetermined, ready, buffers, options) from None
+            values = memory.undetermined
+            raise _with_reaching_causes(error, values, scratch, ready, buffers, options) from None
         return found
 
 
@@ -432,14 +437,9 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    ways_to_prove = (
-        outputs_by_tickets,
-        outputs_by_turns,
-        outputs_by_barriers,
-        outputs_by_dependence,
-        outputs_by_warp_order,
-        outputs_by_look_back,
-    )
+    ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
+    if blocks_may_wait(ready):
+        ways_to_prove[:0] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back]
     for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
@@ -466,26 +466,29 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
 def _with_reaching_causes(
     error: Nondeterministic,
     values: UndeterminedValues | None,
+    scratch: frozenset[int],
     ready: PreparedLaunch,
     buffers: Mapping[str, int],
     options: Options,
 ) -> Nondeterministic:
     """The error with those of its causes that alone leave an output undetermined; all of them where none does.
 
-    `values` are the undetermined values of the launch.
+    `values` are the undetermined values of the launch, and `scratch` its buffers whose contents are no output.
     """
     causes = error.causes
     if values is None or len(causes) < 2:
         return error
 
-    start = values.of_causes
+    start, sums = values.of_causes, values.sums
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
+        if any(sums.get(each, scratch) - scratch for each in chosen):
+            return True  # the launch leaves such a sum
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
-        except (Unsupported, WorkLimitExceeded):
+        except (Unsupported, WorkLimitExceeded, TimeLimitExceeded):
             return True
         return False
 
