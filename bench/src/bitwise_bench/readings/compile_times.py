@@ -5,8 +5,8 @@
 Configurations of the corpus that all targets have are compiled and read on one core, without the cache of readings.  A
 first reading fills the assembler's cache; the least of the next two counts.  The order is random, so that a run that
 ends early is a sample as well.  `--product 256 256 1024` adds the configurations of a matrix product of that size, with
-a summary of their own.  `--other-sizes SEED` draws other sizes than those of the corpus.  `--join` adds up the records of
-runs side by side.
+a summary of their own.  `--other-sizes SEED` draws other sizes than those of the corpus.  `--join` adds up the records
+of runs side by side.
 """
 
 from __future__ import annotations

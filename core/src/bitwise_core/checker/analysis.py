@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -28,6 +28,7 @@ from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
     checked_outputs,
+    lines_read,
     prepare_launch,
     run_blocks,
 )
@@ -39,6 +40,7 @@ from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes
 from bitwise_core.execution.races.undetermined import (
+    OLD_VALUE,
     Cause,
     ComputedStore,
     Nondeterministic,
@@ -90,6 +92,9 @@ _DIGESTED = 1 << 16
 
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
+
+_WayToProve = Callable[[PreparedLaunch, frozenset[str], Mapping[str, int], Collection[Cause]], dict[int, Output] | None]
+"""A proof that the causes of an undetermined result leave the same bytes in every order, or None."""
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
@@ -422,7 +427,8 @@ def outputs_of_all_blocks(
     except Nondeterministic as error:
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
-            raise _with_reaching_causes(error, memory.undetermined, ready, buffers, options) from None
+            values = memory.undetermined
+            raise _with_reaching_causes(error, values, scratch, ready, buffers, options) from None
         return found
 
 
@@ -433,15 +439,10 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    ways_to_prove = [outputs_by_dependence, outputs_by_warp_order]
+    ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
     if blocks_may_wait(ready):
-        ways_to_prove = [
-            outputs_by_tickets,
-            outputs_by_turns,
-            outputs_by_barriers,
-            *ways_to_prove,
-            outputs_by_look_back,
-        ]
+        by_blocks: list[_WayToProve] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers]
+        ways_to_prove = [*by_blocks, *ways_to_prove, outputs_by_look_back]
     for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
@@ -468,22 +469,27 @@ def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options:
 def _with_reaching_causes(
     error: Nondeterministic,
     values: UndeterminedValues | None,
+    scratch: frozenset[int],
     ready: PreparedLaunch,
     buffers: Mapping[str, int],
     options: Options,
 ) -> Nondeterministic:
     """The error with those of its causes that alone leave an output undetermined; all of them where none does.
 
-    `values` are the undetermined values of the launch.
+    `values` are the undetermined values of the launch, and `scratch` its buffers whose contents are no output.
     """
     causes = error.causes
     if values is None or len(causes) < 2:
         return error
 
-    start = values.of_causes
+    start, sums, used = values.of_causes, values.sums, lines_read(ready) | values.updates
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
+        if any(sums.get(each, scratch) - scratch for each in chosen):
+            return True  # the launch leaves such a sum
+        if all(each.reason == OLD_VALUE and each.other is None and each.line not in used for each in chosen):
+            return False  # nothing reads the old value
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))

@@ -38,6 +38,10 @@ class DeferredBlend(DeferredValue):
         """See `SymbolicVector.in_lanes`."""
         return L.settled(self._new) if self._covers(mask) else self.value
 
+    def written_in(self, mask: Array | None) -> Value:
+        """Return what was written last in the lanes of a mask, unread, where one write covers them; else the blend."""
+        return self._new if self._covers(mask) else self
+
     def below(self, mask: Array) -> Value:
         """Return a value that is the same in the lanes that are not in a mask."""
         return self._old if every(~self.lanes | mask) else self

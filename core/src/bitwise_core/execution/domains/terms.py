@@ -44,7 +44,7 @@ from bitwise_core.execution.values.packing import (
     blend_values,
     concat,
     extract,
-    high_half,
+    is_number_beside_widened,
     low_half_of_canonical,
     part_ends,
 )
@@ -612,7 +612,7 @@ class TermDomain(StepsInOrder):
             if wide is not None:
                 return extract(self.select(predicate, *wide), 0, bits)
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
-            if _is_number_beside_widened(if_true, if_false) or _is_number_beside_widened(if_false, if_true):
+            if is_number_beside_widened(if_true, if_false) or is_number_beside_widened(if_false, if_true):
                 return self.select(predicate, as_symbolic_vector(if_true), as_symbolic_vector(if_false))
             ends = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
             spans = list(zip([0, *ends[:-1]], ends, strict=True))
@@ -818,13 +818,6 @@ def _key_of_facts(value: SymbolicVector) -> Hashable | None:
         return flags
     numbers = L.constant_numbers(value)
     return (flags, *numbers) if numbers and value.words.size == 2 else None
-
-
-def _is_number_beside_widened(value: Value, other: Value) -> bool:
-    """Return whether a value is one number of 32 bits that is no bf16, and the other one is a bf16 that was widened."""
-    if isinstance(value, PackedVector) or L.width(value) != 32 or not isinstance(other, PackedVector):
-        return False
-    return high_half(value) is None and high_half(other) is not None
 
 
 def _may_be_widened(value: Value) -> bool:

@@ -558,6 +558,8 @@ def _accumulate_atomics(memory: GlobalMemory, buffer: int, name: str, events: Se
         cause = Cause(Kind.SUM, SUM_ORDER, lines[0], lines[1] if len(lines) > 1 else None)
         if memory.undetermined is None or memory.undetermined.note(cause):
             total = undetermined_where(ordered[None], total)
+            if memory.undetermined is not None:
+                memory.undetermined.sums.setdefault(cause, set()).add(buffer)
         if memory.undetermined is not None and _orders_differ(initial, words, flags, start, count, bits)[ordered].any():
             memory.undetermined.proved[buffer] = cause
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)

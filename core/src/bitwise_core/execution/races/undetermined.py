@@ -179,6 +179,8 @@ class UndeterminedValues:
     """The lines of atomic operations that read their element before they store to it."""
     proved: dict[int, Cause] = field(default_factory=dict)
     """By buffer, an element for which two orders of threads are known to give different values."""
+    sums: dict[Cause, set[int]] = field(default_factory=dict)
+    """The buffers in which the launch leaves sums of each such cause."""
     selection: LoadSelection | None = None
     """Which contested loads are undetermined; None: all."""
     in_turn: Array = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))

@@ -168,29 +168,30 @@ def chosen_place(
     known = np.asarray(L.constant_mask(better)) & L.constant_mask(other) & ~np.asarray(L.constant_mask(condition))
     if of_pairs and not known.any():
         return None
-    compared = list(_known_comparisons(condition, _DEPTH, np.ones((1, 1), dtype=bool))) if conjunction else []
     unknown = ~np.asarray(L.constant_mask(condition))
-    made = _operations_of(condition, unknown) if conjunction else None
+    candidates = unknown & ~(_is_extremum_of_numbers(better) | _is_extremum_of_numbers(other))
+    if not L.some(candidates):
+        return None
+    compared = list(_known_comparisons(condition, _DEPTH, np.ones((1, 1), dtype=bool))) if conjunction else []
+    made = _operations_of(condition, candidates) if conjunction else None
     for form, first, second, largest in _candidates(condition):
-        if not _may_order(compared, first, second, ~np.asarray(L.constant_mask(condition))):
+        numbers = [exact_hash(each) for each in (first, second)]
+        # Where the numbers themselves are selected, nothing is their place.
+        selected = candidates & ~_are_of(places, numbers)
+        if not L.some(selected) or not _may_order(compared, first, second, selected):
             continue
         if of_pairs and not (known & _numbers(form, first, apply) & _numbers(form, second, apply)).any():
             continue
-        numbers = [exact_hash(each) for each in (first, second)]
-        if all(any(np.array_equal(place, number) for number in numbers) for place in places):
-            continue  # the numbers themselves are selected
         one, two = (first, better), (second, other)
         sets = [firsts.sets_of(form, *each, largest, apply) for each in (one, two)]
         sticky = L.sticky_flags(condition, first, second, better, other)
-        rest = np.asarray((sticky & L.STICKY) == 0)
+        rest = np.asarray((sticky & L.STICKY) == 0) & selected
         numbers_alone = (sets[0].numbers & sets[1].numbers).any()
         if not numbers_alone:
             rest = rest & ~done
         lanes: Array = np.zeros((1, 1), dtype=bool)
         tested: list[hashing.Words] = []
-        ordered = made is not None and _may_be_an_order(
-            made, form, (first, second), (better, other), sets, rest & unknown, apply
-        )
+        ordered = made is not None and _may_be_an_order(made, form, (first, second), (better, other), sets, rest, apply)
         for lower in _lower_places(better, other, sets, apply) if ordered else ():
             hashes = exact_hash(as_symbolic_vector(lower))
             if any(np.array_equal(hashes, each) for each in tested):
@@ -220,12 +221,28 @@ def chosen_place(
     return (done, result) if done.any() else None
 
 
+def _is_extremum_of_numbers(value: SymbolicVector) -> Array:
+    """Return in which lanes a value is a maximum or minimum of floating-point numbers, so that it is no place."""
+    flags = np.asarray(value.flags)
+    found: Array = ((flags & L.KIND) == L.AC_TERMS) & ((flags >> L.OPERATION_SHIFT & 255) <= L.FLOAT_AC_TERMS)
+    return np.atleast_2d(found)
+
+
+def _are_of(values: Sequence[hashing.Words], others: Sequence[hashing.Words]) -> Array:
+    """Return in which lanes all of some values, given by their hashes, are among others."""
+    found: Array = np.ones((1, 1), dtype=bool)
+    for each in values:
+        found = found & _any_of((each == other).all(axis=0) for other in others)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Operations:
-    """Of which operations a conjunction consists, by lane: tests for equality of numbers and their number, other tests
-    of numbers than for equality and less, tests of something else, and operations that are not known.
+    """Of which operations a conjunction consists, by lane: the numbers of tests of numbers for less and for equality,
+    other tests of numbers, tests of something else, and operations that are not known.
     """
 
+    less: Array
     equalities: Array
     others: Array
     of_integers: Array
@@ -235,16 +252,19 @@ class _Operations:
 def _operations_of(condition: SymbolicVector, lanes: Array) -> _Operations:
     """Return the operations of which a conjunction consists in some lanes."""
     shape = np.broadcast_shapes(condition.words.shape[1:], lanes.shape)
-    found = _Operations(np.zeros(shape, dtype=np.int8), *(np.zeros(shape, dtype=bool) for _ in range(3)))
+    counts, masks = ([np.zeros(shape, dtype=kind) for _ in range(n)] for kind, n in ((np.int8, 2), (np.bool_, 3)))
+    found = _Operations(*counts, *masks)
     for name, here in _operations(condition, _DEPTH, np.atleast_2d(lanes)):
-        verb, _, form = (name or "").partition(".")
-        if name is None or name == "and.b1":
+        verb, _, form = name.partition(".")
+        if name == "and.b1":
             found.unknown[...] |= here
         elif form not in _FORMS:
             found.of_integers[...] |= here
         elif verb == "eq":
             found.equalities[...] += here
-        elif verb != "lt":
+        elif verb == "lt":
+            found.less[...] += here
+        else:
             found.others[...] |= here
     return found
 
@@ -254,9 +274,10 @@ def _may_be_an_order(
 ) -> bool:
     """Return whether a conjunction of these operations may be that of `_is_not_better` in a lane.
 
-    That tests which of the numbers is NaN, unless the first one is known to be none.  It tests which place is lower,
-    unless that is known.  It tests whether the numbers are equal, unless the first place is known not to be lower.  So
-    there is nothing to build where a conjunction does not test these.
+    That tests once whether a number is less than the other one.  It tests which of the numbers is NaN, unless the first
+    one is known to be none.  It tests which place is lower, unless that is known.  It tests whether the numbers are
+    equal, unless the first place is known not to be lower.  So there is nothing to build where a conjunction does not
+    test these.
     """
     possible = lanes & (made.unknown | (made.equalities > 1) | made.others | sets[0].numbers)
     if not L.some(possible):
@@ -270,7 +291,7 @@ def _may_be_an_order(
         if not L.some(possible):
             return False
     without_equality = made.unknown | (made.equalities > 0) | (known & ~lower & ~sets[0].numbers)
-    if L.some(possible & without_equality):
+    if L.some(possible & without_equality & (made.less < 2)):
         return True
     # A test for equality may have another form, such as with an infinity.
     equality = as_symbolic_vector(apply(f"eq.{form}", numbers))
@@ -278,15 +299,18 @@ def _may_be_an_order(
     return L.some(possible & ~plain)
 
 
-def _operations(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[tuple[str | None, Array]]:
-    """Yield the names of the operations of which a conjunction consists in these lanes, None for an unknown one, each
-    with its lanes.
+def _operations(predicate: SymbolicVector, depth: int, lanes: Array) -> Iterator[tuple[str, Array]]:
+    """Yield the names of the operations of which a conjunction consists in these lanes, each with its lanes.
+
+    Conjunctions are kept as deep as this looks; one that is deeper has its own name.  An operation without a name is
+    none of those that are kept, which tests of numbers are.
     """
-    unknown = lanes & ~_any_of(np.atleast_2d(each.lanes) for each in predicate.origins)
-    if unknown.any():
-        yield None, unknown
-    for each in predicate.origins:
-        here = lanes & np.atleast_2d(each.lanes)
+    made = [(each, np.atleast_2d(each.lanes)) for each in _operations_that_made(predicate)]
+    rest = lanes & ~_any_of(own for _, own in made)
+    if rest.any():
+        yield "" if depth else "and.b1", rest
+    for each, own in made:
+        here = lanes & own
         if not here.any():
             continue
         if each.name != "and.b1" or not depth:
@@ -407,7 +431,7 @@ def _known_comparisons(predicate: SymbolicVector, depth: int, lanes: Array) -> I
 
     Nothing is known where several operations made it, of which one is no comparison.
     """
-    made = [(each, np.atleast_2d(each.lanes)) for each in predicate.origins]
+    made = [(each, np.atleast_2d(each.lanes)) for each in _operations_that_made(predicate)]
     compared = [(each, own) for each, own in made if each.name.partition(".")[2] in _FORMS]
     others = [(each, own) for each, own in made if each.name.partition(".")[2] not in _FORMS]
     here = lanes & _any_of(own for _, own in compared) & ~_any_of(own for _, own in others)
@@ -419,6 +443,11 @@ def _known_comparisons(predicate: SymbolicVector, depth: int, lanes: Array) -> I
         if each.name == "and.b1" and inside.any():
             for operand in each.operands:
                 yield from _known_comparisons(operand, depth - 1, inside)
+
+
+def _operations_that_made(predicate: SymbolicVector) -> list[L.Origin]:
+    """Return the origins of a predicate that are operations, not facts about its operands."""
+    return [each for each in predicate.origins if "." in each.name]
 
 
 def _any_of(masks: Iterable[Array]) -> Array:

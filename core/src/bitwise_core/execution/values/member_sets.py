@@ -26,6 +26,11 @@ _Key = tuple[int, int]
 
 _NO_MEMBERS: frozenset[_Key] = frozenset()
 
+_EMPTY: _Key = (0, 0)
+"""The payload of the set without members."""
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
 _PRIMES = ((1 << 32) - 5, (1 << 64) - 59)
 """The moduli of sums of hashes (`hashing.sum_of_members`), without and with the low half of a word."""
 
@@ -45,29 +50,55 @@ class MemberSets:
         `upper_half` means that the low half of the first word is not part of a payload.
         """
         shape = np.broadcast_shapes(left.shape, right.shape)
-        keys = np.concatenate([np.broadcast_to(each, shape).reshape(2, -1) for each in (left, right)]).T
-        different, place = np.unique(keys, axis=0, return_inverse=True)
+        keys = np.concatenate([np.broadcast_to(each, shape).reshape(2, -1) for each in (left, right)])
+        first, place = _different_columns(keys)
+        different = keys[:, first].T
         shared = np.zeros(len(different), dtype=bool)
-        keys_of_unions: list[_Key] = []
-        for row, (first, second, third, fourth) in enumerate(different.tolist()):
-            one, other = self._of((first, second)), self._of((third, fourth))
-            common = _NO_MEMBERS if one.isdisjoint(other) else one & other
-            key = _sum_of_union((first, second), (third, fourth), common, upper_half)
-            keys_of_unions.append(key)
-            shared[row] = bool(common)
-            if key not in self.members:
-                count = len(one) + len(other) - len(common)
-                if self.room >= count:
-                    self.room -= count
-                    self.members[key] = one | other
-        sums = np.array(keys_of_unions, dtype=np.uint64).reshape(-1, 2).T
+        sums = np.zeros((2, len(different)), dtype=np.uint64)
+        for row, pair in enumerate(different.tolist()):
+            left_key, right_key = (pair[0], pair[1]), (pair[2], pair[3])
+            if not self._note_disjoint(left_key, right_key, upper_half):
+                shared[row], sums[:, row] = self._note(left_key, right_key, upper_half)
         if not shared.any():
             return total
         place = place.reshape(shape[1:])
         return np.where(shared[place], sums[:, place], np.broadcast_to(total, shape))
 
+    def _note_disjoint(self, left: _Key, right: _Key, upper_half: bool) -> bool:
+        """Keep the union of two sets if they share no member; return whether they share none."""
+        if _EMPTY in (left, right) or left == right:
+            return False
+        one, other = self.members.get(left), self.members.get(right)
+        if one is None:
+            if other is not None and left in other:
+                return False
+        elif right in one if other is None else not one.isdisjoint(other):
+            return False
+        key = _sum_of_union(left, right, _NO_MEMBERS, upper_half)
+        if key not in self.members:
+            count = (1 if one is None else len(one)) + (1 if other is None else len(other))
+            if self.room >= count:
+                self.room -= count
+                if one is None:
+                    self.members[key] = frozenset((left, right)) if other is None else other.union((left,))
+                else:
+                    self.members[key] = one.union((right,)) if other is None else one | other
+        return True
+
+    def _note(self, left: _Key, right: _Key, upper_half: bool) -> tuple[bool, _Key]:
+        """Keep the union of two sets that may share members; return whether they do, and the payload of the union."""
+        one, other = self._of(left), self._of(right)
+        common = one & other
+        key = _sum_of_union(left, right, common, upper_half)
+        if key not in self.members:
+            count = len(one) + len(other) - len(common)
+            if self.room >= count:
+                self.room -= count
+                self.members[key] = one | other
+        return bool(common), key
+
     def _of(self, key: _Key) -> frozenset[_Key]:
-        if key == (0, 0):
+        if key == _EMPTY:
             return frozenset()
         found = self.members.get(key)
         return frozenset([key]) if found is None else found
@@ -132,6 +163,18 @@ def _hashes_of(hashes: Array, lanes: bool | Array, place: int) -> Array:
     every, active = np.broadcast_arrays(found, np.atleast_2d(lanes)[place])
     chosen: Array = every[active]
     return chosen
+
+
+def _different_columns(words: Array) -> tuple[Array, Array]:
+    """Return the number of the first column of each kind, and the place of each column's kind among them."""
+    mixed = words[0].copy()
+    for each in words[1:]:
+        mixed *= _MULTIPLIER
+        mixed += each
+    _, first, place = np.unique(mixed, return_index=True, return_inverse=True)
+    if not np.array_equal(words[:, first][:, place], words):
+        _, first, place = np.unique(words, axis=1, return_index=True, return_inverse=True)
+    return first, place
 
 
 def _sum_of_union(left: _Key, right: _Key, common: frozenset[_Key], upper_half: bool) -> _Key:

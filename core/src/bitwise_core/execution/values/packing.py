@@ -238,6 +238,13 @@ def part_ends(value: Value) -> list[int]:
     return ends
 
 
+def is_number_beside_widened(value: Value, other: Value) -> bool:
+    """Return whether a value is one number of 32 bits that is no bf16, and the other one is a bf16 that was widened."""
+    if isinstance(value, PackedVector) or width(value) != 32 or not isinstance(other, PackedVector):
+        return False
+    return high_half(value) is None and high_half(other) is not None
+
+
 def extract(value: Value, low: int, bits: int) -> Value:
     """Return the `bits` bits of the value that start at bit `low`."""
     if low == 0 and bits == width(value):

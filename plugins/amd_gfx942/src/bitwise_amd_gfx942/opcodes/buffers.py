@@ -16,7 +16,7 @@ from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.flat import CACHE, STORES, add_address, tuple_reader, zero_extend
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, immediate_offset
 from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, store_words
-from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
+from bitwise_amd_gfx942.opcodes.operand_access import reader
 from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
 from bitwise_amd_gfx942.opcodes.select_provenance import split_out_of_bounds
 from bitwise_amd_gfx942.opcodes.selected_offsets import SelectedOffset
@@ -249,13 +249,13 @@ def store(instruction: Instruction, context: Context) -> Step:
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
     source = instruction.operands[0]
-    value_of: Reader = reader(source, "b32", instruction) if width.bits <= 32 else tuple_reader(source, instruction)
+    value_of = width.stored_reader(source, instruction) if width.bits <= 32 else tuple_reader(source, instruction)
     find = access_reader(instruction, instruction.operands[1:])
     line = instruction.line
 
     def step(machine: Machine) -> None:
         access = find(machine)
-        value = width.to_memory(value_of(machine))
+        value = value_of(machine)
         known = machine.known(access.offset)
         if known is None:
             raise DataDependent("memory is written at a computed address", line)

@@ -14,7 +14,7 @@ from bitwise_amd_gfx942.opcodes.float_classes import in_float_class
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
-from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, reader, unread_reader, writer
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_lane_mask, register_pair
 from bitwise_amd_gfx942.opcodes.scalar_moves import decided_lanes, select_by_candidates
 from bitwise_amd_gfx942.opcodes.select_provenance import record_select
@@ -22,10 +22,11 @@ from bitwise_amd_gfx942.opcodes.selected_offsets import selected
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, NO_LANES, write_exec, write_lane_mask
 from bitwise_core.assembly.module import Instruction, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.deferred_selects import selected_by_parts
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.values.comparisons import compare_as_floats, compare_as_integers
-from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.symbolic_vector import Value, settled
 
 TABLE = Table()
 
@@ -136,13 +137,19 @@ def select(instruction: Instruction, context: Context) -> Step:
         predicate = as_lane_mask(machine, lanes)
         known = decided_lanes(machine, predicate)
         if known is not None:
-            return selected(known, if_true, if_false)
+            return selected(known, settled(if_true), settled(if_false))
         matched = select_by_candidates(predicate, if_true, if_false)
         if matched is not None:
             return matched
-        result = machine.domain.select(predicate, if_true, if_false)
+        result = selected_by_parts(machine, predicate, if_true, if_false)
         record_select(machine, result, predicate, if_true, if_false)
         return result
 
     shorter = Instruction(instruction.opcode, operands[:3], None, instruction.line, instruction.source)
-    return lanewise(shorter, (kind, kind), 32, compute)
+    found = form(instruction.opcode)
+    if kind == "fp32" or found.modifiers or found.encoding == "sdwa":
+        return lanewise(shorter, (kind, kind), 32, compute)
+    check_modifiers(instruction)
+    if_false, if_true = (unread_reader(each, instruction) for each in operands[1:3])
+    write = writer(operands[0], 32, instruction)
+    return lambda machine: write(machine, compute(machine, if_false(machine), if_true(machine)))

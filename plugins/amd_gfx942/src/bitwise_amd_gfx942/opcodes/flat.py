@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.address_words import note_loaded_pointers
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immediate_offset
 from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, store_words
@@ -86,7 +87,8 @@ def load(instruction: Instruction, context: Context) -> Step:
         address = read(machine)
         known = machine.known(address)
         if known is not None:
-            value = load_words(machine, known, width.bits, line)
+            note_loaded_pointers(machine, instruction, known, width.bits // 32)
+            value = load_words(machine, known, width.bits, line, follows_pointers=True)
         else:
             buffers = buffers_of(machine, address)
             size = min(width.bits, 32)
@@ -120,13 +122,16 @@ def store(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "does not take these operands")
     address_operand, source, *rest = instruction.operands
     read = address_reader(instruction, address_operand, rest[0] if rest else None)
-    kind = f"b{max(width.bits, 32)}"
-    value_of = reader(source, kind, instruction) if kind in ("b32", "b64") else tuple_reader(source, instruction)
+    value_of: Reader
+    if width.bits <= 32:
+        value_of = width.stored_reader(source, instruction)
+    else:
+        value_of = reader(source, "b64", instruction) if width.bits == 64 else tuple_reader(source, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         address = read(machine)
-        value = width.to_memory(value_of(machine))
+        value = value_of(machine)
         known = machine.known(address)
         if known is None:
             machine.memory.scatter(machine, address, value, line)

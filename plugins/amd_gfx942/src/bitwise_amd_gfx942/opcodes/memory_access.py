@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_amd_gfx942.opcodes.operand_access import Writer, half_writer, writer
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, half_writer, part_reader, writer
 from bitwise_amd_gfx942.opcodes.sdwa import widened
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import UnknownInstruction
@@ -60,9 +60,9 @@ class AccessWidth:
             else widened(machine, value, self.bits, self.register_bits, self.signed)
         )
 
-    def to_memory(self, value: Value) -> Value:
-        """The bits of its registers that a store writes."""
-        return extract(value, 16 if self.high else 0, self.bits) if self.bits < 32 else value
+    def stored_reader(self, source: Operand, instruction: Instruction) -> Reader:
+        """Return the reader of what a store of at most 32 bits writes: the low or the high bits of its register."""
+        return part_reader(source, 16 if self.high else 0, self.bits, instruction)
 
 
 def aligned_access_bits(machine: Machine, address: Array, bits: int, limit: int = 32) -> int:
@@ -78,9 +78,13 @@ def aligned_access_bits(machine: Machine, address: Array, bits: int, limit: int 
     return size
 
 
-def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """Load `bits` bits of global memory at the address of each active lane.  Raises Unsupported."""
-    size = aligned_access_bits(machine, address, bits)
+def load_words(machine: Machine, address: Array, bits: int, line: int, *, follows_pointers: bool = False) -> Value:
+    """Load `bits` bits of global memory at the address of each active lane.  Raises Unsupported.
+
+    `follows_pointers`: the registers with words of a pointer that the launch gives there are noted.
+    """
+    pairs = follows_pointers and machine.memory.given.has_pointers and bits % 64 == 0
+    size = aligned_access_bits(machine, address, bits, 64 if pairs else 32)
     parts = []
     for low in range(0, bits, size):
         part_address = address + np.uint64(low // 8) if low else address

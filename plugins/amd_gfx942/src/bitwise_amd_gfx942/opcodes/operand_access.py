@@ -15,7 +15,7 @@ from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_wo
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.deferred_blends import DeferredBlend, deferred_blend
-from bitwise_core.execution.deferred_selects import DeferredSelect
+from bitwise_core.execution.deferred_selects import DeferredSelect, is_unread_by_parts, part_of
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
@@ -54,14 +54,14 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
             if type(found) is SelectedOffset:
                 return found.blended
             if type(found) is DeferredSelect:
-                return read_select(machine, found)
+                value = read_select(machine, found)
+                return _narrow_to_active(machine, value) if found.ends and type(value) is PackedVector else value
             if type(found) is DeferredLanes:
                 return found.in_active_lanes(machine)
             if type(found) is DeferredBlend:
                 held = found.in_lanes(machine.mask)
                 return _narrow_to_active(machine, held) if type(held) is PackedVector else held
-            value: Value = poison(32) if found is None else found
-            return value
+            return poison(32) if found is None else found
 
         return read
     return lambda machine: read_word(machine, name)
@@ -125,7 +125,7 @@ def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
         if bits == 32:
             return whole
         if bits < 32:
-            return lambda machine: extract(whole(machine), 0, bits)
+            return part_reader(operand, 0, bits, instruction)
         raise UnknownInstruction(instruction, f"takes {bits} bits and is given the register {operand.name}")
     if isinstance(operand, Vector):
         parts = [word_reader(each.name, instruction) for each in operand.items if isinstance(each, Register)]
@@ -133,6 +133,40 @@ def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
             raise UnknownInstruction(instruction, f"takes {bits} bits and is given {len(operand.items)} registers")
         return lambda machine: join_registers(machine, parts)
     raise UnknownInstruction(instruction, f"takes a register or a constant, not {operand}")
+
+
+def part_reader(operand: Operand, low: int, bits: int, instruction: Instruction) -> Reader:
+    """The reader of `bits` bits of an operand of 32 bits, from bit `low` up; of a select by parts, only these."""
+    whole = reader(operand, "b32", instruction)
+    if bits == BITS["b32"]:
+        return whole
+    name = operand.name if isinstance(operand, Register) else ""
+
+    def read(machine: Machine) -> Value:
+        held = machine.registers.get(name)
+        if type(held) is DeferredBlend:
+            held = held.written_in(machine.mask)
+        if held is not None and is_unread_by_parts(held):
+            found = part_of(held, low, bits)
+            if machine.mask is None or isinstance(found, PackedVector):
+                return found
+            return _narrow_part_to_active(machine, found, machine.mask)
+        return extract(whole(machine), low, bits)
+
+    return read
+
+
+def unread_reader(operand: Operand, instruction: Instruction) -> Reader:
+    """The reader of 32 bits for a select: a register that holds a select by parts is returned unread."""
+    whole = reader(operand, "b32", instruction)
+    if not isinstance(operand, Register):
+        return whole
+
+    def read(machine: Machine) -> Value:
+        held = machine.registers.get(operand.name)
+        return held if held is not None and is_unread_by_parts(held) else whole(machine)
+
+    return read
 
 
 def join_registers(machine: Machine, parts: Sequence[Reader]) -> Value:

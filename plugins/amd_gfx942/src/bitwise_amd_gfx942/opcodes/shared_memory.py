@@ -12,7 +12,7 @@ from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.flat import tuple_reader
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.memory_access import is_64_bit_value
-from bitwise_amd_gfx942.opcodes.operand_access import half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.operand_access import half_writer, part_reader, reader, writer
 from bitwise_amd_gfx942.opcodes.sdwa import widened
 from bitwise_amd_gfx942.opcodes.shared_reads import element_bits_and_stride, read_offset, reads_of_runs
 from bitwise_core.assembly.module import Instruction
@@ -146,14 +146,14 @@ def write_one(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "takes two operands")
     address_operand, source = instruction.operands
     read_address, offset = reader(address_operand, "b32", instruction), read_offset(instruction)
-    value_of = tuple_reader(source, instruction) if bits > 32 else reader(source, "b32", instruction)
+    value_of = tuple_reader(source, instruction) if bits > 32 else part_reader(source, low, bits, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
         value = value_of(machine)
         address = shared_address(machine, read_address(machine), offset, line)
-        _write(machine, address, extract(value, low, bits) if bits < 32 else value, bits)
+        _write(machine, address, value, bits)
 
     return step
 

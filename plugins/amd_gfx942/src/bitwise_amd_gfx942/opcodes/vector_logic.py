@@ -25,7 +25,7 @@ from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import blend_values, concat, extract
 from bitwise_core.execution.values.shifts import shifted
-from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 from bitwise_core.numerics import operation
 
 TABLE = Table()
@@ -102,10 +102,17 @@ def bit_field_extract(instruction: Instruction, context: Context) -> Step:
                 return moved
             return combine(machine, "and", moved, literal((1 << size) - 1, 32), 32)
         if low == 0 and size in (8, 16):
-            low_bits = extract(value, 0, size)
-            return widened(machine, low_bits, size, 32, True) if size == 8 else widened_half(machine, low_bits)
+            return extended(machine, extract(value, 0, size))
         return compute(machine, value, offset, count)
 
+    def extended(machine: Machine, low_bits: Value) -> Value:
+        size = width(low_bits)
+        return widened(machine, low_bits, size, 32, True) if size == 8 else widened_half(machine, low_bits)
+
+    fields = [each.value for each in instruction.operands[2:] if isinstance(each, Immediate)]
+    if is_signed and fields in ([0, 8], [0, 16]):
+        shorter = Instruction(instruction.opcode, instruction.operands[:2], None, instruction.line, instruction.source)
+        return lanewise(shorter, (f"b{fields[1]}",), 32, extended)
     return lanewise(instruction, ("b32",) * 3, 32, field)
 
 

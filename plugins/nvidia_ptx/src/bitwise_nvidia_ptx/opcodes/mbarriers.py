@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.cluster_memory import (
     arrive_from_cluster,
     cluster_state,
     complete_copy,
+    complete_stores,
     enter_phase_from_cluster,
     expect_from_cluster,
     use_in_cluster,
@@ -79,6 +80,23 @@ class ThreadCopy:
     loads: tuple[LoadInFlight, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class StoresOfCluster:
+    """Asynchronous stores of threads to blocks of their cluster that complete on mbarriers there, see `Copy`.
+
+    Each thread of `mask` (boolean, shape (blocks, threads)) writes `bits` bits from its cell in `cells` of the block of
+    its rank in `ranks`, both of that shape.  `blocks` are those with the mbarriers, to which they go.
+    """
+
+    phase: Array
+    cells: Array
+    ranks: Array
+    value: Value
+    mask: Array
+    bits: int
+    blocks: Array
+
+
 @dataclass(slots=True)
 class MBarrier:
     """An mbarrier in each block of the batch; arrays have the shape (blocks,).
@@ -95,6 +113,7 @@ class MBarrier:
     phase: Array
     copies: list[Copy] = field(default_factory=list)
     thread_copies: list[ThreadCopy] = field(default_factory=list)
+    stores: list[StoresOfCluster] = field(default_factory=list)
 
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
@@ -299,6 +318,7 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
         barrier.initialised = before.initialised | blocks
         barrier.copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.copies]
         barrier.thread_copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.thread_copies]
+        barrier.stores = [replace(each, blocks=each.blocks & ~blocks) for each in before.stores]
     known[barrier.address] = barrier
     _touch(machine, barrier.address, writes=True)
     for races in machine.races.of_blocks(blocks):
@@ -388,7 +408,7 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, p
         def arrive(rank: int, address: int) -> None:
             lanes = np.zeros(machine.blocks, dtype=np.int64)
             lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
-            use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
+            use_in_cluster(machine, address, rank)
             barrier = initialised_mbarrier(machine, address, lanes > 0)
             enter_phase_from_cluster(machine, address, rank, machine.active_blocks(), counted)
             if not arrives:
@@ -429,7 +449,12 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
         races.arrived(where, address, ago=ago)
 
 
-_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy)
+def _complete_stores(machine: Machine, address: int, stores: StoresOfCluster, arrived: Array, ago: int) -> None:
+    """Stores of the cluster complete on the mbarriers at an address of these blocks, see `_complete`."""
+    complete_stores(machine, stores.cells, stores.ranks, stores.value, stores.mask, (address, arrived, ago))
+
+
+_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy, StoresOfCluster)
 
 
 def _pending(
@@ -481,9 +506,11 @@ def _wait(
         ended.append((copy, arrived))
 
     barrier.copies = _pending(barrier.copies, barrier, blocks, complete)
+    barrier.stores = _pending(barrier.stores, barrier, blocks, partial(_complete_stores, machine, barrier.address))
     for races in machine.races.of_blocks(blocks):
         whole = machine.active_whole_warps()
         races.acquire(barrier.address, machine.active_warps(), wanted, whole, of_cluster=of_cluster)
+        races.waited_at(_cells_of(machine, barrier.address), machine.active_warps())
     for copy, arrived in ended:
         _end_loads(machine, copy, arrived)
     machine.write(destination, ready)

@@ -20,14 +20,24 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from bitwise_nvidia_sm90.attention.kernels.clusters import (
+    hand_state,
+    in_room,
+    room_of_states,
+    states_of_cluster,
+    wait_for_cluster,
+)
 from bitwise_nvidia_sm90.attention.kernels.merges import finite_shift, maximum_after
 from bitwise_nvidia_sm90.attention.kernels.parts import (
+    CLUSTER,
     RUNS,
     first_part,
     keys_of_part,
     part_after,
+    part_of_member,
     place_among_equal,
     places_of_longest,
+    row_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
@@ -47,7 +57,7 @@ NOTHING = gl.constexpr(float("-inf"))
 def first_pages(
     source, pages, page_batch, queries, keys, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    SPLIT: gl.constexpr,
+    SPLIT: gl.constexpr, MEMBERS: gl.constexpr = 0,
 ):  # fmt: skip
     """Return the pages of the first tile of a program with one part, before its length is known; () without pages.
 
@@ -56,8 +66,11 @@ def first_pages(
     found = ()
     if PAGE:
         gdc_wait()
-        width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
-        sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
+        if MEMBERS:
+            sequence, _, _, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
+        else:
+            width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
+            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
     return found
@@ -94,22 +107,27 @@ def copy_parts(
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr,
     DV2: gl.constexpr, COLUMNS: gl.constexpr, GROUP: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr,
-    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr,
+    SPLIT: gl.constexpr, STAGES: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SEVERAL: gl.constexpr,
 ):  # fmt: skip
     """Copy the tiles of keys and of values of all parts of a program, as soon as slots of the ring have been read."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
     key_map, key_rest_map, value_map, value_rest_map = maps
     k_parts, k_rest_parts, v_parts, v_rest_parts = parts
-    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
+    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and not (SPLIT == CLUSTER and SEVERAL)
     early = ()
     if EARLY:
         early = first_pages(
-            key_map, pages, page_batch, queries, keys, units, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
+            key_map, pages, page_batch, queries, keys, units, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT,
+            MEMBERS,
         )  # fmt: skip
-    place, block, sequence, unit, _tile, begin, end = first_part(
-        query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-    )  # fmt: skip
+    if SPLIT == CLUSTER:
+        member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
+        place, block, sequence, unit, _tile, begin, end = part
+    else:
+        place, block, sequence, unit, _tile, begin, end = first_part(
+            query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
+            CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(1)
     while sequence < sequences:
         batch, first, own_keys, page = sequence, 0, keys, sequence.to(gl.int64) * page_batch
@@ -156,6 +174,9 @@ def copy_parts(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
+    if SPLIT == CLUSTER and member[0]:
+        wait_for_cluster()
+        wait_for_cluster()
 
 
 @gluon.jit
@@ -257,11 +278,64 @@ def after_chunk(
 
 
 @gluon.jit
+def lanes_of(column, side: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
+    """Return the components of a row that the first part of an output has, or one of the others."""
+    if side == 0:
+        found = column * DV1 + gl.arange(0, DV1, gl.SliceLayout(0, OUT))
+    else:
+        found = DV1 + (side - 1) * DV2 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
+    return gl.expand_dims(found, 0)
+
+
+@gluon.jit
+def store_state(
+    states, chunk, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Store the state of a chunk of a tile of rows.
+
+    It is read soon, and the keys that pass through the cache meanwhile are not.
+    """
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
+    inside = (first_packed + gl.arange(0, M, ROWS)) // GROUP < queries
+    row = (first_row + gl.arange(0, M, ROWS)) * chunks + chunk
+    own = inside & (column == 0)
+    gl.store(part_top + row, gl.convert_layout(top, ROWS, assert_trivial=True), mask=own, eviction_policy="evict_last")
+    total = gl.convert_layout(total, ROWS, assert_trivial=True)
+    gl.store(part_total + row, total, mask=own, eviction_policy="evict_last")
+    for side in gl.static_range(len(outs)):
+        target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+        gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
+
+
+@gluon.jit
+def store_ended_chunk(
+    states, start, begin, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
+    OUT: gl.constexpr,
+):  # fmt: skip
+    """Store the state of the chunk that ends before the block `start`, if one does and the part has no first chunk."""
+    if (start % CHUNK == 0) & (start > begin) & (begin > 0):
+        store_state(states, start // CHUNK - 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+
+
+@gluon.jit
+def hand_ended_chunk(
+    room, start, begin, top, total, outs, M: gl.constexpr, CHUNK: gl.constexpr, S: gl.constexpr, OUT: gl.constexpr
+):
+    """Write the state of the chunk that ends before the block `start`, if one does, to its place in the room."""
+    if (start % CHUNK == 0) & (start > begin):
+        hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, 1), top, total, outs, M, S, OUT)
+
+
+@gluon.jit
 def many_rows(
-    rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
+    rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
     CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
-    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr, GROUP: gl.constexpr,
+    VP: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 64 rows, 16 in each warp.
 
@@ -285,6 +359,10 @@ def many_rows(
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
+        if SPLIT == RUNS:
+            store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
+        if SPLIT == CLUSTER and SEVERAL:
+            hand_ended_chunk(states, start, begin, top, total, outs, M, CHUNK, DV1, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -303,6 +381,10 @@ def many_rows(
         mbarrier.arrive(empty.index(v_slot))
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
+    if SPLIT == RUNS:
+        store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
+    if SPLIT == CLUSTER and SEVERAL:
+        hand_ended_chunk(states, last, begin, top, total, outs, M, CHUNK, DV1, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
@@ -416,10 +498,11 @@ def add_few(
 
 @gluon.jit
 def few_rows(
-    rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
+    rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
     CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
-    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr, GROUP: gl.constexpr,
+    VP: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
     k_ring, k_rest, v_ring, v_rest, full, empty = rings
@@ -439,6 +522,10 @@ def few_rows(
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
+        if SPLIT == RUNS:
+            store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
+        if SPLIT == CLUSTER and SEVERAL:
+            hand_ended_chunk(states, start, begin, top, total, outs, M, CHUNK, DV1, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -452,6 +539,10 @@ def few_rows(
         release_after_loads(empty, v_slot)
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
+    if SPLIT == RUNS:
+        store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
+    if SPLIT == CLUSTER and SEVERAL:
+        hand_ended_chunk(states, last, begin, top, total, outs, M, CHUNK, DV1, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
@@ -464,35 +555,6 @@ def few_rows(
     release_after_loads(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
     return state_top, state_total, state_outs, top, total, outs, slot, phase
-
-
-@gluon.jit
-def lanes_of(column, side: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
-    """Return the components of a row that the first part of an output has, or one of the others."""
-    if side == 0:
-        found = column * DV1 + gl.arange(0, DV1, gl.SliceLayout(0, OUT))
-    else:
-        found = DV1 + (side - 1) * DV2 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
-    return gl.expand_dims(found, 0)
-
-
-@gluon.jit
-def store_state(
-    part_top, part_total, part_out, row, inside, column, top, total, outs,
-    DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Store the state of a chunk in the rows that are `inside`.
-
-    It is read soon, and the keys that pass through the cache meanwhile are not.
-    """
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    own = inside & (column == 0)
-    gl.store(part_top + row, gl.convert_layout(top, ROWS, assert_trivial=True), mask=own, eviction_policy="evict_last")
-    total = gl.convert_layout(total, ROWS, assert_trivial=True)
-    gl.store(part_total + row, total, mask=own, eviction_policy="evict_last")
-    for side in gl.static_range(len(outs)):
-        target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
-        gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
 
 
 @gluon.jit
@@ -550,25 +612,27 @@ def of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs)
 
 @gluon.jit
 def store_state_of_part(
-    part_top, part_total, part_out, row, inside, column, begin, state_top, state_total, state_outs, top, total, outs,
-    DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr, SPLIT: gl.constexpr,
+    states, begin, end, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
+    OUT: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
-    """Store the state of a part in the rows that are `inside`."""
+    """Store the state of a part, or of its last chunk."""
     if SPLIT == RUNS:
         own = of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs)
-        store_state(part_top, part_total, part_out, row, inside, column, own[0], own[1], own[2], DV1, DV2, VP, OUT)
+        chunk = gl.where(begin == 0, 0, (end - 1) // CHUNK)
+        store_state(states, chunk, own[0], own[1], own[2], M, GROUP, DV1, DV2, VP, OUT)
     else:
-        store_state(part_top, part_total, part_out, row, inside, column, top, total, outs, DV1, DV2, VP, OUT)
+        store_state(states, begin // CHUNK, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
 
 
 @gluon.jit
 def compute_parts(
-    given, of_parts, rings,
+    given, of_parts, rings, room,
     D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, COLUMNS: gl.constexpr,
     VP: gl.constexpr, GROUP: gl.constexpr,
     M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr, CHUNK: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, ALIGNED: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr,
-    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr,
+    SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr,
 ):  # fmt: skip
     """Compute the parts of a program in turn."""
     query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences = given
@@ -583,10 +647,15 @@ def compute_parts(
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     OUT_ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    place, block, sequence, unit, tile, begin, end = first_part(
-        query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-    )  # fmt: skip
+    if SPLIT == CLUSTER:
+        member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
+        place, block, sequence, unit, tile, begin, end = part
+        row_group, row_tile = unit, tile
+    else:
+        place, block, sequence, unit, tile, begin, end = first_part(
+            query_starts, key_starts, key_lengths, queries, keys, first_position, window, units, sequences, M, N, GROUP,
+            CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
     slot, phase = gl.to_tensor(0), gl.to_tensor(0)
     while sequence < sequences:
         group, column = unit // COLUMNS, unit % COLUMNS
@@ -613,32 +682,38 @@ def compute_parts(
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
         if WINDOW:
             plain = 0
+        row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
+        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
+        if SPLIT == CLUSTER:
+            states = room
         if FEW:
             found = few_rows(
-                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D1, D2,
-                DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
+                D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK, GROUP, VP,
+                SPLIT,
             )  # fmt: skip
         else:
             found = many_rows(
-                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D1, D2,
-                DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
+                D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK, GROUP, VP,
+                SPLIT,
             )  # fmt: skip
         state_top, state_total, state_outs, top, total, outs, slot, phase = found
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
         inside = packed // GROUP < own_queries
         own = own_queries, own_keys, own_first
-        if not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        if SPLIT == CLUSTER:
+            hand_state(in_room(room, (end - 1 - begin) // CHUNK, M, DV1, 1), top, total, outs, M, DV1, OUT)
+        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, column, packed, inside, state_top,
                 state_total, state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch,
                 logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS, OUT,
             )  # fmt: skip
         else:
-            row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
-            row = (row + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
             store_state_of_part(
-                part_top, part_total, part_out, row, inside, column, begin, state_top, state_total, state_outs, top,
-                total, outs, DV1, DV2, VP, OUT, SPLIT,
+                states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP,
+                OUT, SPLIT,
             )  # fmt: skip
         if ONCE:
             sequence = sequences
@@ -647,6 +722,33 @@ def compute_parts(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, units, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
+    if SPLIT == CLUSTER and member[0]:
+        wait_for_cluster()
+        _, number, span, behind, row_sequence, row_queries = member
+        if number == 0:
+            packed = row_tile * M + gl.arange(0, M, OUT_ROWS)
+            state_top, state_total, state_outs, top, total, outs = states_of_cluster(
+                room, behind, span, 0, M, DV1, 1, CHUNK, OUT
+            )
+            store_output(
+                output, logarithms, query_starts, sinks, row_sequence, row_group, 0, packed,
+                packed // GROUP < row_queries, state_top, state_total, state_outs, top, total, outs, output_batch,
+                output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS,
+                OUT,
+            )  # fmt: skip
+        wait_for_cluster()  # the memory of a member is read until then
+
+
+@gluon.jit
+def wait_beside(
+    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
+):  # fmt: skip
+    """Wait for the cluster as often as the warps that compute: it has all threads."""
+    member, _ = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
+    if member[0]:
+        wait_for_cluster()
+        wait_for_cluster()
 
 
 @gluon.jit(
@@ -665,14 +767,15 @@ def visit_parts(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr, BLOCK: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    COLUMNS: gl.constexpr, ONCE: gl.constexpr,
+    COLUMNS: gl.constexpr, ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, of `stored` rows, else its rows' output.
 
-    A part has one chunk with SPLIT, else all chunks, of which SEVERAL says whether there may be more than one.  Tiles
-    of N keys have one, two or four blocks.  Keys have D1 components, a power of 2, and the D2 others in tiles of their
-    own, and values have DV1 and DV2; or a part has DV1 of them, one of COLUMNS shares.  Stored
-    rows have VP components.  The arguments are those of `chunks.forward`.
+    A part has one chunk with SPLIT, else all chunks.  Where SPLIT is RUNS, it has those of a run that are of one row.
+    Where it is CLUSTER, MEMBERS programs have the chunks of a row, up to SPAN each, and merge them.  SEVERAL says
+    whether a part may have more than one chunk.  Tiles of N keys have one, two or four blocks.  Keys have D1
+    components, a power of 2, and the D2 others in tiles of their own, and values have DV1 and DV2; or a part has DV1 of
+    them, one of COLUMNS shares.  Stored rows have VP components.  The arguments are those of `chunks.forward`.
     """
     TILES: gl.constexpr = STAGES * (N // BLOCK)
     k_parts = parts_of_ring(key_map, TILES, BLOCK, D1)
@@ -703,24 +806,56 @@ def visit_parts(
         output_batch, output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, scale, cap_factor,
         tiles, chunks, stored,
     )  # fmt: skip
-    gl.warp_specialize(
-        [
-            (
-                compute_parts,
+    room = gl.program_id(0) * 0
+    if SPLIT == CLUSTER:
+        room = room_of_states(SPAN, M, DV1, 1)
+    if SPLIT == CLUSTER:  # all warps that are allocated beside the one that copies are in the cluster
+        gl.warp_specialize(
+            [
                 (
-                    given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), D1, D2, DV1, DV2, COLUMNS, VP,
-                    GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS, ONCE,
+                    compute_parts,
+                    (
+                        given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), room, D1, D2, DV1, DV2, COLUMNS,
+                        VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                        ONCE, MEMBERS,
+                    ),
                 ),
-            ),
-            (
-                copy_parts,
                 (
-                    given, (key_map, key_rest_map, value_map, value_rest_map),
-                    (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
-                    D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
+                    copy_parts,
+                    (
+                        given, (key_map, key_rest_map, value_map, value_rest_map),
+                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
+                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
+                        MEMBERS, SEVERAL,
+                    ),
                 ),
-            ),
-        ],
-        [1],
-        [48],
-    )  # fmt: skip
+                (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
+                (wait_beside, (given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)),
+            ],
+            [1, 1, 2],
+            [48, 24, 24],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (
+                    compute_parts,
+                    (
+                        given, of_parts, (k_ring, k_rest, v_ring, v_rest, full, empty), room, D1, D2, DV1, DV2, COLUMNS,
+                        VP, GROUP, M, N, BLOCK, CHUNK, STAGES, CAUSAL, ALIGNED, WINDOW, CAP, SPLIT, SEVERAL, LOGARITHMS,
+                        ONCE, MEMBERS,
+                    ),
+                ),
+                (
+                    copy_parts,
+                    (
+                        given, (key_map, key_rest_map, value_map, value_rest_map),
+                        (k_parts, k_rest_parts, v_parts, v_rest_parts), full, empty, pages, page_batch, M, N, BLOCK, D1,
+                        D2, DV1, DV2, COLUMNS, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW, SPLIT, STAGES, ONCE,
+                        MEMBERS, SEVERAL,
+                    ),
+                ),
+            ],
+            [1],
+            [48],
+        )  # fmt: skip

@@ -13,6 +13,8 @@ LOOKED_UP = gl.constexpr(128)
 """The sequences whose lengths a program loads at once."""
 RUNS = gl.constexpr(2)
 """The SPLIT of programs that have runs of consecutive chunks, of which all have equally many."""
+CLUSTER = gl.constexpr(3)
+"""The SPLIT of programs of a cluster, which divide the chunks of a row."""
 
 
 @gluon.jit
@@ -235,8 +237,8 @@ def next_run(
 ):  # fmt: skip
     """Return the next part of a program that has `left` more chunks, from the chunk `place` of a sequence on.
 
-    The chunks of a row follow each other, and the rows of a sequence.  The first chunks of a row that a program has are
-    one part, whose states it merges; each other chunk is a part, whose state must not be merged with that of another.
+    The chunks of a row follow each other, and the rows of a sequence.  The chunks of a row that a program has are one
+    part.  If they are the first ones, it merges their states; else each is stored.
     The result has the chunks that are left after the part, the place of the next one, and what `next_part` returns.
     """
     group, tile, begin, end = left * 0, left * 0, left * 0, left * 0
@@ -255,7 +257,7 @@ def next_run(
         else:
             row, chunk = place // chunks, place % chunks
             group, tile = row % groups, row // groups
-            count = gl.where(chunk == 0, gl.minimum(left, chunks), 1)
+            count = gl.minimum(left, chunks - chunk)
             begin, end = keys_of_part(sequence, tile, chunk, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
             begin, end = chunk * CHUNK, gl.minimum(end, (chunk + count) * CHUNK)
             place += count
@@ -338,3 +340,41 @@ def first_part(
     if not RAGGED:
         gdc_wait()
     return place, block, sequence, group, tile, begin, end
+
+
+@gluon.jit
+def row_of_member(groups, queries, M: gl.constexpr, GROUP: gl.constexpr, MEMBERS: gl.constexpr):
+    """Return the sequence, the group of heads, the tile of rows and the chunk of a member of a cluster.
+
+    MEMBERS consecutive programs are a cluster, which has the rows of a tile; each has one chunk.
+    """
+    place = gl.program_id(0) // MEMBERS
+    width = (queries * GROUP + M - 1) // M * groups
+    return place // width, place % groups, place % width // groups, gl.program_id(0) % MEMBERS
+
+
+@gluon.jit
+def part_of_member(
+    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
+):  # fmt: skip
+    """Return a member's place in its cluster, and its part as `first_part` does.
+
+    The place has whether it is one of those with chunks, its number, the most chunks of a member, the end of the keys
+    of the row, its sequence and the queries of that.  A row without keys has a first member.  A member without chunks
+    ends, and the others do not wait for it.
+    """
+    query_starts, key_starts, key_lengths, queries, keys, first_position, _, groups, sequences = given
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    if RAGGED:
+        gdc_wait()
+    sequence, group, tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
+    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
+    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+    span = (behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK)
+    inside = (member * span * CHUNK < behind) & (tile * M < own[0] * GROUP)
+    begin, end = member * span * CHUNK, gl.minimum(behind, (member + 1) * span * CHUNK)
+    if not RAGGED:
+        gdc_wait()
+    place = inside, member, span, behind, sequence, own[0]
+    return place, (member, member * 0, gl.where(inside, sequence, sequences), group, tile, begin, end)

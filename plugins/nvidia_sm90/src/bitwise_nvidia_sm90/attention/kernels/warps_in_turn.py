@@ -23,10 +23,24 @@ from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     known_pages,
     next_slot,
     product_layout,
+    store_ended_chunk,
     store_output,
     store_state_of_part,
 )
-from bitwise_nvidia_sm90.attention.kernels.parts import RUNS, first_part, part_after
+from bitwise_nvidia_sm90.attention.kernels.clusters import (
+    hand_state,
+    in_room,
+    room_of_states,
+    states_of_cluster,
+    wait_for_cluster,
+)
+from bitwise_nvidia_sm90.attention.kernels.parts import (
+    CLUSTER,
+    RUNS,
+    first_part,
+    part_after,
+    part_of_member,
+)
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     copy_tile,
     lengths_of,
@@ -179,12 +193,12 @@ def visit_parts_alone(
     GROUP: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
     CHUNK: gl.constexpr, PAGE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, ALIGNED: gl.constexpr,
     WINDOW: gl.constexpr, CAP: gl.constexpr, SPLIT: gl.constexpr, SEVERAL: gl.constexpr, LOGARITHMS: gl.constexpr,
-    ONCE: gl.constexpr,
+    ONCE: gl.constexpr, MEMBERS: gl.constexpr, SPAN: gl.constexpr,
 ):  # fmt: skip
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
     Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With ONCE a program has one
-    part.  The other arguments are those of `chunk_turns.visit_parts`.
+    part.  Parts of runs and of clusters, and the other arguments are those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
     SCORES: gl.constexpr = product_layout(N, True, 1)
@@ -203,16 +217,22 @@ def visit_parts_alone(
     gdc_launch_dependents()
     of_copies = key_map, value_map, parts, full, pages, page_batch
     given = query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences
-    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW
+    EARLY: gl.constexpr = ONCE and (PAGE > 0) and not WINDOW and SPAN == 1
     early = ()
     if EARLY:
         early = first_pages(
-            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT
+            key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT, MEMBERS
         )  # fmt: skip
-    place, block, sequence, group, tile, begin, end = first_part(
-        query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N, GROUP,
-        CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
-    )  # fmt: skip
+    if SPLIT == CLUSTER:
+        room = room_of_states(SPAN, M, S, VP)
+        member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
+        place, block, sequence, group, tile, begin, end = part
+        row_group, row_tile = group, tile
+    else:
+        place, block, sequence, group, tile, begin, end = first_part(
+            query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
+            GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
+        )  # fmt: skip
     batch, first, of_keys, page = source_of_keys(sequence, given, page_batch, PAGE)
     if EARLY:
         numbers = known_pages(key_map, early, of_keys, begin, N)
@@ -250,8 +270,14 @@ def visit_parts_alone(
         outs = shares_of_zeros(M, S, VP, OUT)
         state_top, state_total = top, total
         state_outs = shares_of_zeros(M, S, VP, OUT)
+        row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
+        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
         last = (end - 1) // N * N
         for start in range(begin, last, N):
+            if SPLIT == RUNS:
+                store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
+            if SPLIT == CLUSTER and SEVERAL and (start % CHUNK == 0) & (start > begin):
+                hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
             state_top, state_total, state_outs, top, total, outs = after_chunk(
                 start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
             )
@@ -269,6 +295,10 @@ def visit_parts_alone(
                 cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
                 SPLIT, ONCE, STAGES,
             )  # fmt: skip
+        if SPLIT == RUNS:
+            store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
+        if SPLIT == CLUSTER and SEVERAL and (last % CHUNK == 0) & (last > begin):
+            hand_state(in_room(room, (last - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -290,18 +320,18 @@ def visit_parts_alone(
         packed = tile * M + gl.arange(0, M, ROWS)
         inside = packed // GROUP < own_queries
         own = own_queries, own_keys, own_first
-        if not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
+        if SPLIT == CLUSTER:
+            hand_state(in_room(room, (last - begin) // CHUNK, M, S, VP), top, total, outs, M, S, OUT)
+        elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
                 output, logarithms, query_starts, sinks, sequence, group, 0, packed, inside, state_top, state_total,
                 state_outs, top, total, outs, output_batch, output_step, output_head, logarithm_batch, logarithm_step,
                 logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
             )  # fmt: skip
         else:
-            row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
-            row = (row + gl.arange(0, M, ROWS)) * chunks + begin // CHUNK
             store_state_of_part(
-                part_top, part_total, part_out, row, inside, 0, begin, state_top, state_total, state_outs, top, total,
-                outs, S, S, WIDTH, OUT, SPLIT,
+                states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH,
+                OUT, SPLIT,
             )  # fmt: skip
         if ONCE:
             sequence = sequences
@@ -310,3 +340,17 @@ def visit_parts_alone(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
+    if SPLIT == CLUSTER and member[0]:
+        wait_for_cluster()
+        _, number, span, behind, row_sequence, row_queries = member
+        packed = row_tile * M + gl.arange(0, M, ROWS)
+        for share in range(number, VP, ((behind + CHUNK - 1) // CHUNK + span - 1) // span):
+            state_top, state_total, state_outs, top, total, outs = states_of_cluster(
+                room, behind, span, share, M, S, VP, CHUNK, OUT
+            )
+            store_output(
+                output, logarithms, query_starts, sinks, row_sequence, row_group, share, packed,
+                packed // GROUP < row_queries, state_top, state_total, state_outs, top, total, outs, output_batch,
+                output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
+            )  # fmt: skip
+        wait_for_cluster()  # the memory of a member is read until then
