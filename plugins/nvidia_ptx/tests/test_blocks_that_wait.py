@@ -1,12 +1,18 @@
-"""Which kernels read what tells them how far other blocks have come: others are not executed in orders of blocks."""
+"""Which kernels read what tells them how far other blocks have come; others are named without executions in orders."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bitwise_core.execution.concrete import prepare_launch
+from bitwise_core.checker import analysis
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.execution.concrete import prepare_launch, run_blocks
 from bitwise_core.execution.launch import Argument, Launch
+from bitwise_core.execution.races.undetermined import Kind
 from bitwise_core.execution.synchronised_blocks.synchronised_launch import blocks_may_wait
+from bitwise_core.execution.time_limit import TimeLimitExceeded
 from ptx_programs import ARCH, text
 
 ADD = "mov.b32 %f2, 0; setp.eq.u32 %p1, %r0, 0; @%p1 atom.global.gpu.acq_rel.add.f32 %f2, [%d0], %f1;"
@@ -39,3 +45,25 @@ def test_blocks_that_cannot_wait(body: str) -> None:
 @pytest.mark.parametrize("body", WAITING.values(), ids=WAITING)
 def test_blocks_that_may_wait(body: str) -> None:
     assert answer(body)
+
+
+def test_a_cause_is_named_where_the_time_limit_passes_while_its_causes_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = []
+
+    def once(*arguments: Any, **keywords: Any) -> Any:
+        runs.append(arguments)
+        if len(runs) > 1:
+            raise TimeLimitExceeded(60.0)
+        return run_blocks(*arguments, **keywords)
+
+    monkeypatch.setattr(analysis, "run_blocks", once)
+    body = "cvt.rn.f32.u32 %f1, %r0; red.global.add.f32 [%d0], %f1;\nred.global.add.f32 [%d1], %f1;"
+    arguments = tuple(Argument(kind="buffer", buffer=name, dtype="fp32") for name in ("out", "in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
+    source = Source("k.ptx", text(body), launch)
+    found = analysis.analyse(source, ARCH, {"out": 1, "in": 2}, Options(audit_contraction=False))
+    assert found.nondeterministic
+    assert {each.kind for each in found.places} == {Kind.SUM}
+    assert len(runs) > 1
