@@ -67,6 +67,7 @@ MERGED = {
         "mov.b16 %h8, 0; add.rn.sat.f16 %h3, %h1, %h2;", HALF, "max.NaN.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
     "shift of a negated half": ("neg.s16 %h3, %h1;", HALF, "shr.s16 %h9, %h3, 1; mov.b32 %r9, {%h9, %h9};"),
     "extension of a magnitude": ("abs.s16 %h3, %h1;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "conversion of a magnitude without a sign": ("abs.s16 %h3, %h1;", HALF, "cvt.rm.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
     "comparison of a difference from 0": (
         "sub.s16 %h3, 0, %h1;", HALF, "setp.lt.s16 %p1, %h3, 0; selp.b32 %r9, 1, 2, %p1;"),
     "shift of a widened number": ("cvt.s64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
@@ -184,6 +185,8 @@ UNMERGED = {
     "move under another comparison": (
         "mov.f32 %f3, %f1; setp.lt.f32 %p1, %f1, 0f3F000000; @!%p1 mov.f32 %f3, 0f3F000000;", WORD,
         "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
+    "conversion of a negation without a sign": (
+        "neg.s16 %h3, %h1;", HALF, "cvt.rm.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
     "logic operation on three values": ("lop3.b32 %r3, %r1, %r2, %r5, 0xc0;", PAIR, "xor.b32 %r9, %r3, %r1;"),
     "pair that some lanes load": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r3, 0; @%p1 ld.global.b32 %r3, [%d2+8];", PAIR,
                                   "mul.rn.bf16x2 %r9, %r3, %r2;"),

@@ -60,6 +60,9 @@ _PAIR_OF_FLOATS = re.compile(r"(add|sub|mul|fma|min|max)\.[\w.]*b?f16x2")
 _SIGN_EXTENDING = re.compile(
     r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.s16|setp?\.[\w.]*s16|cvt\.[\w.]*\.s16"
 )
+_OF_UNSIGNED_HALVES = re.compile(
+    r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.u16|setp?\.[\w.]*u16|cvt\.[\w.]*\.u16"
+)
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
 _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
 _LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
@@ -341,7 +344,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
-    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _PAIR_OF_FLOATS, _TO_EIGHT_BITS,
+    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS, _TO_EIGHT_BITS,
     _TO_INTEGER, _LOW, _HIGH,
 )  # fmt: skip
 
@@ -416,7 +419,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
     if _TO_EIGHT_BITS.fullmatch(opcode):
         return _of_eight_bits(operands, sources)
-    if _SIGN_EXTENDING.fullmatch(opcode):
+    if _SIGN_EXTENDING.fullmatch(opcode) or (
+        _OF_UNSIGNED_HALVES.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each == "abs.s16")
+    ):
+        # ptxas takes a magnitude of 16 bits for a number that is not negative, with or without a sign.
         return _of_halves(operands, sources)
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
