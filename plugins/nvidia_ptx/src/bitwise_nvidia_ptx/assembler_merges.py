@@ -546,7 +546,8 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _
         # Behind the register, the bits of a number that the assembler does not know depend on what it knows of it.
         evaluated = all(is_assembler_constant(each, sources.kernel, sources.opcodes) for each in unknown)
         what = "a bit field with the operation whose result it takes"
-        return _Merge(what, bits=bits, unknown=unknown if evaluated or not (known and not inside) else ())
+        behind = len(numbers) == 2 and not inside
+        return _Merge(what, bits=bits, unknown=unknown if evaluated or not behind else ())
     return None
 
 
