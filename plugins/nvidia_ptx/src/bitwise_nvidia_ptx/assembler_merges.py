@@ -122,9 +122,9 @@ class _Sources:
         self._from_literals: dict[int, bool] = {}
         self._stores: dict[Operand, list[tuple[str, int]]] = {}
         """What is stored in shared and local memory, by the address in the text."""
-        for index, each in enumerate(kernel.instructions):
-            if each.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(each.opcode.split(".")):
-                target, *stored = each.operands
+        for index, instruction in enumerate(kernel.instructions):
+            if instruction.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(instruction.opcode.split(".")):
+                target, *stored = instruction.operands
                 self._stores.setdefault(target, []).extend(
                     (name, index) for one in stored for name in registers_of(one)
                 )
