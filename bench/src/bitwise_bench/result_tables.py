@@ -18,6 +18,7 @@ from typing import Any
 
 from bitwise_bench import model_tables, product_tables
 from bitwise_bench.compressed_text import read_text
+from bitwise_bench.public_kernels.agreement import PARTS
 from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
@@ -331,6 +332,49 @@ def public_kernels(record: Mapping[str, Any]) -> str:
     )
 
 
+def public_kernels_of_target(record: Mapping[str, Any]) -> str:
+    """Return the figures about kernels that were compiled for another target than that of the GPU where they ran.
+
+    Two counts of Unknown: of the kernels that moved no bytes on that GPU, and of those of them that the reading does
+    not call undetermined.
+    """
+    rows = []
+    for part in PARTS:
+        for name, of_inductor in (("packages", False), ("TorchInductor", True), ("all", None)):
+            entries = [
+                entry
+                for entry in record["launches"]
+                if entry["part"] == part and of_inductor in (None, entry["launch"].startswith("inductor"))
+            ]
+            kernels = [kernel for entry in entries for kernel in entry["kernels"] if not kernel.get("error")]
+            moved = [kernel for kernel in kernels if kernel.get("moved")]
+            still = [kernel for kernel in kernels if not kernel.get("moved")]
+            unknown = [kernel for kernel in still if kernel.get("unknown")]
+            open_ones = [kernel for kernel in unknown if not kernel.get("undetermined")]
+            if not still:
+                continue
+            determined = len(still) - len(unknown) + len(open_ones)
+            rows.append(
+                [
+                    f"{part}, {name}",
+                    len(entries),
+                    len(still),
+                    f"{len(unknown)} ({100 * len(unknown) / len(still):.1f} %)",
+                    f"{len(open_ones)} of {determined} ({100 * len(open_ones) / determined:.1f} %)",
+                    f"{sum(kernel.get('unknown') is not None for kernel in moved)} of {len(moved)}",
+                ]
+            )
+    head = (
+        *("part", "launches", "kernels that moved no bytes on an H200", "of these without a class"),
+        *("Unknown, of those that the reading calls determined", "that moved: named"),
+    )
+    environment = record["environment"]["bytes"]
+    return _markdown(head, rows) + (
+        f"\n\nTriton {environment['triton']}. The same kernels, compiled for sm_90, ran on an "
+        f"{environment['gpu'].split()[1]}; those of the table did not run."
+    )
+
+
 def public_kernels_by_part(record: Mapping[str, Any]) -> str:
     """Return the figures about kernels whose launches are in an open and a held-out part."""
     rows = []
@@ -546,6 +590,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
         "public-kernels-unseen": ("public-kernels-unseen-sm90-h100.json", public_kernels),
+        "public-kernels-sm100": ("public-kernels-sm100-beside-h200.json.xz", public_kernels_of_target),
+        "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", public_kernels_of_target),
         "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
