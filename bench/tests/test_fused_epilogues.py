@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bitwise_bench.cublas.fused_epilogues import EPILOGUES, PARTS, TOKENS, published, summary, write
 from bitwise_bench.cublas.model_shapes import MODELS
+from bitwise_bench.cublas.problem_sets import SETS
 
 RECORD = Path(__file__).resolve().parents[2] / "records" / "cublas-epilogues-sm90-h100.json"
 
@@ -27,6 +28,10 @@ def test_held_out_cases_are_others() -> None:
     assert not known & {(each.m, each.n, each.k) for each in cases}
     assert cases == PARTS["held-out"]()
     assert not {*cases} & {*PARTS["tuning"]()}
+    fitted = {(each.n, each.k) for name, make in SETS.items() if "held-out" not in name for each in make()}
+    for name in ("models", "held-out", "tuning", "second-tuning", "second-held-out"):
+        fitted |= {(each.n, each.k) for each in PARTS[name]()}
+    assert not fitted & {(each.n, each.k) for each in PARTS["third-held-out"]()}
 
 
 def row(epilogue: str, sequence: float, ours: float, **fields: object) -> dict[str, object]:

@@ -509,6 +509,25 @@ def test_drawn_inputs_alone_tell_kernels_apart_and_are_the_same_each_time(
     assert search.run_launch(name, settings) == ran
 
 
+def test_further_inputs_are_drawn_until_a_pair_without_one_is_told_apart(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, settings = with_equal_bytes(recording), settings_of_search(recording, tmp_path / "inputs")
+    read = read_launch(recording / name, name, Options())
+    first, *others = {each["class"]: each["file"] for each in read["kernels"]}.values()
+    pairs = [{"left": first, "right": other, "input": None} for other in others]
+    (tmp_path / "inputs" / name).mkdir(parents=True)
+    (tmp_path / "inputs" / name / search.PLAN).write_text(json.dumps({"pairs": pairs}))
+    monkeypatch.setattr(search, "_loaded", SimulatedKernel)
+    ran = search.run_launch(name, settings)
+    labels = {file: each["label"] for file, each in ran["kernels"].items()}
+    assert all(labels[first] != labels[other] for other in others)
+    assert 0 < ran["inputs"] <= len(pairs)
+    rows = {first: {"a": "x", "b": None}, others[0]: {"a": "x", "b": None}}
+    assert search.undivided(pairs[:1], rows) == []
+    assert search.undivided(pairs[:1], {file: {"a": "x"} for file in rows}) == [(first, others[0])]
+
+
 def test_an_input_on_which_a_kernel_returns_other_bytes_each_time_does_not_count(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -309,3 +309,54 @@ def test_writes_without_a_fence_on_the_way_are_not_visible(steps: list[Step]) ->
         step(races)
     with pytest.raises(Unsupported, match="no proxy fence"):
         steps[-1](races)
+
+
+AT_WHICH_PHASE = "at which phase of a memory barrier a thread arrives depends on the order"
+
+
+def two_arrivals(barriers: tuple[int, int], *, in_order: bool) -> RaceDetector:
+    """The work of one thread arrives at two memory barriers by one instruction, and both phases end."""
+    races = RaceDetector(64, 64, 32)
+    for barrier in barriers:
+        races.begin(barrier, np.array([barrier]))
+    races.begin_completion(0)
+    for barrier in barriers:
+        races.agent_arrives(PIPELINE, 0, barrier, in_order=in_order)
+        races.complete(barrier)
+    return races
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_an_earlier_arrival_of_a_thread_has_come_before_at_the_same_barrier(in_order: bool) -> None:
+    races = two_arrivals((9, 11), in_order=in_order)
+    for _ in range(3):
+        races.begin_completion(0)
+        races.agent_arrives(PIPELINE, 0, 9, in_order=in_order)
+        races.complete(9)
+    with pytest.raises(Unsupported, match=AT_WHICH_PHASE):
+        races.agent_arrives(OTHER, 32, 9, in_order=in_order)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_who_has_seen_an_arrival_knows_of_the_others_of_its_instruction_if_they_are_together(in_order: bool) -> None:
+    races = two_arrivals((9, 11), in_order=in_order)
+    races.acquire(9, np.array([1]), 0)
+    if in_order:
+        races.enter_phase(11, np.array([1]))
+    else:
+        with pytest.raises(Unsupported, match=AT_WHICH_PHASE):
+            races.enter_phase(11, np.array([1]))
+
+
+def test_who_has_seen_an_arrival_knows_nothing_of_later_ones() -> None:
+    races = two_arrivals((9, 11), in_order=True)
+    races.begin_completion(0)
+    races.agent_arrives(PIPELINE, 0, 11, in_order=True)
+    races.complete(11)
+    races.acquire(9, np.array([1]), 0)
+    with pytest.raises(Unsupported, match=AT_WHICH_PHASE):
+        races.enter_phase(11, np.array([1]))
+
+
+def test_states_of_barriers_after_other_numbers_of_arrivals_are_equal() -> None:
+    assert rounds(1, publishes, acquires(0), acquires(1)) == rounds(3, publishes, acquires(0), acquires(1))

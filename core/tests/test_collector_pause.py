@@ -11,7 +11,13 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from bitwise_core.checker.collector_pause import ANALYSES_BETWEEN_COLLECTIONS, CollectorPause
+from bitwise_core.checker import collector_pause
+from bitwise_core.checker.collector_pause import (
+    ANALYSES_BETWEEN_COLLECTIONS,
+    GROWTH_BETWEEN_COLLECTIONS,
+    CollectorPause,
+    resident_bytes,
+)
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.hashing import constant
@@ -127,3 +133,19 @@ def test_a_domain_is_freed_without_the_collector() -> None:
     reference = weakref.ref(domain)
     del domain, predicate, chosen
     assert reference() is None
+
+
+def test_all_generations_are_collected_where_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    size, collections = 1 << 30, list[int]()
+    monkeypatch.setattr(collector_pause, "resident_bytes", lambda: size)
+    monkeypatch.setattr(collector_pause.gc, "collect", lambda: collections.append(size))
+    pause = CollectorPause()
+    for grown in (0, 1, GROWTH_BETWEEN_COLLECTIONS, 1, GROWTH_BETWEEN_COLLECTIONS - 1):
+        size += grown
+        with pause:
+            pause.keep()
+    assert collections == [(1 << 30) + 1 + GROWTH_BETWEEN_COLLECTIONS]
+
+
+def test_the_size_of_the_process_is_known() -> None:
+    assert resident_bytes() > 1 << 20

@@ -8,6 +8,7 @@ return the same bytes on all of them, and two programs of a near miss must retur
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import numpy as np
 import pytest
@@ -280,11 +281,13 @@ def contents() -> list[dict[str, np.ndarray]]:
 CONTENTS = contents()
 
 
+@cache
 def returned(body: str) -> list[bytes]:
     """Return the output of each draw."""
     return simulated(PLACES + body, CONTENTS, threads=THREADS, shared=SHARED)
 
 
+@cache
 def form(body: str) -> dict[int, tuple[int, int, int]]:
     """Return the canonical forms of the output."""
     return hashes(PLACES + body, threads=THREADS, shared=SHARED)

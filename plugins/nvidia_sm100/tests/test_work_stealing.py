@@ -91,7 +91,7 @@ def test_values_that_depend_on_the_distribution_are_unknown(old: str, new: str) 
         ("fence.proxy.async.shared::cta;", "", "may overtake a load"),
         ("st.global.b32 [%rd5], %r11;", "red.global.add.u32 [%rd5], %r11;", "beside red.global.add.u32"),
         (".reqntid 32", ".reqntid 32\n.explicitcluster\n.reqnctapercluster 2", "a cluster takes over another"),
-        ("b128 [%r3], [%r4]", "multicast::cluster::all.b128 [%r3], [%r4]", "is not modelled"),
+        ("b128 [%r3], [%r4]", "multicast::cluster.b128 [%r3], [%r4]", "is not modelled"),
         ("xor.b32 %r5, %r5, 1;", "", "hangs|a race"),
     ],
 )
@@ -100,6 +100,11 @@ def test_what_is_not_modelled_is_unknown(old: str, new: str, reason: str) -> Non
     unknown = reading(STEALS.replace(old, new), blocks=4).unknown
     assert unknown is not None
     assert any(each in unknown for each in reason.split("|")), unknown
+
+
+def test_a_block_is_its_own_cluster() -> None:
+    of_cluster = STEALS.replace("b128 [%r3], [%r4]", "multicast::cluster::all.b128 [%r3], [%r4]")
+    assert reading(of_cluster, blocks=5).signature == reading(PLAIN, blocks=5).signature
 
 
 def test_the_verdict_says_what_is_assumed() -> None:

@@ -39,6 +39,8 @@ SPANS = Schedule(64, True, True, 2, False, span=2)
 TURN, TURNS = Schedule(64, True, False, 4, programs=1), Schedule(64, True, True, 3, programs=1)
 FEW, FEWS = (replace(each, rows=16) for each in (TURN, TURNS))
 ALONE, ALONES = (replace(each, alone=True) for each in (FEW, FEWS))
+CLUSTER, ALONE_CLUSTER = (replace(each, members=2) for each in (FEWS, ALONES))
+RUNS, ALONE_RUNS = (replace(each, runs=True, programs=2) for each in (FEWS, ALONES))
 
 
 @dataclass(frozen=True)
@@ -190,23 +192,33 @@ def form(dtype: str = "bf16", depth: int = 64, width: int | None = None, **chang
 PROBLEMS = {
     "a prefill": (Problem(form(), ((70, 70),)), (SERIAL, WIDE)),
     "a part of a prefill over three chunks": (
-        Problem(form("fp16"), ((2, 1100),), heads=1), (SERIAL, SPLIT, SPANS, FEWS, ALONES)
+        Problem(form("fp16"), ((2, 1100),), heads=1),
+        (SERIAL, SPLIT, SPANS, FEWS, ALONES, RUNS, ALONE_RUNS, replace(TURNS, runs=True, programs=2), CLUSTER,
+         replace(ALONE_CLUSTER, members=3)),
     ),
     "queries before the keys": (Problem(form(), ((9, 5),)), (SERIAL, SPLIT, TURN)),
     "no mask": (Problem(form(causal=False), ((3, 65),)), (SERIAL, PACKED, replace(FEW, blocks=4))),
     "aligned at the first key": (Problem(form(), ((6, 90),), first_position=0), (SERIAL, PACKED, TURN)),
-    "groups of heads": (Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2), (PACKED, SPLIT, FEWS)),
+    "groups of heads": (
+        Problem(form(), ((2, 530), (2, 530)), heads=4, groups=2),
+        (PACKED, SPLIT, FEWS, replace(RUNS, programs=3)),
+    ),
     "variable lengths": (
         Problem(form(), ((3, 70), (66, 66), (1, 1)), heads=2, layout="varlen"), (SERIAL, PACKED, SPLIT, FEW)
     ),
     "variable lengths over two chunks": (
         Problem(form("fp16", causal=False), ((1, 3), (2, 530), (3, 70)), layout="varlen", special=True),
-        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20)),
+        (TURNS, FEWS, ALONES, replace(ALONES, programs=20), replace(FEWS, programs=20), RUNS, ALONE_RUNS,
+         CLUSTER, replace(ALONE_CLUSTER, members=4)),
     ),
     "pages of 16": (Problem(form(), ((2, 97), (2, 5)), layout="paged"), (SERIAL, SPLIT, FEW)),
     "pages of 64 over two chunks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64),
         (TURN, FEWS, replace(ALONES, programs=20)),
+    ),
+    "pages of 32 over clusters": (
+        Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
+        (replace(CLUSTER, stages=4), replace(ALONE_CLUSTER, members=3)),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
@@ -215,7 +227,10 @@ PROBLEMS = {
     "pages of many sequences": (
         Problem(form(), tuple((1, keys) for keys in (5, 20, 1, 3, 600, 1, 1, 7, 1, 64, 65, 2, 9, 4, 4, 4, 4, 2, 30, 3)),
                 layout="paged"),
-        (FEWS, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40)),
+        (
+            FEWS, replace(FEW, programs=3), replace(ALONE, programs=3), replace(ALONE, programs=40),
+            replace(RUNS, programs=5), replace(ALONE_RUNS, programs=30),
+        ),
     ),
     "pages of fp8": (
         Problem(form(depth=128, stored="e4m3", output_scale=0.7), ((2, 97), (2, 600)), layout="paged"), (SERIAL, SPLIT)
@@ -223,7 +238,7 @@ PROBLEMS = {
     "a window": (Problem(form(window=40), ((70, 300),)), (SERIAL, SPLIT, SPANS, FEW)),
     "a window over two chunks": (Problem(form(window=100), ((3, 560),)), (SPLIT, TURNS)),
     "a soft cap": (Problem(form(soft_cap=5.0), ((4, 70),)), (SERIAL, FEW)),
-    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, replace(FEWS, columns=4))),
+    "sinks": (Problem(form(sink=True), ((3, 530),)), (SERIAL, SPLIT, TURN, replace(FEWS, columns=4), RUNS, CLUSTER)),
     "sinks of one chunk": (Problem(form(sink=True), ((3, 65),)), (TURN,)),
     "a mask": (Problem(form(causal=False), ((5, 70),), layout="visible"), (SERIAL, SPLIT)),
     "a mask of heads of 128": (
@@ -250,11 +265,14 @@ PROBLEMS = {
         Problem(form(depth=96), ((4, 70),), heads=1), (SERIAL, replace(FEW, blocks=2), replace(FEW, columns=3))
     ),
     "pages of heads of 96": (
-        Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32), (FEWS, replace(ALONES, stages=7))
+        Problem(form(depth=96), ((1, 70), (1, 530)), layout="paged", page=32),
+        (FEWS, replace(ALONES, stages=7), replace(ALONE_RUNS, stages=7)),
     ),
     "more sequences than are looked up at once": (
-        Problem(form(), (*((0, 0),) * 130, (2, 3), (1, 2)), heads=1, layout="varlen"), (replace(FEW, programs=2),)
+        Problem(form(), (*((0, 0),) * 130, (2, 3), (1, 600)), heads=1, layout="varlen"),
+        (replace(FEW, programs=2), RUNS),
     ),
+    "rows without keys among runs": (Problem(form(), ((9, 5), (3, 520)), layout="varlen"), (RUNS, CLUSTER)),
     "heads of 64 and tiles of two blocks": (
         Problem(form(window=300), ((2, 97), (2, 530)), layout="paged", page=64), (replace(FEWS, blocks=2, columns=2),)
     ),
@@ -397,6 +415,11 @@ PROVED = {
         Problem(form(stored="e4m3", output_scale=0.7), ((2, 40), (2, 20)), layout="paged"),
         (SERIAL, WIDE, PACKED),
     ),
+    "two chunks": (Problem(form(), ((1, 600),)), (SERIAL, TURN, CLUSTER, ALONE_CLUSTER, replace(RUNS, programs=1))),
+    "pages of three chunks": (
+        Problem(form(depth=128), ((1, 40), (1, 1100)), heads=1, layout="paged", page=32),
+        (FEW, replace(CLUSTER, stages=4), replace(ALONE_CLUSTER, members=3)),
+    ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
 
@@ -504,11 +527,14 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
     for depth, device in DEVICES.items():
         block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
         for each in device.divisions:
-            slot = each.blocks * block * 2 * (min(64, depth & -depth) if each.alone else depth)
+            components = min(64, depth & -depth)
+            slot = each.blocks * block * 2 * (components if each.alone or each.span else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
-            assert each.resident * (each.stages * slot + exchanged + 1024) <= 227 << 10
-            assert each.stages >= (2 if each.alone else 3)
+            handed = 4 * 16 * (components + 8) * (depth // components) * each.span
+            assert each.resident * (each.stages * slot + exchanged + handed + 1024) <= 227 << 10
+            assert each.stages >= (max(2, depth // components) if each.alone or each.span else 3)
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
+            assert not each.runs or (each.split, each.columns, each.once) == (True, 1, False)
             assert each.columns in ((1, 3) if depth == 96 else (1, 2, 4))
 
 

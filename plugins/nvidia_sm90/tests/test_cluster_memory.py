@@ -299,11 +299,11 @@ def test_without_clusters_a_block_is_its_own_cluster() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r14], %r20, [%r14];",
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v8.b32 [%r14], %r20, [%r14];",
         "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r14], %r20, [%r14];",
         "atom.shared::cluster.add.u32 %r21, [%r14], %r20;",
         "red.shared::cluster.add.u32 [%r14], %r20;",
-        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r14], [%r11], 16, [%r14];",
+        "cp.async.bulk.shared::cluster.shared::cta.bulk_group [%r14], [%r11], 16, [%r14];",
         "mapa.u32 %r15, room+4, %r13;",
     ],
 )

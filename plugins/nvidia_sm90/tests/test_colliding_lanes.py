@@ -220,9 +220,9 @@ UNMEASURED = replace(SM90, lowest_lane=None)
 """An architecture of which it is not known which lane's value remains."""
 
 
-def one_block(body: str, name: str = "k") -> Source:
+def one_block(body: str, name: str = "k", blocks: int = 1) -> Source:
     arguments = tuple(Argument(kind="buffer", buffer=each, dtype="fp32") for each in "ab")
-    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(THREADS, 1, 1), args=arguments)
+    launch = Launch(file="k.ptx", entry="k", grid=(blocks, 1, 1), block=(THREADS, 1, 1), args=arguments)
     return Source(name, HEAD + body + "\nret;\n}\n", launch)
 
 
@@ -334,3 +334,20 @@ def test_what_has_no_effect_may_collide() -> None:
         (found,) = determinism([one_block(body)], "sm_90", options, workers=1).kernels
         assert found.outcome is Determinism.DETERMINISTIC
     assert SM90.lowest_lane not in compare(one_block(body), one_block(body), SM90, MEASURED).verdict.notes
+
+
+def test_a_block_that_ends_early_keeps_no_store_of_others_from_passing_a_barrier() -> None:
+    ends = "mov.u32 %r9, %ctaid.x; setp.eq.u32 %p7, %r9, {}; @%p7 bra E; "
+    end = "\nE: mov.u32 %r9, 0;"
+
+    def outcome(first: str, second: str) -> Outcome:
+        sources = one_block(first, "a.ptx", 3), one_block(second, "b.ptx", 3)
+        return compare(*sources, SM90, MEASURED).verdict.outcome
+
+    for block in (0, 1, 2):
+        before = ends.format(block)
+        colliding = before + "st.shared.f32 [%r5], %f1;" + OF_WARP + end
+        assert outcome(colliding, before + "@%p2 st.shared.f32 [%r5], %f1;" + OF_WARP + end) is Outcome.EQUAL
+        assert outcome(colliding, before + "@%p5 st.shared.f32 [%r5], %f1;" + OF_WARP + end) is not Outcome.EQUAL
+        unordered = before + "st.shared.f32 [%r5], %f1;" + OF_WARP.replace("bar.sync 0;", "") + end
+        assert outcome(unordered, unordered) is not Outcome.EQUAL

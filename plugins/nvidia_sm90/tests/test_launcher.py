@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_nvidia_sm90 import launcher, matrix_units, requirements
-from bitwise_nvidia_sm90.gemm.plan import plan
+from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM, plan
 
 RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
@@ -128,6 +129,50 @@ def test_schedules_are_timed_at_the_first_call_where_the_variable_says_so(
     monkeypatch.setattr(tuning, "tune", tune)
     tuning.tune_at_first_call(*[None] * 4)  # type: ignore[arg-type]
     assert asked == most
+
+
+@pytest.mark.parametrize(
+    ("variable", "capturing", "most"), [(None, False, 0), ("1", False, 0), ("3", False, 3), ("3", True, 0)]
+)
+def test_kernels_with_an_epilogue_are_timed_at_the_first_call_where_the_variable_says_so(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, capturing: bool, most: int
+) -> None:
+    """The fastest one runs last; schedules that do not run are left out."""
+    from bitwise_nvidia_sm90.gemm import tuning
+
+    if variable is None:
+        monkeypatch.delenv(tuning.FIRST_CALL_VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(tuning.FIRST_CALL_VARIABLE, variable)
+    cuda = SimpleNamespace(is_current_stream_capturing=lambda: capturing)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    times, ran = {4: 9.0, 5: 7.0, 6: 8.0, 7: 1.0}, list[int]()
+
+    class Prepared:
+        def __init__(self, stages: int) -> None:
+            self.stages = stages
+
+        def launch(self, *places: int) -> None:
+            assert places == (1, 2, 3, 4)
+            ran.append(self.stages)
+
+    def run_fused(*given: Any) -> Prepared:
+        stages = given[5] if len(given) > 5 else 4
+        if stages == 3:
+            raise UnsupportedGEMM("no kernel")
+        return Prepared(stages)
+
+    monkeypatch.setattr(tuning, "run_fused", run_fused)
+    monkeypatch.setattr(tuning, "planned", lambda _: None)
+    monkeypatch.setattr(tuning, "candidates", lambda *given: iter([4, 3, 5, 6, 7][: given[5]]))
+    monkeypatch.setattr(
+        tuning, "launch_graph",
+        lambda launch, _: SimpleNamespace(microseconds=lambda _: times[launch.func.__self__.stages]),
+    )  # fmt: skip
+    a, b, out, other = (SimpleNamespace(data_ptr=lambda place=place: place) for place in (1, 2, 3, 4))
+    fusion = SimpleNamespace(operands=(other,), matrices=1)
+    found: Any = tuning.fuse_at_first_call(None, fusion, a, b, out)  # type: ignore[arg-type]
+    assert (found.stages, ran) == ((5, [5]) if most else (4, []))
 
 
 def test_a_number_of_timed_schedules_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,19 @@ READ = "@%p1 cp.async.bulk.wait_group.read 0; bar.sync 0;"
 CHANGED = "@{} st.global.b32 [%d8], %r30;"
 RETURNED = f"bar.sync 0; st.shared.b32 [%r11], %r21; {BEFORE_STORE}" + STORE[STORE.index("@%p1") :]
 
+HALF_WAITS = """
+setp.lt.u32 %p6, %r0, 16; @!%p6 bra N;
+V: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r15], 0; @!%p2 bra V;
+N: bar.warp.sync -1;
+"""
+OTHER_LOAD = """
+add.u32 %r16, %r10, 2056; add.u32 %r17, %r10, 256; @%p1 mbarrier.init.shared::cta.b64 [%r16], 1; bar.sync 0;
+@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r16], 128;
+@%p1 cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r17], [%d12, {%r18}], [%r16];
+"""
+OTHER_WAIT = "V: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r16], 0; @!%p2 bra V;"
+OVERWRITTEN = f"st.shared.b32 [%r11], %r30; {BEFORE_STORE}" + STORE[STORE.index("@%p1") :]
+
 NEXT = "xor.b32 %r31, %r0, 1; mad.lo.u32 %r31, %r2, 32, %r31; mul.wide.u32 %d20, %r31, 4; add.s64 %d21, %d1, %d20;"
 """%d21: the element of the next thread."""
 
@@ -45,6 +58,10 @@ RACES = {
     "the issuing thread stores while the copy is made": START + LOAD + CHANGED.format("%p1") + WAIT + OUT,
     "a thread stores after a barrier, before the wait": START + LOAD + "bar.sync 0;" + CHANGED.format("%p5") + WAIT + OUT,
     "a thread stores many times after a barrier": START + LOAD + "bar.sync 0; and.pred %p6, %p3, %p5; mov.b64 %d22, {%r30, %r30};" + "@%p6 st.global.b64 [%d1+64], %d22;" * 16 + WAIT + OUT,
+    "a thread stores behind a wait of its half of the block": START + LOAD + HALF_WAITS + CHANGED.format("%p5") + WAIT + OUT,
+    "a thread stores behind a wait for another copy": START + OTHER_LOAD + LOAD + OTHER_WAIT + "bar.sync 0;" + CHANGED.format("%p5") + WAIT + OUT,
+    "another block stores behind its wait": START + LOAD + WAIT + "bar.sync 0; @%p4 st.global.b32 [%d1+128], %r30;" + OUT,
+    "a copy of another content back, without a wait": START + LOAD + "bar.sync 0;" + OVERWRITTEN.replace("[%r11]", "[%r11+512]").replace("[%r10]", "[%r10+512]") + WAIT + "st.global.b32 [%d9], %r21;",
     "the issuing thread loads after a copy to global memory": START + STORE + "@%p1 ld.global.b32 %r21, [%d8];" + OUT,
     "a thread loads after the copy has read": START + STORE + READ + "@%p5 ld.global.b32 %r21, [%d8];" + OUT,
     "the issuing thread stores after the copy": START + STORE + CHANGED.format("%p1"),
@@ -62,6 +79,8 @@ ORDERED = {
     "a copy back": START + LOAD + WAIT + "add.u32 %r21, %r21, 1;" + RETURNED,
     "a copy back of sums": START + LOAD + WAIT + "ld.shared.b32 %r22, [%r10+16]; add.u32 %r21, %r21, %r22;" + RETURNED,
     "a store of what was copied": START + LOAD + WAIT + "st.global.b32 [%d8], %r21;",
+    "a store of another content behind a wait and a barrier": START + LOAD + WAIT + "bar.sync 0;" + CHANGED.format("%p5") + OUT,
+    "a copy of another content back, behind a wait and a barrier": START + LOAD + WAIT + OUT + "bar.sync 0;" + OVERWRITTEN,
     "a coherent load": NEXT + "st.global.b32 [%d8], %r1; bar.sync 0; ld.global.b32 %r21, [%d21];" + OUT,
     "a store that depends on a load that is not coherent": "ld.global.nc.b32 %r21, [%d8]; add.u32 %r21, %r21, 1;\nst.global.b32 [%d8], %r21;",
     "a load of another element that is not coherent": "ld.global.nc.b32 %r21, [%d8];" + OUT,

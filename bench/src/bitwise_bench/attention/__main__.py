@@ -25,7 +25,8 @@ from multiprocessing.pool import AsyncResult, Pool
 from pathlib import Path
 from typing import Any
 
-from bitwise_bench.attention import digests, errors, timing
+from bitwise_bench.attention import digests, errors, races, timing
+from bitwise_bench.attention.divisions import compile_division
 from bitwise_bench.attention.invariance import CASES, PARTS, digests_of, patterns_of
 from bitwise_bench.attention.page import page
 from bitwise_bench.attention.random_problems import NUMBERS, compare_configuration, evaluate_configuration
@@ -33,7 +34,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.pinned_reductions.record import environment
 from bitwise_core.output_files import write_text
 
-STEPS = ("correctness", "invariance", "digests", "errors", *timing.STEPS)
+STEPS = ("correctness", "invariance", "races", "digests", "errors", *timing.STEPS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,10 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     timed = [each for each in steps if each in timing.STEPS]
     if not given.compiled or len(timed) < len(steps):
         _with_processes(given, steps, keep)
+    if "races" in steps:
+        for repeated in races.results(given.seconds):
+            keep("races", repeated)
     for step in timed:
         for found in timing.results(step, given.seconds, flex=not given.no_flex):
             keep(step, found)
-    return 0 if _good(record.get("correctness", {})) else 1
+    return 0 if _good(record.get("correctness", {})) and not record.get("races", {}).get("different") else 1
 
 
 def _with_processes(given: Namespace, steps: Sequence[str], keep: Callable[[str, object], None]) -> None:
@@ -98,6 +102,8 @@ def _with_processes(given: Namespace, steps: Sequence[str], keep: Callable[[str,
             for step in steps if step in timing.STEPS and not given.compiled
             for place in range(timing.cases(step))
         ]  # fmt: skip
+        if "races" in steps:
+            compiled += [pool.apply_async(compile_division, each) for each in races.calls()]
         if "correctness" in steps:
             for found in _correctness(pool, _numbers(given.configurations), given.evaluated, given.seconds):
                 keep("correctness", found)

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=8, help="processes that compile")
     parser.add_argument("--seconds", type=float, default=300, help="the time of all")
     parser.add_argument("--compile", action="store_true", help="compile alone, which fills the cache of Triton")
+    parser.add_argument("--only", choices=("members", "others"), help="divisions into clusters alone, or all others")
     given = parser.parse_args(arguments)
     end = time.monotonic() + given.seconds
     drawers = {"decode": drawn.equal_lengths, "pages": drawn.pages, "uneven": drawn.uneven}
@@ -48,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.workers:
         with get_context("spawn").Pool(given.workers) as pool:
             compiled = [
-                pool.apply_async(_compile, (kind, case, place))
-                for kind, case in cases for place in range(len(_divisions(case)))
+                pool.apply_async(compile_division, (kind, case, place))
+                for kind, case in cases for place in range(len(divisions_of(case)))
             ]  # fmt: skip
             for each in compiled:
                 each.wait(max(0.0, end - time.monotonic()))
@@ -58,16 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind, case in [] if given.compile else cases:
         if time.monotonic() > end:
             break
-        results.append({"kind": kind, "case": case, **measured(kind, case)})
+        results.append({"kind": kind, "case": case, **measured(kind, case, given.only)})
         write_text(given.out, json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
     return 0
 
 
-def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
+def divisions_of(case: dict[str, Any]) -> tuple[Any, ...]:
     """Return the divisions of the width of a case, and others that might be ones, by what decides their kernels."""
     from bitwise_nvidia_sm90.attention.few_rows import DEVICES
 
-    found = {}
+    found: dict[tuple[Any, ...], Any] = {}
     for each in (*DEVICES[case["depth"]].divisions, *_candidates(case["depth"])):
         kernel = {name: one for name, one in asdict(each).items() if name not in ("rate", "share", "start")}
         found.setdefault(tuple(kernel.values()), each)
@@ -75,25 +76,30 @@ def _divisions(case: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _candidates(depth: int) -> Iterator[Any]:
-    """Yield divisions into runs of chunks, with as many slots in memory as a multiprocessor has room for."""
+    """Yield divisions in turns, into runs and among members of clusters, which fill the memory of a multiprocessor."""
     from bitwise_nvidia_sm90.attention.few_rows import Division
     from bitwise_nvidia_sm90.attention.tree import key_block
 
-    block = key_block(depth)
-    for alone, blocks, resident in (
-        (False, 1, 1), (False, 2, 1), (False, 1, 2), (False, 2, 2), (False, 1, 3), (True, 1, 3), (True, 1, 4),
-        (True, 1, 6), (True, 1, 9),
+    block, components = key_block(depth), min(64, depth & -depth)
+    for kind, alone, blocks, resident in (
+        ("turns", False, 1, 2), ("turns", True, 1, 6), ("runs", False, 1, 1), ("runs", False, 2, 1),
+        ("runs", False, 1, 2), ("cluster", False, 1, 2), ("cluster", False, 1, 3), ("cluster", True, 1, 6),
+        ("long cluster", False, 1, 2),
     ):  # fmt: skip
-        slot = blocks * block * 2 * (min(64, depth & -depth) if alone else depth)
+        span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
+        own = alone or span > 0
+        slot = blocks * block * 2 * (components if own else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged) // slot)
-        if stages >= (max(2, depth // (depth & -depth) if depth < 128 else 2) if alone else 3) and not (
-            alone and depth == 256
-        ):
-            yield Division(True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=True)
+        handed = 4 * 16 * (components + 8) * (depth // components) * span
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
+        least = max(2, depth // components) if own else 3
+        if stages >= least and not (alone and depth == 256):
+            yield Division(
+                True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
+            )
 
 
-def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
+def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
     """Return a call of attention with one of the divisions, None for the chosen one, or None where it does not apply.
 
     Of a `small` call the keys and values may be repeated.
@@ -144,21 +150,21 @@ def _call(kind: str, case: dict[str, Any], place: int | None, small: bool = Fals
     desc = attention_descriptor(form)
     if place is None:
         return partial(attend, desc, operands)
-    schedule = schedule_of_division(_divisions(case)[place], batch * groups, longest)
+    schedule = schedule_of_division(divisions_of(case)[place], batch * groups, longest)
     return None if schedule is None else partial(attend, desc, operands, schedule)
 
 
-def _compile(kind: str, case: dict[str, Any], place: int) -> None:
+def compile_division(kind: str, case: dict[str, Any], place: int) -> None:
     """Run one division of a case once, so that its kernels are cached."""
     import torch
 
-    call = _call(kind, case, place, small=True)
+    call = call_of(kind, case, place, small=True)
     if call is not None:
         call()
         torch.cuda.synchronize()
 
 
-def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
+def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[str, Any]:
     """Return the seconds of the chosen division, of all, and of PyTorch's backends with keys of the mean length."""
     import torch
 
@@ -186,14 +192,16 @@ def measured(kind: str, case: dict[str, Any]) -> dict[str, Any]:
     share = case["heads"] // case["groups"]
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
-    for place, division in enumerate(_divisions(case)):
-        call = _call(kind, case, place)
+    for place, division in enumerate(divisions_of(case)):
+        if only is not None and (only == "members") != (division.span > 0):
+            continue
+        call = call_of(kind, case, place)
         if call is not None:
             programs = min(division.resident * processors, work.units(division))
             expected = seconds_of(work, division, programs, processors)
             divisions.append({"division": asdict(division), "seconds": seconds(call), "expected": expected})
     return {
-        "bytes": moved, "backends": found, "chosen": seconds(_call(kind, case, None)), "divisions": divisions,
+        "bytes": moved, "backends": found, "chosen": seconds(call_of(kind, case, None)), "divisions": divisions,
     }  # fmt: skip
 
 

@@ -62,8 +62,20 @@ def _bytes(record: Mapping[str, Any], first: Mapping[str, Any]) -> str:
             f" Not computed with heads of {each['case']['depth']}: {', '.join(each['missing'])}."
             for each in patterns if each.get("missing")
         )
+        + _repeated(record.get("races", {}))
         + "\n"
     )  # fmt: skip
+
+
+def _repeated(races: Mapping[str, Any]) -> str:
+    """Return what calls that were repeated under load left, if there were any."""
+    if not races:
+        return ""
+    other = len(races["different"])
+    return (
+        f" Calls of few rows with {races['divisions']} divisions among programs were repeated {races['runs']} times "
+        f"while other streams copied and multiplied: {other or 'none'} had other bytes in a run."
+    )
 
 
 def _seeds(record: Mapping[str, Any]) -> str:

@@ -223,17 +223,18 @@ def _results(
 
 
 def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
-    """Let the programs of half of all schedules be one warp, and those of half have runs of chunks in place of turns.
+    """Let the programs of half of all schedules be one warp, and those of others have runs of chunks or be clusters.
 
     What is drawn for evaluation does not depend on it.
     """
     draw = random.Random(repr(turns))
     components = min(64, depth & -depth)
     shares = depth // components, width // components
-    if draw.random() < 0.5:
-        turns |= {"alone": True, "blocks": 1, "columns": 1}
+    turns["alone"], turns["members"] = draw.random() < 0.5, draw.choice((0, 0, 2, 3, 8))
+    if turns["alone"] or turns["members"]:
+        turns |= {"blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
-    turns["runs"] = turns["columns"] == 1 and draw.random() < 0.5
+    turns["runs"] = not turns["members"] and turns["columns"] == 1 and draw.random() < 0.5
 
 
 def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: Any) -> Any:
@@ -267,8 +268,10 @@ def _in_turn(function: Any, turns: dict[str, Any], *arguments: Any, **options: A
     )
     assert desc.chunk is not None
     split = bool(turns["split"]) and keys > desc.chunk
-    runs = turns.get("runs", False) and split and desc.window is None
-    attend(desc, operands, Schedule(packed=True, **{**turns, "split": split, "runs": runs}))
+    others = split and desc.window is None
+    members = min(turns.get("members", 0), -(-keys // desc.chunk)) if others else 0
+    turns = {**turns, "split": split, "runs": others and turns.get("runs", False), "members": members}
+    attend(desc, operands, Schedule(packed=True, **turns))
     if function is attention:
         out, found = out.transpose(1, 2), found.transpose(1, 2)
     return (out, found) if logarithms else out

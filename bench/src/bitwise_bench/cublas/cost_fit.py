@@ -52,8 +52,9 @@ from bitwise_nvidia_sm90.gemm.plan import MatrixPlan, plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import seconds_of_schedules
 
-_LINE, _ALIGNED, _MAPPED_BYTES = 64, 8, 16
-"""The elements of a line of the cache, and those of whose multiples a tensor map has lines; the bytes of the latter."""
+_BYTES, _LINE, _ALIGNED, _MAPPED_BYTES = 2, 128, 8, 16
+"""The bytes of an element and of a line of the cache; the elements, and the bytes, of whose multiples a tensor map has
+lines."""
 _STEPS = 40
 _DIFFERENCE = 1e-4
 """The relative change of a cost by which its derivative is taken."""
@@ -129,9 +130,7 @@ class Unaligned:
 
     def expected(self, device: DeviceCosts) -> Numbers:
         """Return the expected seconds of each schedule."""
-        return seconds_of_schedules(
-            self.plan, self.schedules, self.m, self.n, device, self.k_contiguous, self.mapped, (False, False)
-        )
+        return seconds_of_schedules(self.plan, self.schedules, self.m, self.n, device, self.k_contiguous, self.mapped)
 
     def regret(self, device: DeviceCosts) -> float:
         """Return the time of the schedule that is expected to be the fastest over that of the fastest one."""
@@ -175,10 +174,10 @@ def measured(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
         if isinstance(planned, MatrixPlan) and len(known) > 1:
             k_contiguous = (layout[0] == "n", layout[1] == "t")
             leading = planned.k if k_contiguous[0] else m, planned.k if k_contiguous[1] else n
-            whole_lines = leading[0] % _LINE == 0, leading[1] % _LINE == 0
+            alignments = math.gcd(_BYTES * leading[0], _LINE), math.gcd(_BYTES * leading[1], _LINE)
             given = quantities(
                 planned, list(known), m, n, k_contiguous, not n * finishing.output_bytes % _MAPPED_BYTES,
-                whole_lines=whole_lines, finishing=finishing, maps_columns=key in by_map,
+                alignments=alignments, finishing=finishing, maps_columns=key in by_map,
             )  # fmt: skip
             seconds = tuple(known.values())
             found.append(Measured(groups[key], m, n, planned, k_contiguous, tuple(known), seconds, given))
@@ -202,10 +201,10 @@ def fit(
     """
     known, seconds, weights = _joined(problems)
     names = sorted(set(only) or set(start) - _UNFITTED - OF_GATHERING)
-    return _least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
+    return least_squares(lambda given: modelled_seconds(known, given), seconds, weights, start, names, steps)
 
 
-def _least_squares(
+def least_squares(
     modelled: Callable[[Mapping[str, float]], Numbers],
     seconds: Numbers,
     weights: Numbers,
@@ -278,7 +277,7 @@ def fit_gathering(products: Sequence[Unaligned], start: Mapping[str, float]) -> 
     seconds, weights = np.concatenate(times), np.concatenate([(each / each.min()) ** -_FALL for each in times])
     every = [each.quantities() for each in products]
     known = {name: np.concatenate([each[name] for each in every]) for name in every[0]}
-    return _least_squares(
+    return least_squares(
         lambda given: modelled_times_gathered(known, given)["all"], seconds, weights, start, sorted(OF_GATHERING),
         4 * _STEPS,
     )  # fmt: skip

@@ -5,7 +5,8 @@
     python -m bitwise_bench.cublas.fused_epilogues --only-compile; ... --processes 0 --out epilogues.json
 
 The baseline is torch.mm and PyTorch's operators.  `kernel` is a fused kernel, `separate` a product with the same bits
-and PyTorch's operators, and `ours` the one of both that matmul chooses.  `library` is the epilogue of cuBLASLt that
+and PyTorch's operators, and `ours` the one of both that matmul chooses.  With --first-call, `first call` is the fastest
+of so many fused kernels, as BITWISE_TIMED_SCHEDULES chooses it.  `library` is the epilogue of cuBLASLt that
 PyTorch reaches (addmm, _addmm_activation), and `compiled` is torch.compile with dynamic shapes; both may return other
 bytes, since they round less often.  Times are of consecutive launches in a CUDA graph, in microseconds, taken in turn,
 after processes compiled the kernels of all cases: medians over three allocations of the operands.
@@ -106,6 +107,7 @@ PARTS: dict[str, Callable[[], list[Case]]] = {
     "models": published,
     "held-out": partial(drawn, 20),
     "tuning": partial(drawn, 21),
+    "second-tuning": partial(drawn, 24, 96),
     "second-held-out": partial(drawn, 22, 96),
     "third-held-out": partial(drawn, 23, 96),
 }
@@ -129,6 +131,7 @@ class Operands:
 
         self.epilogue = EPILOGUES[case.epilogue]
         self.kept: Any = None
+        self.timed: Any = None
         self.a = normal(case.m, case.k)
         self.b = (normal(case.n, case.k) / math.sqrt(case.k)).t()
         self.matrices = sum(OPERANDS[each] == 2 for each in self.epilogue.operands)
@@ -180,6 +183,20 @@ class Operands:
                 with suppress(UnsupportedGEMM):
                     found[each] = partial(run_fused(desc, fusion, self.a, self.b, out, each).launch, *places)
         return list(found.items()), expected_seconds_of(planned(desc), fusion, self.a, self.b, out)
+
+    def first_call(self, most: int) -> Callable[[], Any]:
+        """Return the launch of the fastest of so many kernels with the epilogue, timed as at a first call."""
+        import torch
+
+        from bitwise_nvidia_sm90.gemm.fusions import Fusion
+        from bitwise_nvidia_sm90.gemm.tuning import fastest_fused
+        from bitwise_torch import describe
+
+        desc, out = describe(self.a, self.b, like="cublas"), torch.empty_like(self.sequence())
+        self.timed = out
+        fusion = Fusion(self.epilogue, desc.output_dtype, tuple(self.others))
+        found = fastest_fused(desc, fusion, self.a, self.b, out, most)
+        return partial(found.launch, *(tensor.data_ptr() for tensor in (self.a, self.b, out, *self.others)))
 
     def library(self, name: str) -> Callable[[], Any] | None:
         """Return the product with cuBLASLt's own epilogue, None where PyTorch reaches none."""
@@ -247,11 +264,13 @@ def _compiled_sequence(epilogue: Epilogue) -> Callable[..., Any]:
     return found
 
 
-def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 1) -> Iterator[dict[str, Any]]:
+def rows(
+    cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 1, first_call: int = 0
+) -> Iterator[dict[str, Any]]:
     """Yield the record of each case; no case starts after the deadline.
 
     With `most` over 1, a record has the times of so many kernels with the epilogue and their schedules, and the other
-    fields that `cost_fit` takes.
+    fields that `cost_fit` takes.  With `first_call`, the fastest of so many kernels is timed, too.
     """
     import torch
 
@@ -295,6 +314,8 @@ def rows(cases: Iterable[Case], deadline: float, *, compiled: bool, most: int = 
                 ]
                 record |= {"group": f"fused-{case.epilogue}", "layout": "nt", "maps columns": True}
                 record |= {"output bytes": found.element_size(), "loads": given.matrices}
+                if first_call:
+                    launches["first call"] = each.first_call(first_call)
             if library is not None:
                 launches["library"] = library
             if compiled:
@@ -312,7 +333,7 @@ def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "cases": len(found), "failed": sum("failed" in each for each in found),
         "other bytes": sum(not each["equal"] for each in timed), "fused": sum(each["fused"] for each in timed),
     }  # fmt: skip
-    for name in ("ours", "library", "compiled"):
+    for name in ("ours", "first call", "library", "compiled"):
         ratios = [(each["sequence"] / each[name], each) for each in timed if name in each]
         if ratios:
             result[name] = {
@@ -381,6 +402,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=200.0, help="start no new case after this many seconds")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--most", type=int, default=1, help="kernels with the epilogue that are timed (default 1)")
+    parser.add_argument(
+        "--first-call", type=int, default=0, help="time the fastest of so many kernels as at a first call (default 0)"
+    )
     given = parser.parse_args(arguments)
     if not given.out and not given.only_compile:
         parser.error("give --out, the file to write the record to, or --only-compile")
@@ -388,14 +412,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = {name: make()[given.skip :: given.every] for name, make in PARTS.items() if name in given.part}
     compiled = [] if given.no_compile else cases.get(COMPILED, [])
     if given.processes:
-        compile_all([case for each in cases.values() for case in each], compiled, given.processes, deadline, given.most)
+        compile_all(
+            [case for each in cases.values() for case in each],
+            compiled,
+            given.processes,
+            deadline,
+            max(given.most, given.first_call),
+        )
     if given.only_compile:
         return 0
     result: dict[str, Any] = {"environment": _environment(), "parts": {}}
     status = 0
     for name, each in cases.items():
         found: list[dict[str, Any]] = []
-        for row in rows(each, deadline, compiled=bool(compiled) and name == COMPILED, most=given.most):
+        for row in rows(
+            each, deadline, compiled=bool(compiled) and name == COMPILED, most=given.most, first_call=given.first_call
+        ):
             found.append(row)
             if len(found) % _KEPT == 0:
                 result["parts"][name] = _part(found, len(each))

@@ -1,10 +1,10 @@
 """Sets of products to measure: layers of models, squares, gradients, and sizes that are no multiple of 8.
 
 Costs and schedules are fitted to the sets `fitted`, `spread`, `spread-unaligned`, `few-rows`, `between`, `tails`,
-`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`, `second-medium`
-and `part-lines`.  No model, square or odd size of `held-out`, and of the sets from `second-held-out` to
-`seventh-held-out`, is in another set, and no product of `drawn-held-out`, `broad-held-out`, `few-lines-held-out` and
-`part-lines-held-out`.
+`drawn`, `small`, `broad`, `slow`, `varied`, `unaligned-lines`, `few-lines`, `gathered-rows`, `medium`,
+`second-medium`, `large`, `part-lines` and `second-part-lines`.  No model, square or odd size of `held-out`, and of the
+sets from `second-held-out` to `seventh-held-out`, is in another set, and no product of `drawn-held-out`,
+`broad-held-out`, `few-lines-held-out` and `part-lines-held-out`.
 """
 
 from __future__ import annotations
@@ -737,7 +737,7 @@ _FITTED_SETS: tuple[Callable[[], list[Problem]], ...] = (
     lambda: small_products(_SEED + 8), lambda: broad_products(_SEED + 9),
 )  # fmt: skip
 """The sets that costs were fitted to, but for `slow` and `varied`, which are drawn around the held-out ones."""
-_SETS_AFTER_SEVENTH = ("large", "part-lines", "part-lines-held-out")
+_SETS_AFTER_SEVENTH = ("large", "part-lines", "second-part-lines", "part-lines-held-out")
 """The sets that were made after the seventh held-out set."""
 _SETS_AFTER_SIXTH = (
     "sixth-held-out", "seventh-held-out", "gathered-rows", "medium", "second-medium", *_SETS_AFTER_SEVENTH,
@@ -780,6 +780,7 @@ SETS: Mapping[str, Callable[[], list[Problem]]] = MappingProxyType({
     "second-medium": lambda: medium_products(_SEED + 82, 112),
     "large": large_products,
     "part-lines": lambda: part_lines(_SEED + 91, 160),
+    "second-part-lines": lambda: part_lines(_SEED + 94, 160),
     "part-lines-held-out": lambda: part_lines(_SEED + 92, 80),
     "broad-held-out": lambda: broad_products(_SEED + 10),
     "drawn-held-out": lambda: drawn_products(_SEED + 7),

@@ -34,7 +34,7 @@ LAYERS = ((2112, 7168), (24576, 1536), (7168, 16384), (4096, 7168), (7168, 2048)
 ROWS = (1, 16, 64, 128, 512, 2048, 4096)
 BLOCKS = ((1, 128), (1, 1), (128, 1))
 """The rows of A, and the columns of B, that share a scale."""
-_ROUNDS = 3
+_ROUNDS, _VECTOR = 3, 4
 
 
 def layers() -> list[tuple[int, int, int, tuple[int, int]]]:
@@ -43,14 +43,18 @@ def layers() -> list[tuple[int, int, int, tuple[int, int]]]:
 
 
 def drawn(seed: int, count: int = 48) -> list[tuple[int, int, int, tuple[int, int]]]:
-    """Return m, n, k and the blocks of drawn products, most with more than 128 rows; no layer has their n and k."""
+    """Return m, n, k and the blocks of drawn products, most with more than 128 rows; no layer has their n and k.
+
+    The library takes scales of rows of their own in lines of whole vectors of 16 bytes.
+    """
     dice, found = random.Random(seed), list[tuple[int, int, int, tuple[int, int]]]()
     while len(found) < count:
         first, last = ((1, 16), (17, 128), (129, 1024), (1025, 4096), (257, 1024), (129, 4096))[len(found) // 3 % 6]
         n, k = 128 * round(2 ** dice.uniform(4, 7)), 512 * round(2 ** dice.uniform(2, 5))  # scales fill whole lines
         m = round(math.exp(dice.uniform(math.log(first), math.log(last))))
+        blocks = BLOCKS[len(found) % 3]
         if (n, k) not in LAYERS:
-            found.append((m, n, k, BLOCKS[len(found) % 3]))
+            found.append((_VECTOR * -(-m // _VECTOR) if blocks[0] == 1 else m, n, k, blocks))
     return found
 
 
@@ -139,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=0, help="schedules tried of every product (default 0)")
     parser.add_argument("--drawn", type=int, help="time products drawn from this seed, not the layers")
     parser.add_argument("--every", type=int, default=1, help="take every so many products (default 1)")
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many products before (default 0)")
     parser.add_argument("--seconds", type=float, default=60.0, help="start no product after this time (default 60)")
     given = parser.parse_args(arguments)
     import torch
@@ -148,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Library() as library:
         version = library.version
     found = {"environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": version}}
-    problems = (layers() if given.drawn is None else drawn(given.drawn))[:: given.every]
+    problems = (layers() if given.drawn is None else drawn(given.drawn))[given.skip :: given.every]
     rows: list[dict[str, Any]] = []
     deadline = time.time() + given.seconds
     for problem in problems:

@@ -15,8 +15,9 @@ BEYOND_BYTES = 4096
 """Memory behind each buffer that holds the byte of a filling."""
 
 _SHARED_WORDS = 227 * 256
-_THREADS = 256
-_REGISTERS = 160
+_THREADS = 512
+_REGISTERS = 116
+"""Of each thread: those of a block are nearly all of a multiprocessor."""
 _BLOCKS = 528
 """More than the multiprocessors of any GPU with sm_90: each of them runs one block or several."""
 
@@ -64,6 +65,7 @@ def residue_text(filling: int) -> str:
             ".address_size 64",
             ".extern .shared .align 16 .b8 memory[];",
             ".visible .entry residue()",
+            f".maxntid {_THREADS}, 1, 1",
             "{",
             f"    .reg .b32 %v<{_REGISTERS}>;",
             "    .reg .b32 %at, %first, %index;",

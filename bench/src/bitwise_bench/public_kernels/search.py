@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ BEYOND = (0x00, 0x3C, 0xBF)
 ORDERS = 4
 """Other orders of the blocks in which a kernel with atomic operations runs, as often as in its own."""
 
+_MOST_FURTHER_DRAWS = 1 << 14
+
 PLAN = "pairs.json"
 """The file of a launch that was searched, in its folder among the inputs."""
 
@@ -70,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inputs", type=Path, required=True, help="the folder of the inputs")
     parser.add_argument("--sources", nargs="*", default=[], help="these sources only")
     parser.add_argument("--launches", nargs="*", default=[], help="these launches only, as source/case/launch")
-    parser.add_argument("--seconds", type=float, default=20.0, help="time of the search for one pair (default 20)")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="time for one pair, on the GPU for the further draws of a launch"
+    )
     parser.add_argument("--gpu", action="store_true", help="run the kernels on the inputs, and search no others")
     parser.add_argument("--draws", type=int, default=32, help="drawn inputs of a launch on the GPU (default 32)")
     parser.add_argument("--until", type=float, default=600.0, help="start no launch after this time (default 600 s)")
@@ -236,7 +240,8 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Returns for each kernel the number of its byte pattern over all inputs (`label`) and the inputs on which repetitions
     returned other bytes (`moved`; where the size of a buffer is not stated, only with the same memory behind it, since
     the kernel may read beyond what was allocated), and for each pair with an input whether the bytes differ there.  The
-    labels count the inputs on which all runs of all kernels agreed.
+    labels count the inputs on which all runs of all kernels agreed.  While the kernels of a pair agree on every input,
+    further ones are drawn for some seconds; only those on which such kernels differ are kept.
     """
     if time.time() > settings["until"]:
         return {"error": "out of time"}
@@ -256,13 +261,29 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     rows: dict[str, dict[str, str | None]] = {file: {} for file in kernels}
     moves: dict[str, list[str]] = {file: [] for file in kernels}
     known = sizes_are_stated(list(sources.values()))
-    for input_name, given in chain(contents.items(), draws):
+
+    def run(input_name: str, given: Contents) -> None:
         whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
         for file, orders in kernels.items():
             row, moved_there = _row(sources[file], orders, whole, 1 if known else 2)
             rows[file][input_name] = row
             if moved_there or (row is None and known):
                 moves[file].append(input_name)
+
+    for input_name, given in chain(contents.items(), draws):
+        run(input_name, given)
+    end, more = time.monotonic() + settings["seconds"], settings["draws"] + _MOST_FURTHER_DRAWS
+    for input_name, given in islice(_drawn(name, list(sources.values()), sizes, more), settings["draws"], None):
+        pairs = undivided(plan["pairs"], rows)
+        if time.monotonic() > end or not pairs:
+            break
+        whole = {buffer: zero_extended(data, sizes[buffer]) for buffer, data in given.items()}
+        found_once = {
+            file: _outputs(sources[file], kernels[file][0], whole, BEYOND[0])
+            for file in set(chain.from_iterable(pairs))
+        }
+        if any(found_once[left] != found_once[right] for left, right in pairs):
+            run(input_name, given)
     for kernel in chain.from_iterable(kernels.values()):
         kernel.unload()
     tried = list(next(iter(rows.values())))
@@ -284,6 +305,15 @@ def run_launch(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         "inputs": len(counted),
         "pairs": plan["pairs"],
     }
+
+
+def undivided(
+    pairs: Sequence[Mapping[str, Any]], rows: Mapping[str, Mapping[str, str | None]]
+) -> list[tuple[str, str]]:
+    """Return the kernels of the pairs that agree on every input, and of which neither moved on one."""
+    found = [(pair["left"], pair["right"]) for pair in pairs]
+    stable = {file for file, row in rows.items() if None not in row.values()}
+    return [(left, right) for left, right in found if {left, right} <= stable and rows[left] == rows[right]]
 
 
 def _loaded(source: Source) -> LoadedKernel:
@@ -314,18 +344,23 @@ def _row(source: Source, kernels: Sequence[LoadedKernel], contents: Contents, re
 
     The digest is None where any runs differ.  Raises PoisonedProcess.
     """
-    assert source.launch is not None
-    forms = element_types([source.launch])
     rows: dict[int, set[str]] = {beyond: set() for beyond in BEYOND}
     for kernel, beyond, _ in product(kernels, BEYOND, range(repeats)):
-        try:
-            after = kernel.run(contents, beyond)
-        except DeviceError as error:
-            # After a fault the device cannot be used from this process any more.
-            raise PoisonedProcess(str(error)) from error
-        rows[beyond].add(" ".join(f"{buffer} {digest(after[buffer], forms[buffer])}" for buffer in sorted(after)))
+        rows[beyond].add(_outputs(source, kernel, contents, beyond))
     different = set().union(*rows.values())
     return (different.pop() if len(different) == 1 else None), any(len(each) > 1 for each in rows.values())
+
+
+def _outputs(source: Source, kernel: LoadedKernel, contents: Contents, beyond: int) -> str:
+    """Return one digest of all buffers after a run.  Raises PoisonedProcess."""
+    assert source.launch is not None
+    forms = element_types([source.launch])
+    try:
+        after = kernel.run(contents, beyond)
+    except DeviceError as error:
+        # After a fault the device cannot be used from this process any more.
+        raise PoisonedProcess(str(error)) from error
+    return " ".join(f"{buffer} {digest(after[buffer], forms[buffer])}" for buffer in sorted(after))
 
 
 def buffer_sizes(sources: Sequence[Source], found: Sequence[Contents]) -> dict[str, int]:

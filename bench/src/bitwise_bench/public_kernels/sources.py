@@ -194,7 +194,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             Source("multiple_architectures", "cuda-triton-multiarch", "0.1.3", "MIT", only="kernels"),
             Source("softmax_plus_n", "flash-attention-softmax-n", "0.3.2", "GPL-3.0-only"),
             Source("multiple_vectors", "colsearch", "0.1.7", "CC-BY-NC-4.0", only="colsearch/_internal"),
-            Source("rounded_weights", "auto-round", "0.16.1", "Apache-2.0", only="auto_round_extension/triton"),
             Source("voices", "omnivoice-triton", "0.1.0", "Apache-2.0", only="omnivoice_triton/kernels"),
             Source("feature_correlation", "local-corr-lumi", "0.1.0", "MIT", only="local_corr"),
             Source(

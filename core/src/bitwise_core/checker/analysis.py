@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -51,6 +51,7 @@ from bitwise_core.execution.races.undetermined import (
 from bitwise_core.execution.synchronised_blocks.grid_barriers import outputs_by_barriers
 from bitwise_core.execution.synchronised_blocks.last_block import outputs_by_tickets
 from bitwise_core.execution.synchronised_blocks.look_back import outputs_by_look_back
+from bitwise_core.execution.synchronised_blocks.synchronised_launch import blocks_may_wait
 from bitwise_core.execution.synchronised_blocks.turns import outputs_by_turns
 from bitwise_core.execution.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.execution.values.member_sets import MembersRepeat
@@ -91,6 +92,9 @@ _DIGESTED = 1 << 16
 
 MAXIMUM_CHECKED_WORK = 20_000_000
 """Launches of at most this many thread steps are executed to check a result for every launch."""
+
+_WayToProve = Callable[[PreparedLaunch, frozenset[str], Mapping[str, int], Collection[Cause]], dict[int, Output] | None]
+"""A proof that the causes of an undetermined result leave the same bytes in every order, or None."""
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
@@ -435,14 +439,9 @@ def _outputs_of_every_order(
 
     Tickets, flags or barriers of the grid may order the blocks, and stores may depend on the loads that they race with.
     """
-    ways_to_prove = (
-        outputs_by_tickets,
-        outputs_by_turns,
-        outputs_by_barriers,
-        outputs_by_dependence,
-        outputs_by_warp_order,
-        outputs_by_look_back,
-    )
+    ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
+    if blocks_may_wait(ready):
+        ways_to_prove[:0] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back]
     for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
@@ -493,7 +492,7 @@ def _with_reaching_causes(
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))
-        except (Unsupported, WorkLimitExceeded):
+        except (Unsupported, WorkLimitExceeded, TimeLimitExceeded):
             return True
         return False
 

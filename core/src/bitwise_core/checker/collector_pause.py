@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import gc
+import resource
 from threading import Lock
 from types import TracebackType
 
 ANALYSES_BETWEEN_COLLECTIONS = 256
 """After how many calls of `keep` all generations are collected, which takes a tenth of a second."""
+
+GROWTH_BETWEEN_COLLECTIONS = 64 << 20
+"""After how many bytes of growth of the process they are: cycles of a large kernel hold its arrays."""
+
+
+def resident_bytes() -> int:
+    """Return how many bytes of memory the process has, 0 where the system does not say so."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 class CollectorPause:
@@ -24,6 +37,8 @@ class CollectorPause:
         self._was_enabled = False
         self._kept = 0
         """How often `keep` was called since all generations were collected."""
+        self._size_after_collection = 0
+        """The bytes of memory that the process had then, 0 before the first call."""
         self._others_froze = False
         """Whether the application was found to have frozen objects since then."""
 
@@ -43,9 +58,14 @@ class CollectorPause:
         """
         with self._lock:
             self._kept += 1
-            if self._kept == ANALYSES_BETWEEN_COLLECTIONS:
+            size = resident_bytes()
+            if not self._size_after_collection:
+                self._size_after_collection = size
+            grown = size - self._size_after_collection > GROWTH_BETWEEN_COLLECTIONS
+            if grown or self._kept == ANALYSES_BETWEEN_COLLECTIONS:
                 self._kept, self._others_froze = 0, False
                 gc.collect()
+                self._size_after_collection = resident_bytes()
             elif not self._others_froze:
                 # Python counts frozen objects one by one, which may take longer than an analysis.
                 self._others_froze = gc.get_freeze_count() > 0

@@ -29,8 +29,8 @@ Assume = Annotated[
     typer.Option(
         "--assume",
         metavar="CONDITION",
-        help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic, work-stealing; or any-lane "
-        "or units-apart, which take a default away.",
+        help="A condition that proofs may assume: finite, lowest-lane, matrix-arithmetic, pipeline-in-order, "
+        "work-stealing; or any-lane or units-apart, which take a default away.",
     ),
 ]
 NoContractionAudit = Annotated[

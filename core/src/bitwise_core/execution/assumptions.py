@@ -22,6 +22,11 @@ are one operation only where both were measured.  It takes a default away, and i
 `WORK_STEALING`: where blocks take over tiles of others, which blocks do so is a choice of the hardware, and no result
 depends on it.  One distribution of the tiles is then executed for all.
 
+`PIPELINE_IN_ORDER`: the work that one thread gives a matrix pipeline takes effect in the order of the instructions:
+multiplications read and write their memory so, also with different accumulators or shapes, and the arrivals at memory
+barriers on their completion come so.  Those of one instruction at several blocks of a cluster come together.  Published
+is this of multiplications with one accumulator and one shape.
+
 `LOWEST_LANE`: of the values that one store instruction, executed by lanes of one warp together, sends to one address,
 that of the lowest active lane of its last group of lanes remains (`races.colliding_lanes`).  Nothing is assumed of
 stores of more than 128 bits in a lane, of atomic operations, of different instructions, of different warps, nor of
@@ -48,6 +53,7 @@ from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
 LOWEST_LANE, ANY_LANE, UNITS_APART = "lowest-lane", "any-lane", "units-apart"
+PIPELINE_IN_ORDER = "pipeline-in-order"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -55,6 +61,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
         FINITE: "no input and no intermediate value is infinite or NaN, except for constants",
         LOWEST_LANE: "of a warp's store to one address, the value of the lowest lane of its last group remains",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
+        PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
         UNITS_APART: "nothing of matrix units that is only published: two of them may differ unless both were measured",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
@@ -66,6 +73,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         FINITE: "all values are finite",
         LOWEST_LANE: "of a warp's store to one address its last group's lowest lane's value remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
+        PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942 import matrix_units, rules
+from bitwise_amd_gfx942.address_words import POINTERS, note_preloaded_words
 from bitwise_amd_gfx942.bf16_rounding import bf16_roundings
 from bitwise_amd_gfx942.functions import functions_of
 from bitwise_amd_gfx942.kernarg_preload import check_kernarg_preload
@@ -149,9 +150,11 @@ def _set_user_registers(machine: Machine, kernel: Kernel, words: list[Value]) ->
     length = int(attributes.get("user_sgpr_kernarg_preload_length", "0"))
     start = int(attributes.get("user_sgpr_kernarg_preload_offset", "0"))
     preloaded: dict[str, int] = {}
+    pointers = machine.extra[POINTERS]
     for index, word in enumerate(words[start : start + length], start):
         machine.registers[f"s{next_register}"] = word
         preloaded[f"s{next_register}"] = index
+        note_preloaded_words(machine, [(f"s{next_register}", each) for each in (0, 1) if index - each in pointers])
         next_register += 1
     if length:
         check_kernarg_preload(kernel, base, preloaded)

@@ -14,11 +14,12 @@ rules, whose proof this uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
+from bitwise_amd_gfx942.address_words import may_read_words
 from bitwise_amd_gfx942.registers import storage
 from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Operand, Register, Vector
 from bitwise_core.execution.instruction_info import InstructionInfo
@@ -67,7 +68,8 @@ def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int,
             run[index] = _Read(instruction, tuple(_definition(each, latest) for each in instruction.operands[1:]))
             found = _rounding(run, index)
             if found is not None:
-                yield found
+                members = frozenset(id(instructions[each]) for each in found.members)
+                yield replace(found, compute=_unless_addresses(found.compute, members))
         for name in infos[index].writes:
             latest[storage(name)] = index
 
@@ -167,6 +169,17 @@ def _is_number(operand: Operand, number: int) -> bool:
 
 
 @cache
+def _unless_addresses(
+    compute: Callable[[Machine, Sequence[Value]], Value | None], members: frozenset[int]
+) -> Callable[[Machine, Sequence[Value]], Value | None]:
+    """Return a conversion that returns None where its instructions, by identity, may read a word of an address."""
+
+    def unless(machine: Machine, values: Sequence[Value]) -> Value | None:
+        return None if may_read_words(machine, members) else compute(machine, values)
+
+    return unless
+
+
 def _rounded_with(wanted: tuple[int, ...]) -> Callable[[Machine, Sequence[Value]], Value | None]:
     """Return the conversion of a first value where the others are these numbers, which returns None elsewhere."""
 

@@ -5,9 +5,12 @@ Source: LLVM's AMDGPU usage guide, "Code object V5 metadata: hidden arguments".
 
 from __future__ import annotations
 
+import numpy as np
+
+from bitwise_amd_gfx942.address_words import POINTERS
 from bitwise_core.assembly.module import Kernel
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.launch import POINTER_SHIFT, Launch, ManifestError
+from bitwise_core.execution.launch import POINTER_SHIFT, Launch, ManifestError, is_like_address
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.memory.kernel_parameters import POINTER_BYTES, value_of
 from bitwise_core.execution.values.packing import concat, extract
@@ -32,6 +35,7 @@ def kernarg_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Valu
     if len(machine.buffers) + scratch >= 1 << _POINTER_BITS:
         raise Unsupported("there are more buffers than 48-bit addresses can distinguish")
     words: list[Value] = [poison(32) for _ in range(-(-int(kernel.attributes.get("kernarg_size", "0")) // 4))]
+    pointers: set[int] = set()
     offsets = [int(each) for each in kernel.attributes["offsets"].split()]
     for index, (offset, parameter) in enumerate(zip(offsets, kernel.parameters, strict=True)):
         if index < len(launch.args):
@@ -43,6 +47,10 @@ def kernarg_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Valu
         else:
             raise ManifestError(f"the parameter {parameter.name} has no argument in the launch")
         _store(words, value, offset, parameter.name)
+        known = value if isinstance(value, np.ndarray) and parameter.size == POINTER_BYTES else None
+        if known is not None and is_like_address(known.astype(np.uint64), len(machine.buffers)).any():
+            pointers.add(offset // 4)
+    machine.extra[POINTERS] = frozenset(pointers)
     hidden = _hidden_arguments(launch, machine.block)
     for each in kernel.attributes["hidden"].split():
         kind, offset_text, size = each.split(":")

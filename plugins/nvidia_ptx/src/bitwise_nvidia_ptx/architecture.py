@@ -32,6 +32,7 @@ from bitwise_nvidia_ptx.opcodes import (
     matrix_sync,
     mbarriers,
     memory,
+    stores,
     tensor_maps,
     warp,
 )
@@ -50,7 +51,7 @@ SHARED_BASE = 1024
 
 COMMON = OpcodeTable(
     asynchronous.TABLE, atomics.TABLE, clusters.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE,
-    logic.TABLE, memory.TABLE, mbarriers.TABLE, tensor_maps.TABLE, warp.TABLE,
+    logic.TABLE, memory.TABLE, mbarriers.TABLE, stores.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 
@@ -113,14 +114,14 @@ def granule(kernel: Kernel) -> int:
     return found
 
 
-_WRITES_OF_COPY_ENGINES = ("cp.async.bulk.tensor", "cp.async.bulk.shared", "clusterlaunchcontrol.try_cancel")
-"""The instructions that write shared memory through the asynchronous proxy."""
+_OVERTAKING_WRITES = ("cp.async.bulk.tensor", "cp.async.bulk.shared", "clusterlaunchcontrol.try_cancel", "st.async")
+"""The instructions that write shared memory through the asynchronous proxy, or may do so."""
 
 
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
     """Assign addresses to arrays and values to kernel parameters.  Raises ManifestError and Unsupported."""
     _place_arrays(machine, module, kernel)
-    if any(each.opcode.startswith(_WRITES_OF_COPY_ENGINES) for each in kernel.instructions):
+    if any(each.opcode.startswith(_OVERTAKING_WRITES) for each in kernel.instructions):
         machine.races.follow_unfenced_reads()
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(

@@ -45,6 +45,7 @@ from bitwise_core.execution.values.term_hash import term
 from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, nan_of
 from bitwise_nvidia_ptx.address_numbers import flow_of
 from bitwise_nvidia_ptx.assembler_constants import is_assembler_constant
+from bitwise_nvidia_ptx.special_register_names import SPECIAL_REGISTERS
 
 _APPROXIMATION = re.compile(r"(rcp\.approx|div\.approx)(\.ftz)?\.f32")
 _MERGED_APPROXIMATION = re.compile(r"((ex2|rcp)\.approx|div\.(full|approx))(\.ftz)?\.f32")
@@ -76,6 +77,8 @@ _SATURATED_WORD = re.compile(r"cvt\.[\w.]*sat\.[su]\d+\.[su](32|64)")
 _FLUSHED_SIGN = re.compile(r"(neg|abs)\.ftz\.f16")
 _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 _BITS = {"f16": 16, "f32": 32, "f64": 64}
+_RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
+"""The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
 _ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 
 
@@ -91,7 +94,7 @@ class _Merge:
 
     `operand`: the operand that decides, of `bits` bits; None: every lane.  `differs` takes its patterns.  `form`: only
     a NaN of this format differs.  `equal`: lanes in which two operands have one value.  `unknown`: only lanes in which
-    one of these operands is no known number.
+    one of these operands is no known number.  `refused`: the results of which lanes may differ is not followed.
     """
 
     what: str
@@ -101,6 +104,7 @@ class _Merge:
     form: FloatFormat | None = None
     equal: tuple[Operand, ...] = ()
     unknown: tuple[Operand, ...] = ()
+    refused: bool = False
 
 
 class _Sources:
@@ -110,6 +114,8 @@ class _Sources:
         self.kernel, self.opcodes, self.flow = kernel, opcodes, flow_of(kernel, opcodes)
         self.use = 0
         """The index of the instruction whose operands are followed."""
+        self._reuses_registers = any(len(each) > 1 for each in self.flow.definitions.values())
+        self._from_literals: dict[int, bool] = {}
         ends = (
             index + 1
             for index, each in enumerate(self.flow.infos)
@@ -117,10 +123,16 @@ class _Sources:
         )
         self.present = frozenset(each.opcode for each in kernel.instructions)
         """The opcodes of the kernel."""
+        self.compared = {
+            bits: any(each.startswith("setp.") and each.endswith(f".f{bits}") for each in self.present)
+            for bits in _BITS.values()
+        }
+        """Whether the kernel compares floats of a width."""
         self.some_present: dict[tuple[CodeType, str], bool] = {}
         """Whether an opcode of the kernel fulfils a condition, by its code and the opcode that decides it."""
         self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
         self._starts = sorted({0, *kernel.labels.values(), *ends})
+        self._moved: dict[str, frozenset[int] | None] = {}
         self._before: dict[int, set[int]] = defaultdict(set)
         """The instructions after which each basic block may be executed."""
         for index, following in enumerate(successors(kernel, self.flow.infos)):
@@ -134,18 +146,78 @@ class _Sources:
         if not isinstance(operand, Register):
             return False
         if is_assembler_constant(operand, self.kernel, self.opcodes) is False:
-            if len(self.flow.definitions.get(operand.name, ())) < 2:
-                return False
-            return any(map(holds, self._literals(operand.name, self.use if user is None else self.places[id(user)])))
-        written = [self.kernel.instructions[each] for each in self.flow.definitions.get(operand.name, ())]
-        plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
-        numbers = [each.value for each in plain if isinstance(each, Immediate)]
-        return bool(written) and (len(numbers) < len(written) or any(map(holds, numbers)))
+            use = self.use if user is None else self.places[id(user)]
+            return any(map(holds, self._literals(operand.name, use))) or self._may_be_computed(operand.name, use)
+        numbers = self._numbers_of(operand.name)
+        return numbers is None or any(map(holds, numbers))
+
+    def _numbers_of(self, name: str) -> frozenset[int] | None:
+        """Return the literals that are moved to a register, None if it may hold other numbers."""
+        if name not in self._moved:
+            written = [self.kernel.instructions[each] for each in self.flow.definitions.get(name, ())]
+            plain = [each.operands[1] for each in written if each.opcode.startswith("mov.") and len(each.operands) == 2]
+            numbers = [each.value for each in plain if isinstance(each, Immediate)]
+            self._moved[name] = frozenset(numbers) if len(numbers) == len(written) else None
+        return self._moved[name]
 
     def is_known(self, operand: Operand) -> bool:
         """Return whether the assembler may know an operand."""
-        known = is_assembler_constant(operand, self.kernel, self.opcodes) is not False
-        return known or (isinstance(operand, Register) and any(True for _ in self._literals(operand.name, self.use)))
+        if is_assembler_constant(operand, self.kernel, self.opcodes) is not False or not isinstance(operand, Register):
+            return True
+        literals = any(True for _ in self._literals(operand.name, self.use))
+        return literals or self._may_be_computed(operand.name, self.use)
+
+    def _may_be_computed(self, name: str, use: int) -> bool:
+        """Return whether a register may hold what instructions compute from literals before an instruction.
+
+        Registers are told apart by the definitions that reach it: one that also holds a loaded number elsewhere is no
+        less known here.
+        """
+        if not self._reuses_registers:
+            return False
+        return any(
+            self.kernel.instructions[index].opcode.partition(".")[0] != "mov" and self._follows_from_literals(index)
+            for index in self._reaching(name, use)
+        )
+
+    def _follows_from_literals(self, index: int) -> bool:
+        """Return whether all that an instruction reads is computed from literals, on every path to it.
+
+        Of a value that is computed from itself, its start decides.
+        """
+        pending, users, unknown = [index], dict[int, list[int]](), list[int]()
+        found: set[int] = set()
+        while pending:
+            each = pending.pop()
+            if each in found:
+                continue
+            found.add(each)
+            places = None if self._from_literals.get(each) is False else self._definitions_read(each)
+            if places is None:
+                unknown.append(each)
+                continue
+            for place in places if each not in self._from_literals else ():
+                users.setdefault(place, []).append(each)
+                pending.append(place)
+        self._from_literals.update(dict.fromkeys(found, True))
+        while unknown:
+            each = unknown.pop()
+            self._from_literals[each] = False
+            unknown += [user for user in users.pop(each, ()) if self._from_literals[user]]
+        return self._from_literals[index]
+
+    def _definitions_read(self, index: int) -> list[int] | None:
+        """Return the definitions that an instruction may read; None if it reads something else than registers."""
+        instruction, info = self.kernel.instructions[index], self.flow.infos[index]
+        moves = instruction.opcode.startswith("shfl.")
+        sources = instruction.operands[1:2] if moves else instruction.operands[1:]
+        names = {name for each in sources for name in registers_of(each)}
+        symbols = any(not isinstance(each, Immediate) and not registers_of(each) for each in sources)
+        run_time = not moves and (info.effects.overlaps(_RUN_TIME) or info.accumulation is not None)
+        places = [self._reaching(name, index) for name in names]
+        if run_time or symbols or not SPECIAL_REGISTERS.isdisjoint(names) or not all(places):
+            return None
+        return [place for each in places for place in each]
 
     def _literals(self, name: str, use: int) -> Iterator[int]:
         """Yield the literals that a register which is also written at run time may hold before an instruction."""
@@ -182,6 +254,21 @@ class _Sources:
                 yield instruction
                 if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
                     pending += [(each, index) for each in self.flow.infos[index].reads]
+
+    def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
+        """Yield the comparisons from which a predicate that `user` reads may be computed."""
+        pending = [(name, self.places[id(user)]) for name in registers_of(predicate)]
+        seen = set[int]()
+        while pending:
+            for index in self._reaching(*pending.pop()):
+                instruction = self.kernel.instructions[index]
+                compares = instruction.opcode.startswith("setp.")
+                if index in seen or not (compares or instruction.opcode.endswith(".pred")):
+                    continue
+                seen.add(index)
+                if compares:
+                    yield instruction
+                pending += [(each, index) for each in self.flow.infos[index].reads]
 
     def direct(self, operands: Sequence[Operand]) -> Iterator[Instruction]:
         """Yield the instructions that may have written the registers of some operands themselves, without moves."""
@@ -262,7 +349,7 @@ _OPCODES = (
 def _may_be_merged(opcode: str) -> bool:
     """Return whether `_merge_of` has a rule on an opcode."""
     base = opcode.split(".", 1)[0]
-    return base in _BASES or opcode == "mov.b32" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
+    return base in _BASES or base == "mov" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
 
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
@@ -278,6 +365,8 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("a conversion with an operation whose sign it takes for its own")
     if base in ("min", "max") and _flushes_otherwise(opcode, operands, sources):
         return _Merge("an extremum with an operation of which only one flushes subnormal numbers")
+    if base == "mov" and instruction.guard is not None:
+        return _of_guarded_move(instruction, sources)
     if base == "selp" and _is_bounded_choice(instruction, sources):
         return _Merge("a selection with a function whose NaN it leaves out")
     if opcode == "lop3.b32":
@@ -332,7 +421,7 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
     ):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
-    return _of_clamps(instruction, sources)
+    return _of_clamps(instruction, sources) if base in ("min", "max", "selp") else None
 
 
 def _of_other_sign(opcode: str, operands: Sequence[Operand], sources: _Sources) -> bool:
@@ -360,10 +449,10 @@ def _flushes_otherwise(opcode: str, operands: Sequence[Operand], sources: _Sourc
 
 def _is_bounded_choice(instruction: Instruction, sources: _Sources) -> bool:
     """Return whether a selection compares a sine, a cosine or a hyperbolic tangent with a literal and may return it."""
-    _, *operands, predicate = instruction.operands
+    *operands, predicate = _choice(instruction)
     if not _of_kind(operands, sources, lambda each: _BOUNDED.fullmatch(each) is not None):
         return False
-    comparisons = (each for each in sources.of(predicate) if each.opcode.startswith("setp.") and ".f" in each.opcode)
+    comparisons = (each for each in sources.comparisons(predicate, instruction) if ".f" in each.opcode)
     return any(sources.may_be(one, lambda number: True) for each in comparisons for one in each.operands[1:])
 
 
@@ -497,6 +586,27 @@ def _is_computed_literal(operand: Operand, sources: _Sources) -> bool:
     )
 
 
+def _choice(instruction: Instruction) -> tuple[Operand, ...]:
+    """Return what an instruction reads: of a move under a guard what it leaves, too, and the predicate, as a selection.
+
+    ptxas makes a selection of such a move.
+    """
+    guard = instruction.guard
+    if guard is None or not instruction.opcode.startswith("mov."):
+        return instruction.operands[1:]
+    return (*instruction.operands[1:], instruction.operands[0], Register(guard.register))
+
+
+def _of_guarded_move(instruction: Instruction, sources: _Sources) -> _Merge | None:
+    """A move under a guard that ptxas may merge as a selection, also in threads that do not execute it."""
+    if not isinstance(instruction.operands[0], Register) or len(instruction.operands) != 2:
+        return None
+    clamps = _of_clamps(instruction, sources) is not None
+    if not clamps and not _is_bounded_choice(instruction, sources):
+        return None
+    return _Merge("a move under a guard with the extremum or the function before it", refused=True)
+
+
 def _of_clamps(instruction: Instruction, sources: _Sources) -> _Merge | None:
     """A maximum with 0 of a minimum with 1, or the reverse, also as selections: a saturating sum with +0."""
     bits = _bits_of(instruction)
@@ -514,11 +624,14 @@ def _of_clamps(instruction: Instruction, sources: _Sources) -> _Merge | None:
     for outer, inner in (((_HIGH, is_zero), (_LOW, is_one)), ((_LOW, is_one), (_HIGH, is_zero))):
         if not _bounds(instruction, *outer, bits, sources):
             continue
-        for operand in instruction.operands[1:]:
+        for operand in _choice(instruction):
             for each in sources.of(operand):
                 if not _bounds(each, *inner, bits, sources):
                     continue
-                if any(sources.may_be(one, is_minus_zero) for one in (*instruction.operands[1:], *each.operands[1:])):
+                zeros = any(
+                    sources.may_be(one, is_minus_zero, user) for user in (instruction, each) for one in _choice(user)
+                )
+                if zeros:
                     return _Merge("a minimum and a maximum into an operation that returns no zero of this sign")
                 if outer[0] is _HIGH:
                     what = "a minimum and a maximum into an operation that returns 0 for a NaN"
@@ -530,17 +643,17 @@ def _bounds(
     instruction: Instruction, verb: re.Pattern[str], bound: Callable[[int], bool], bits: int, sources: _Sources
 ) -> bool:
     """Return whether an instruction is an extremum with one of some literals, or a selection that may be one."""
-    opcode, operands = instruction.opcode, instruction.operands[1:]
-    chooses = opcode.startswith("selp.")
+    opcode, operands = instruction.opcode, _choice(instruction)
+    chooses = opcode.startswith(("selp.", "mov.")) and len(operands) == 3 and sources.compared.get(bits, False)
     if not opcode.endswith(str(bits)) or not (chooses or verb.fullmatch(opcode) is not None):
         return False
-    if not any(sources.may_be(each, bound) for each in operands):
+    if not any(sources.may_be(each, bound, instruction) for each in operands):
         return False
     if not chooses:
         return True
-    comparisons = (each for each in sources.of(operands[-1], user=instruction) if each.opcode.startswith("setp."))
+    comparisons = sources.comparisons(operands[-1], instruction)
     return any(
-        each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound) for one in each.operands[1:])
+        each.opcode.endswith(f".f{bits}") and any(sources.may_be(one, bound, each) for one in each.operands[1:])
         for each in comparisons
     )
 
@@ -560,6 +673,8 @@ def unless_merged(step: Step, instruction: Instruction, context: Context) -> Ste
         domain = machine.domain.name
         if domain == "addresses":
             return step(machine)
+        if merge.refused and domain != "bits":
+            raise Unsupported(reason, instruction.line)
         lanes = _lanes(merge, machine, instruction)
         control = step(machine)
         if not lanes.any():

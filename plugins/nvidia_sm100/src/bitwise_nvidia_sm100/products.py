@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core.execution.architecture import Context
+from bitwise_core.execution.assumptions import PIPELINE_IN_ORDER
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.memory.cluster_memory import agent_detectors
@@ -53,8 +54,9 @@ from bitwise_nvidia_sm100.tensor_memory import (
     tensor_memory,
 )
 
-OPERAND_READ, COPY, SHIFT = 1, 2, 3
-"""The kinds of work that read A or scales, copy, and shift rows; those of multiplications are `_accumulation`."""
+OPERAND_READ, COPY, SHIFT, ORDERED_RESULT = 1, 2, 3, 4
+"""The kinds of work that read A or scales, copy, shift rows, and write D where all multiplications of a thread are in
+order (`PIPELINE_IN_ORDER`); those of multiplications else are `_accumulation`."""
 _BYTES = "bytes"
 """The form of operand vectors of packed elements: they have no format."""
 _SCALE_OF_ONE = 127
@@ -112,8 +114,11 @@ class Product:
         self.own_rows = shape.m // 2 if of_pair else shape.m
         self.parts = LANES // self.own_rows if of_pair or shape.weight_stationary else 1
         """How many parts of the columns of D different lanes hold."""
+        self.in_order = machine.domain.assumes(PIPELINE_IN_ORDER)
 
     def _access(self, *, writes: bool, kind: int, after: frozenset[int] = frozenset()) -> AgentAccess:
+        if self.in_order:
+            after |= {OPERAND_READ, ORDERED_RESULT}
         return AgentAccess((PIPELINE, self.thread), self.thread, writes, kind, after)
 
     def _read(self, cells: Array) -> None:
@@ -271,7 +276,7 @@ class Product:
             if not lanes.size:
                 return
         columns = (address & 0xFFFF) + np.arange(len(column))
-        kind = _accumulation(address, shape)
+        kind = ORDERED_RESULT if self.in_order else _accumulation(address, shape)
         self._record(lanes, columns, self._access(writes=True, kind=kind, after=frozenset({kind, COPY})))
         bits, first = 16 if shape.result == "f16" else 32, address & 0xFFFF
         old = memory.results_at(first, len(column), lanes, self.blocks, bits) if adds else _zero(bits)

@@ -17,6 +17,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Operand, Vector, once_a_kernel
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.assumptions import PIPELINE_IN_ORDER
 from bitwise_core.execution.domains.domain import DataDependent, Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo, Operands
 from bitwise_core.execution.machine import Machine, Step
@@ -435,14 +436,25 @@ def _commit(instruction: Instruction) -> Step:
     def commit(machine: Machine) -> None:
         thread = issuing_thread(machine, "tcgen05.commit")
         barrier = mbarrier_at(machine, target)
+        _begin_completion(machine, thread)
         for races in machine.races.acting(machine.mask):
-            races.agent_arrives((PIPELINE, thread), thread, barrier.address)
+            races.agent_arrives((PIPELINE, thread), thread, barrier.address, in_order=_in_order(machine))
         count_arrivals(machine, barrier, active_lane_count(machine), 1, (True, False), instruction.line)
 
     def step(machine: Machine) -> None:
         for_each_place(machine, (target,), lambda: commit(machine))
 
     return step
+
+
+def _in_order(machine: Machine) -> bool:
+    return machine.domain.assumes(PIPELINE_IN_ORDER)
+
+
+def _begin_completion(machine: Machine, thread: int) -> None:
+    """The thread of each active block that executes tcgen05.commit issues it."""
+    for races in machine.races.of_blocks(machine.active_blocks()):
+        races.begin_completion(thread)
 
 
 def _commit_to_blocks(instruction: Instruction) -> Step:
@@ -457,15 +469,16 @@ def _commit_to_blocks(instruction: Instruction) -> Step:
         masks = blocks_of_mask(machine, ranks)
         agent, outer, active = (PIPELINE, thread), machine.mask, machine.active()
         where = issuers_and_receivers(machine, masks, machine.active_blocks(), "tcgen05.commit")
+        _begin_completion(machine, thread)
         for issuer, receiver, rows in where:
             machine.mask = active & rows[:, None]
             try:
-                use_in_cluster(machine, address, receiver, 8, "uses an mbarrier in")
+                use_in_cluster(machine, address, receiver)
             finally:
                 machine.mask = outer
             receiving = np.roll(rows, receiver - issuer)
             barrier = initialised_mbarrier(machine, address, receiving)
-            agent_arrives_in_cluster(machine, agent, thread, address, receiver, rows)
+            agent_arrives_in_cluster(machine, agent, thread, (address, receiver), rows, in_order=_in_order(machine))
             count_arrivals(machine, barrier, receiving.astype(np.int64), 1, (True, False), instruction.line)
 
     def step(machine: Machine) -> None:

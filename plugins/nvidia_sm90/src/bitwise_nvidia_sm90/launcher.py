@@ -107,10 +107,10 @@ class GEMMLauncher:
         import torch
 
         from bitwise_nvidia_sm90.gemm.fusions import Fusion
-        from bitwise_nvidia_sm90.gemm.run import run_fused
+        from bitwise_nvidia_sm90.gemm.tuning import fuse_at_first_call
 
         with torch.cuda.device(a.device):
-            return run_fused(desc, Fusion(epilogue, desc.output_dtype, tuple(operands)), a, b, out).launch
+            return fuse_at_first_call(desc, Fusion(epilogue, desc.output_dtype, tuple(operands)), a, b, out).launch
 
     def apply_epilogue(self, epilogue: Epilogue, x: Any, operands: Sequence[Any], out: Any) -> None:
         """See `bitwise_core.plugins.launchers.EpilogueLauncher`."""

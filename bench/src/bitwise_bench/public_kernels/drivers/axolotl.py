@@ -62,7 +62,7 @@ def streams(t: Tensors) -> None:
         t.normal(24),
     )
     rotate = _module(package, "rope").apply_rotary_pos_emb_triton
-    t.call(lambda *each: t.backward(rotate(*each)), t.normal(2, 3, 11, 64, dtype="bfloat16", grad=True),
+    t.call(lambda *each: t.backward(rotate(*each)), t.normal(2, 3, 11, 96, dtype="bfloat16", grad=True),
            t.normal(2, 11, 32, dtype="bfloat16"), t.normal(2, 11, 32, dtype="bfloat16"))  # fmt: skip
 
 

@@ -29,6 +29,8 @@ def _module(name: str) -> Any:
         "unsloth_zoo.temporary_patches.common",
         torch_compile=lambda function=None, **settings: function or (lambda each: each),
     )
+    stub("unsloth_zoo.patching_utils", patch_layernorm=None)
+    stub("unsloth_zoo.loss_utils", patch_loss_functions=None, post_patch_loss_function=None)
     stub("unsloth_zoo.log", logger=SimpleNamespace(**dict.fromkeys(("info", "warning", "warning_once"), print)))
     return import_module(f"unsloth.kernels.{name}")
 

@@ -10,7 +10,15 @@ from bitwise_bench.public_kernels.packages import bare_package
 from bitwise_bench.public_kernels.sources import Driver
 from bitwise_bench.public_kernels.tensors import Tensors
 
-_SQUARE = {"image_size": 48, "patch_size": 8, "num_classes": 30, "dim": 80, "depth": 1, "heads": 2, "mlp_dim": 136}
+_SQUARE: dict[str, Any] = {
+    "image_size": 48,
+    "patch_size": 8,
+    "num_classes": 30,
+    "dim": 80,
+    "depth": 1,
+    "heads": 2,
+    "mlp_dim": 136,
+}
 
 
 def _driver(module: str, name: str, shape: tuple[int, ...], dtype: str = "float32", **settings: Any) -> Driver:

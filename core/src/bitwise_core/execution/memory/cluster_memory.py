@@ -18,6 +18,12 @@ from bitwise_core.execution.races.race_detector import RaceDetector
 from bitwise_core.execution.races.undetermined import SAME_STEP_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
+_COPIES = -5
+"""What the key of an agent begins with that stands for the reads of bulk copies to other blocks."""
+
+_BARRIER_BYTES = 8
+"""The size of a memory barrier."""
+
 
 def cluster_state(machine: Machine) -> tuple[ClusterState, ClusterRaceDetectors]:
     """Return the state of the clusters of a batch.  Raises Unsupported if the batch does not hold whole clusters."""
@@ -62,17 +68,16 @@ def write_cluster(machine: Machine, address: Array, ranks: Array, value: Value) 
         raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
 
 
-def use_in_cluster(machine: Machine, address: int, rank: int, size: int, what: str, *, lasting: bool = True) -> None:
-    """The active threads use `size` bytes at a shared address of the block of a rank, such as a memory barrier.
+def use_in_cluster(machine: Machine, address: int, rank: int, *, lasting: bool = True) -> None:
+    """The active threads use the memory barrier at a shared address of the block of a rank; its phase counts the use.
 
-    `what` is the verb in messages.  `lasting`: the block must not end before the use.  Raises Unsupported if a use is
-    not ordered after the last write.
+    `lasting`: the block must not end before the use.  Raises Unsupported if a use is not ordered after the last write.
     """
     shape = (machine.blocks, machine.threads)
     where, ranks = np.full(shape, address, dtype=np.uint64), np.full(shape, rank, dtype=np.int64)
     cells, ranks = _places(machine, where, ranks)
-    for detector, accessed, actors in _accesses(machine, cells, ranks, 8 * size, lasting=lasting):
-        detector.reads(accessed, actors, what)
+    for detector, accessed, actors in _accesses(machine, cells, ranks, 8 * _BARRIER_BYTES, lasting=lasting):
+        BlockOfCluster(detector, rank).counted_uses(address, accessed, actors)
 
 
 def arrive_from_cluster(machine: Machine, address: int, rank: int, *, of_cluster: bool) -> None:
@@ -137,19 +142,21 @@ def agent_detectors(
 
 
 def agent_arrives_in_cluster(
-    machine: Machine, agent: tuple[int, ...], thread: int, address: int, receiver: int, rows: Array
+    machine: Machine, agent: tuple[int, ...], thread: int, place: tuple[int, int], rows: Array, *, in_order: bool
 ) -> None:
     """All work that a thread of the blocks in `rows` gave an agent arrives at a memory barrier once it is complete.
 
-    The barrier is at a shared address of the block of the rank `receiver`; the blocks in `rows` have one rank.
+    The barrier is at a shared address of the block of a rank, which `place` gives; the blocks in `rows` have one rank.
+    `in_order` is that of `RaceDetector.agent_arrives`.
     """
     _, races = cluster_state(machine)
+    address, receiver = place
     for _, block in races.ranks_of(rows):
         if receiver == block.rank:
-            block.agent_arrives(agent, thread, address)
+            block.agent_arrives(agent, thread, address, in_order=in_order)
         else:
             other = BlockOfCluster(block.detector, receiver)
-            other.agent_arrives_from_cluster(agent, thread, block.rank, address)
+            other.agent_arrives_from_cluster(agent, thread, block.rank, address, in_order=in_order)
 
 
 def complete_copy(machine: Machine, cells: Array, address: int, shift: int, rows: Array, ago: int) -> None:
@@ -180,6 +187,62 @@ def start_write(machine: Machine, cells: Array, rank: int, thread: int, rows: Ar
         detector.copies_over(cells * detector.size + rank, actor, machine.line)
 
 
+def read_by_copy(machine: Machine, cells: Array, thread: int, barrier: tuple[int, int], rows: Array) -> None:
+    """A copy that a thread of the blocks in `rows` starts reads these cells of their shared memory.
+
+    It completes on the memory barrier at the shared address `barrier[0]` of the block of the rank `barrier[1]`.
+    Raises Unsupported for a race.
+    """
+    _, races = cluster_state(machine)
+    address, receiver = barrier
+    for _, block in races.ranks_of(rows):
+        block.agent_reads(cells, AgentAccess((_COPIES, thread, address, receiver), thread, writes=False))
+        agent = _COPIES, thread, address, receiver, block.rank
+        BlockOfCluster(block.detector, receiver).read_until(address, agent, block.rank)
+
+
+def start_stores(machine: Machine, cells: Array, ranks: Array, bits: int) -> None:
+    """The active threads start asynchronous stores of `bits` bits to these cells of the blocks of these ranks.
+
+    `cells` and `ranks` have the shape (blocks, threads).  Raises Unsupported for a race.
+    """
+    for detector, accessed, actors in _accesses(machine, cells, _active_ranks(machine, ranks), bits, lasting=False):
+        if np.unique(accessed).size != accessed.size:
+            raise race(Kind.SHARED, SAME_STEP_RACE, machine.line)
+        detector.copies_over(accessed, actors, machine.line)
+
+
+def complete_stores(
+    machine: Machine, cells: Array, ranks: Array, value: Value, mask: Array, ended: tuple[int, Array, int]
+) -> None:
+    """Asynchronous stores of the threads in `mask` to these cells of the blocks of these ranks have completed.
+
+    They did in the blocks `ended[1]`, at the memory barriers at the shared address `ended[0]`; `ended[2]` is `ago` of
+    `RaceDetector.arrived`.
+    """
+    address, arrived, ago = ended
+    outer = machine.mask
+    try:
+        machine.mask = mask
+        rows = _rows(machine, _active_ranks(machine, ranks))
+        machine.mask = mask & arrived[rows]
+        machine.shared.store(cells, value, machine.mask, rows)
+        for detector, accessed, _ in _accesses(
+            machine, cells, _active_ranks(machine, ranks), width(value), started=True
+        ):
+            rank = accessed % detector.size
+            for each in np.unique(rank).tolist():
+                BlockOfCluster(detector, each).stored_from_cluster(accessed[rank == each], address, ago)
+    finally:
+        machine.mask = outer
+
+
+def _active_ranks(machine: Machine, ranks: Array) -> Array:
+    """Return the ranks of an access of the active threads; those of inactive ones are their own."""
+    found: Array = np.where(machine.active(), ranks, own_ranks(machine))
+    return found
+
+
 def _is_own(machine: Machine, ranks: Array) -> bool:
     other = ranks != own_ranks(machine)
     return not (other.any() if machine.mask is None else (other & machine.mask).any())
@@ -199,14 +262,18 @@ def _rows(machine: Machine, ranks: Array) -> Array:
 
 
 def _accesses(
-    machine: Machine, cells: Array, ranks: Array, bits: int, *, lasting: bool = True
+    machine: Machine, cells: Array, ranks: Array, bits: int, *, lasting: bool = True, started: bool = False
 ) -> list[tuple[ClusterDetector, Array, Array]]:
-    """Return the detectors of an access, each with the accessed cells and the thread of each."""
+    """Return the detectors of an access, each with the accessed cells and the thread of each.
+
+    `started`: the access has started before.
+    """
     state, races = cluster_state(machine)
     count = max(1, bits // 8 // machine.shared.granule)
     found = []
     for detector, accessed, actors, targets in races.remote(cells, ranks, machine.active()):
-        detector.reach(actors, targets, machine.line, lasting=lasting)
+        if not started:
+            detector.reach(actors, targets, machine.line, lasting=lasting)
         parts = (accessed[:, None] + np.arange(count) * state.size).ravel()
         found.append((detector, parts, np.repeat(actors, count)))
     return found

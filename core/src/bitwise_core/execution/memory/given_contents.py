@@ -46,6 +46,17 @@ class GivenContents:
         """Whether the launch gives a pointer in the contents of some buffer."""
         return bool(self._pointers)
 
+    def words_of_pointers(self, address: Array) -> tuple[Array, Array]:
+        """Return which addresses are those of the lower, and of the upper, 32-bit word of a pointer."""
+        where = buffers_at(address)
+        place = (address + _REACH & _OFFSET).astype(np.int64) - BUFFER_REACH
+        lower, upper = np.zeros(address.shape, dtype=bool), np.zeros(address.shape, dtype=bool)
+        for number, indices in self._pointers.items():
+            mine = where == number
+            lower |= mine & np.isin(place, indices * _WIDEST)
+            upper |= mine & np.isin(place, indices * _WIDEST + _WIDEST // 2)
+        return lower, upper
+
     def read(
         self,
         address: Array,

@@ -16,6 +16,7 @@ from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsuppo
 from bitwise_core.execution.launch import POINTER_SHIFT, buffer_at, buffers_at
 from bitwise_core.execution.memory.atomic_contributions import combined
 from bitwise_core.execution.memory.conditional_stores import ConditionalStores
+from bitwise_core.execution.memory.copy_ends import CopyEnds
 from bitwise_core.execution.memory.given_contents import GivenContents, none_given
 from bitwise_core.execution.memory.loads import NEVER_COMPLETE, Load, LoadInFlight, stored_elements
 from bitwise_core.execution.memory.program_order import ProgramOrder
@@ -55,7 +56,7 @@ from bitwise_core.execution.races.undetermined import (
     undetermined,
     undetermined_where,
 )
-from bitwise_core.execution.thread_numbers import further_thread
+from bitwise_core.execution.thread_numbers import block_of, further_thread
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -154,6 +155,10 @@ class GlobalMemory:
         """The threads that had ended where others passed a barrier."""
         self._in_flight: list[LoadInFlight] | None = None
         """The loads that are made now, if they are asynchronous."""
+        self._issues = 0
+        """How many asynchronous loads have been issued."""
+        self.copy_ends: dict[int, CopyEnds] = {}
+        """By the number of an issue, when the load of a copy engine was complete."""
         self.stored = 0
         """How many elements have been stored."""
         self.most_stored: int | None = None
@@ -212,6 +217,7 @@ class GlobalMemory:
         if not suspect and not buffers & accessed:
             same = beyond is None and self.domain.recorder is None
             made = Load(address, mask, thread, active.shape, epoch, None if same else value, bits, line)
+            made = self._numbered(made)
             self._keep(made, buffers)
             self._note_in_flight(made, buffers)
             return value
@@ -248,7 +254,7 @@ class GlobalMemory:
             lanes = np.zeros(active.shape, dtype=bool)
             lanes[active] = racing
             value = undetermined_where(lanes, value, self.domain.recorder)
-        made = Load(address, mask, thread, active.shape, epoch, value, bits, line)
+        made = self._numbered(Load(address, mask, thread, active.shape, epoch, value, bits, line))
         self._note_in_flight(made, buffers)
         read = made.accesses(self.undetermined is not None)
         for buffer in buffers:
@@ -264,6 +270,23 @@ class GlobalMemory:
             yield found
         finally:
             self._in_flight = outer
+
+    def _numbered(self, load: Load) -> Load:
+        """Return a load with the number of its issue, if it is asynchronous."""
+        if self._in_flight is None:
+            return load
+        self._issues += 1
+        return replace(load, issue=self._issues)
+
+    def end_copies(self, loads: Iterable[LoadInFlight], threads: Array, epoch: Epoch) -> None:
+        """All threads of the blocks of these threads know that these loads of copy engines are complete, in an epoch.
+
+        `threads` holds the number of one thread of each block, and `epoch` is one number or has the shape (blocks,).
+        """
+        blocks = block_of(threads)
+        for each in loads:
+            ends = self.copy_ends.setdefault(each.load.issue, CopyEnds())
+            ends.add(blocks, np.broadcast_to(epoch, blocks.shape))
 
     def _note_in_flight(self, load: Load, buffers: Iterable[int]) -> None:
         if self._in_flight is not None:

@@ -47,6 +47,8 @@ class Load:
     line: int
     flight: Flight | None = None
     """See `Access.flight`."""
+    issue: int = 0
+    """See `Access.issue`."""
 
     def bytes(self) -> int:
         """Return about how many bytes of memory the load and its value take."""
@@ -63,7 +65,7 @@ class Load:
         if flight is not None:
             flight = replace(flight, until=epochs_of_lanes(flight.until, active))
         if not with_values or self.value is None:
-            return [Access(where, who, epochs, None, self.bits, self.line, flight=flight)]
+            return [Access(where, who, epochs, None, self.bits, self.line, flight=flight, issue=self.issue)]
         return [
             Access(
                 where + np.uint64(offset),
@@ -73,6 +75,7 @@ class Load:
                 lanes.bits,
                 self.line,
                 flight=flight,
+                issue=self.issue,
             )
             for offset, lanes in stored_elements(self.value)
         ]

@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_core.assembly.module import Kernel, Module, program_digest
 from bitwise_core.execution.domains.domain import DataDependent, Domain, Unsupported
 from bitwise_core.execution.memory.atomic_contributions import combined, kept_contributions
+from bitwise_core.execution.memory.copy_ends import may_read_late
 from bitwise_core.execution.memory.free_memory import return_free_memory
 from bitwise_core.execution.memory.global_memory import GlobalMemory, is_order_independent
 from bitwise_core.execution.memory.store_forwarding import (
@@ -39,7 +40,7 @@ from bitwise_core.execution.races.undetermined import (
     undetermined_where,
 )
 from bitwise_core.execution.term_recorder import Recorder
-from bitwise_core.execution.thread_numbers import block_of, is_agent, of_one_warp
+from bitwise_core.execution.thread_numbers import block_of, of_one_warp
 from bitwise_core.execution.time_limit import check_time
 from bitwise_core.execution.values import hashing, nan_marks
 from bitwise_core.execution.values import symbolic_vector as L
@@ -516,7 +517,8 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
             other = thread[row] != load.thread[place]
             now = epochs_at(load.epoch, place)
             until = now if load.flight is None else epochs_at(load.flight.until, place)
-            near = (epoch[row] >= now) & (epoch[row] <= until) | is_agent(load.thread[place])
+            near = (epoch[row] >= now) & (epoch[row] <= until)
+            near |= may_read_late(load, place, epoch[row], memory.copy_ends)
             if (other & (block_of(thread[row]) != block_of(load.thread[place]))).any():
                 raise race(Kind.BLOCKS, OTHER_BLOCK, load.line)
             if (other & near).any():

@@ -50,6 +50,8 @@ class Access:
     """Whether data decides if the threads store at all: the value is then the content after either decision."""
     flight: Flight | None = None
     """For an asynchronous load, when it was complete; None: it was at once, or nothing waits for it."""
+    issue: int = 0
+    """For a load of a copy engine, the number by which its end is known (`copy_ends`); 0: it may read at any time."""
 
 
 BlockOrder: TypeAlias = Callable[[Array, Array, Array, Array], Array]

@@ -19,7 +19,14 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.races.agent_accesses import AgentAccess
 from bitwise_core.execution.races.race_detector import NO_BARRIER_SUFFICES, PENDING, RaceDetector
 from bitwise_core.execution.races.race_histories import History, RaceDetectors
+from bitwise_core.execution.races.undetermined import READ_RACE, Kind, race
 from bitwise_core.execution.values.symbolic_vector import Array
+
+_COUNTED_USES = -3
+"""What the key of an agent begins with that stands for the counted uses of a memory barrier."""
+
+_ENDED_READS = -4
+"""What the key of an agent begins with that stands for the ended reads of a warp."""
 
 MAXIMUM_HISTORIES = 64
 """The largest number of histories of the clusters of a batch."""
@@ -51,6 +58,11 @@ class ClusterDetector(RaceDetector):
         """By phase of the cluster's barrier, what came before the arrivals there, as in `causes`."""
         self.first_arrival: dict[int, int] = {}
         """By warp, the time before which a lane of it first arrived at the current phase of the cluster's barrier."""
+        self.met: Array = np.zeros(self.warps, dtype=np.int32)
+        """The time of each warp after its last barrier of threads of its block, 0 for none."""
+        self.ended_reads: dict[tuple[int, bytes], tuple[Array, int, bool]] = {}
+        """Reads that end before what their threads do next: by warp and bytes of the cells, these cells, the time of
+        the warp, and whether that holds only behind a barrier of threads of the block."""
 
     def copy(self) -> RaceDetector:
         """See `RaceDetector.copy`."""
@@ -58,7 +70,7 @@ class ClusterDetector(RaceDetector):
         assert isinstance(found, ClusterDetector)
         found.reached_by_agents, found.relaxed = dict(self.reached_by_agents), set(self.relaxed)
         found.initialised, found.first_arrival = dict(self.initialised), dict(self.first_arrival)
-        found.causes_at = dict(self.causes_at)
+        found.causes_at, found.ended_reads = dict(self.causes_at), dict(self.ended_reads)
         return found
 
     def absorb(self, other: RaceDetector) -> None:
@@ -72,6 +84,14 @@ class ClusterDetector(RaceDetector):
     def state_key(self) -> bytes:
         """See `RaceDetector.state_key`; accesses to other blocks count from the start, and so do the clocks."""
         return self.clock.tobytes() if self._has_agents() else b""
+
+    def state(self) -> bytes | None:
+        """See `RaceDetector.state`; a relaxed barrier of the cluster may still publish reads."""
+        found = super().state()
+        if not self.ended_reads:
+            return found
+        kept = sorted((key, time, behind) for key, (_, time, behind) in self.ended_reads.items())
+        return (found or b"") + repr((kept, self.met.tolist())).encode()
 
     def warps_of(self, rank: int) -> slice:
         """Return the warps of a block."""
@@ -101,6 +121,22 @@ class ClusterDetector(RaceDetector):
             agent = self._agent(*access.agent)
             self.reached_by_agents[agent, rank] = int(self.clock[agent, agent])
 
+    def counted_uses(self, cells: Array, actor: Array, barriers: Sequence[int]) -> None:
+        """`actor` threads use a memory barrier in these cells in a way that its current phase counts.
+
+        `barriers` are its keys.  Who waits for the phase comes after these uses, whatever they publish.  Raises Race
+        for a use that is not ordered after the last write of the cells.
+        """
+        self._require(cells)
+        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise race(Kind.SHARED, READ_RACE.replace("reads", "uses an mbarrier in", 1), None)
+        agent = self._agent(_COUNTED_USES, *barriers)
+        times = self.reads_by_agent.setdefault(agent, np.zeros(self.writer.size, dtype=np.int32))
+        times[cells] = self.clock[agent, agent]
+        for barrier in barriers:
+            self._publish(barrier, agent)
+        self.clock[agent, agent] += 1
+
     def check_started(self, warp: int, rank: int) -> None:
         """Raise Unsupported if a warp accesses the shared memory of a block that may not have started."""
         seen = self.clock[warp, : self.warps]
@@ -122,9 +158,67 @@ class ClusterDetector(RaceDetector):
             self.arrive(-1 - phase, warps)
         else:
             self.relaxed.add(phase)
+            self._publish_complete_reads(phase, set(warps.tolist()))
             for warp in warps.tolist():
                 for accesses in self.initialised.pop(warp, ()):
                     self._publish_initialisations(phase, warp, accesses)
+
+    def barrier(self, warps: Array, number: int | None = None) -> None:
+        """See `RaceDetector.barrier`."""
+        super().barrier(warps, number)
+        self.met[warps] = self.clock[warps, warps]
+
+    def loads(self, cells: Array, actor: Array, line: int) -> None:
+        """See `RaceDetector.loads`: those that are excused end at the next barrier of their block."""
+        super().loads(cells, actor, line)
+        excuses = None if self.unfenced is None else self.unfenced.excused
+        if excuses is not None and excuses.size and cells.min() <= excuses[-1] and cells.max() >= excuses[0]:
+            excused = np.isin(cells, excuses)
+            for warp in np.unique(actor[excused] // self.warp).tolist():
+                self._complete_reads(warp, np.unique(cells[excused & (actor // self.warp == warp)]), True)
+
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        """See `RaceDetector.reads`: an arrival at a memory barrier has not ended because an earlier wait has."""
+        super().reads(cells, actor, what)
+        if self.ended_reads:
+            used = np.unique(cells).tobytes()
+            for warp in np.unique(actor // self.warp).tolist():
+                self.ended_reads.pop((warp, used), None)
+
+    def waited_at(self, cells: Array, warps: Array) -> None:
+        """See `RaceDetector.waited_at`."""
+        for warp in warps.tolist():
+            self._complete_reads(warp, cells, False)
+
+    def _complete_reads(self, warp: int, cells: Array, behind_barrier: bool) -> None:
+        self.ended_reads[warp, cells.tobytes()] = cells, int(self.clock[warp, warp]), behind_barrier
+
+    def _publish_complete_reads(self, phase: int, warps: set[int]) -> None:
+        """These warps arrive at a relaxed barrier of the cluster, before which some of their reads have ended.
+
+        They become those of an agent, whose clock holds nothing else that the warp has done.
+        """
+        self._record_deferred()
+        for key, (cells, time, behind) in list(self.ended_reads.items()):
+            warp = key[0]
+            if warp not in warps or (behind and self.met[warp] <= time):
+                continue
+            del self.ended_reads[key]
+            cells = cells[self.reads_by_warp[warp, cells] == time]
+            agent = self._agent(_ENDED_READS, warp)
+            times = self.reads_by_agent.setdefault(agent, np.zeros(self.writer.size, dtype=np.int32))
+            times[cells] = self.clock[agent, agent]
+            self.reads_by_warp[warp, cells] = self.step_by_warp[warp, cells] = 0
+            self.reader[cells[self.reader[cells] // self.warp == warp]] = -1
+            self.clock[warp, agent] = self.clock[agent, agent]
+            self._publish(-1 - phase, agent)
+
+    def _publish(self, barrier: int, agent: int) -> None:
+        """What an agent has done so far becomes visible to those that wait for the current phase of a barrier."""
+        published = np.zeros_like(self.clock[agent])
+        published[agent] = self.clock[agent, agent]
+        before = self.arrived_at.get(barrier)
+        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
 
     def fence_initialisations(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector.fence_initialisations`; `threads` are their numbers."""
@@ -147,10 +241,7 @@ class ClusterDetector(RaceDetector):
         self.clock[agent, agent] += 1
         self.writer[cells], self.written[cells] = agent * self.warp, self.clock[agent, agent]
         self.write_round[cells] = NO_BARRIER_SUFFICES
-        published = np.zeros_like(self.clock[agent])
-        published[agent] = self.clock[agent, agent]
-        before = self.arrived_at.get(-1 - phase)
-        self.arrived_at[-1 - phase] = published if before is None else np.maximum(before, published)
+        self._publish(-1 - phase, agent)
 
     def wait_for_cluster(self, phase: int, warps: Array) -> None:
         """These warps have waited for a phase of the cluster's barrier at which all its threads have arrived."""
@@ -166,14 +257,6 @@ class ClusterDetector(RaceDetector):
             arrival = self.first_arrival.pop(warp, None)
             if phase not in self.relaxed and arrival is not None and self._is_idle_since(warp, arrival):
                 self.lockstep[warp] += 1
-
-    def _fence_of_published(self, cells: Array, threads: Array) -> None:
-        """See `RaceDetector._fence_of_published`: in a cluster, only the fences of the writers are followed."""
-        writer = self.writer[cells]
-        own = (writer >= 0) & (writer < threads.size)
-        own[own] = threads[writer[own]]
-        if own.any():
-            super()._fence_of_published(cells[own], threads)
 
     def finish(self) -> None:
         """All blocks have ended.  Raises Unsupported if one may have ended before an access to its shared memory."""
@@ -233,6 +316,13 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.arrive`: threads of the block itself arrive."""
         for key in self._keys(barrier):
             self.detector.arrive(key, self._warps(warps), self._warps(np.array(whole, dtype=np.int64)).tolist())
+
+    def counted_uses(self, barrier: int, cells: Array, actor: Array) -> None:
+        """Threads of the cluster use a memory barrier of this block, see `ClusterDetector.counted_uses`.
+
+        `cells` and `actor` are numbered as in the cluster.
+        """
+        self.detector.counted_uses(cells, actor, self._keys(barrier))
 
     def arrive_from_cluster(self, barrier: int, rank: int, warps: Array) -> None:
         """Warps of the block of that rank arrive, and publish their accesses to all blocks of the cluster."""
@@ -300,9 +390,14 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.excuse_loads`."""
         self.detector.excuse_loads(self._cells(cells))
 
-    def copies_over(self, cells: Array, thread: int, line: int) -> None:
+    def waited_at(self, cells: Array, warps: Array) -> None:
+        """See `RaceDetector.waited_at`."""
+        self.detector.waited_at(self._cells(cells), self._warps(warps))
+
+    def copies_over(self, cells: Array, thread: int | Array, line: int) -> None:
         """See `RaceDetector.copies_over`."""
-        self.detector.copies_over(self._cells(cells), self._thread(thread), line)
+        first = self._thread(0)
+        self.detector.copies_over(self._cells(cells), thread + first, line)
 
     def written_by_others(self, cells: Array, actor: Array) -> bool:
         """See `RaceDetector.written_by_others`."""
@@ -310,17 +405,12 @@ class BlockOfCluster(RaceDetector):
 
     def fence(self, threads: Array, *, of_cluster: bool = True) -> None:
         """See `RaceDetector.fence`."""
-        detector = self.detector
-        before, fenced = detector.generic.copy(), detector.fenced.copy()
-        reads = None if detector.unfenced is None else detector.unfenced.copy()
-        detector.fence(self._every(threads))
-        if reads is not None and not of_cluster:
-            detector.unfenced = reads
-            detector.fence_reads(self._every(threads), slice(self.rank, None, detector.size))
-        if not of_cluster:
-            own = np.arange(before.size) % detector.size == self.rank
-            detector.generic = np.where(own, detector.generic, before)
-            detector.fenced = np.where(own, detector.fenced, fenced)
+        every, detector = self._every(threads), self.detector
+        if of_cluster:
+            detector.fence(every)
+            return
+        detector.fence_reads(every, slice(self.rank, None, detector.size))
+        detector._fence_writes(every, (self.rank, detector.size))
 
     def fence_initialisations(self, cells: Array, threads: Array) -> None:
         """See `RaceDetector.fence_initialisations`."""
@@ -364,12 +454,19 @@ class BlockOfCluster(RaceDetector):
         """See `RaceDetector.agent_accesses`: each block has a memory of its own."""
         self.detector.agent_accesses(memory, self._cells(cells), self._access(access))
 
-    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
-        """See `RaceDetector.agent_arrives`."""
-        for key in self._keys(barrier):
-            self.detector.agent_arrives(self._agent_of_block(agent), self._thread(thread), key)
+    def begin_completion(self, thread: int) -> None:
+        """See `RaceDetector.begin_completion`."""
+        self.detector.begin_completion(self._thread(thread))
 
-    def agent_arrives_from_cluster(self, agent: tuple[int, ...], thread: int, rank: int, barrier: int) -> None:
+    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int, *, in_order: bool = False) -> None:
+        """See `RaceDetector.agent_arrives`."""
+        work, actor = self._agent_of_block(agent), self._thread(thread)
+        for key in self._keys(barrier):
+            self.detector.agent_arrives(work, actor, key, in_order=in_order)
+
+    def agent_arrives_from_cluster(
+        self, agent: tuple[int, ...], thread: int, rank: int, barrier: int, *, in_order: bool = False
+    ) -> None:
         """All work of an agent of the block of that rank arrives at a memory barrier of this block once it is complete.
 
         Threads that wait for the barrier see this work.  Those that wait for what the cluster publishes also see what
@@ -377,13 +474,35 @@ class BlockOfCluster(RaceDetector):
         """
         issuer = BlockOfCluster(self.detector, rank)
         of_cluster, own = self._keys(barrier)
-        self.detector.agent_arrives(issuer._agent_of_block(agent), issuer._thread(thread), of_cluster)
-        self.detector.agent_completes(issuer._agent_of_block(agent), issuer._thread(thread), own)
+        work, actor = issuer._agent_of_block(agent), issuer._thread(thread)
+        self.detector.agent_arrives(work, actor, of_cluster, in_order=in_order)
+        self.detector.agent_completes(work, actor, own, in_order=in_order)
 
     def copied_from_cluster(self, cells: Array, barrier: int, rank: int, ago: int) -> None:
         """A copy to these cells has completed at a memory barrier of the block of that rank.  See `arrived`."""
         keys = BlockOfCluster(self.detector, rank)._keys(barrier)
         self.detector.arrived(self._cells(cells), *keys, engine=self.rank, ago=ago)
+
+    def read_until(self, barrier: int, agent: tuple[int, ...], rank: int) -> None:
+        """What an agent has read of the block of a rank has been read when the phase of a memory barrier ends.
+
+        The barrier is in this block.  The block of that rank must not end before.
+        """
+        detector = self.detector
+        number = detector._agent(*agent)
+        detector.reached_by_agents[number, rank] = int(detector.clock[number, number])
+        for key in self._keys(barrier):
+            detector._publish(key, number)
+        detector.clock[number, number] += 1
+
+    def stored_from_cluster(self, cells: Array, barrier: int, ago: int) -> None:
+        """Asynchronous stores of threads of the cluster to these cells have completed at a memory barrier of the block.
+
+        `cells` are numbered as in the cluster.  Asynchronous agents read them as what threads wrote.  See `arrived`.
+        """
+        self.detector.arrived(cells, *self._keys(barrier), engine=self.rank, ago=ago)
+        self.detector.generic[cells] = True
+        self.detector.fenced[cells] = -1
 
     def wait_for_agent(self, agent: tuple[int, ...], thread: int) -> None:
         """See `RaceDetector.wait_for_agent`."""

@@ -153,6 +153,16 @@ class _Store:
     epoch: Epoch
     line: int
 
+    def since_barriers(self, epoch: Epoch) -> _Store | None:
+        """Return the store of the blocks that have passed no barrier after it up to an epoch, None if all have."""
+        recent = np.asarray(self.epoch) >= np.asarray(epoch)
+        if not (recent & self.active).any():
+            return None
+        if recent.all():
+            return self
+        together = self.together if self.together is _NO_LANES else self.together & recent
+        return replace(self, active=self.active & recent, together=together)
+
     def beside(self, other: _Store) -> Array:
         """Return in which lanes an assembler may join this store and another one.
 
@@ -222,11 +232,11 @@ class RecentStores:
                 raise _beside(each.line, machine.line)
 
     def _forget(self, machine: Machine) -> None:
-        """Forget the stores after which every block has passed a barrier."""
+        """Forget the stores of each block after which it has passed a barrier."""
         if self.seen is machine.epoch:
             return
         self.seen = machine.epoch
-        self.made = [each for each in self.made if np.any(np.asarray(each.epoch) >= np.asarray(machine.epoch))]
+        self.made = [kept for each in self.made if (kept := each.since_barriers(machine.epoch)) is not None]
 
 
 def _beside(line: int, other: int) -> StoreBesideLanes:

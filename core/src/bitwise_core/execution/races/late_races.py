@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bitwise_core.execution.memory.copy_ends import may_read_late
 from bitwise_core.execution.memory.global_memory import GlobalMemory
 from bitwise_core.execution.memory.store_forwarding import (
     Access,
@@ -52,7 +53,7 @@ def contest_late_races(memory: GlobalMemory, undetermined: UndeterminedValues) -
             check_time(load.line)
             if tables is not None:
                 for rows, of_others in tables.for_load(load):
-                    _contest(load, rows, of_others, undetermined, memory.block_order)
+                    _contest(load, rows, of_others, undetermined, memory)
             for _, each in memory.atomics.get(buffer, ()):
                 changed = overlapping(load, each) & ~_undetermined_lanes(load)
                 cause = Cause(Kind.ARRIVAL, AFTER_ATOMIC, load.line, each.line)
@@ -179,9 +180,10 @@ def _equal_parts(load: Access, rows: _Rows, place: Array, row: Array) -> Array:
 
 
 def _contest(
-    load: Access, rows: _Rows, of_others: bool | None, undetermined: UndeterminedValues, order: BlockOrder | None
+    load: Access, rows: _Rows, of_others: bool | None, undetermined: UndeterminedValues, memory: GlobalMemory
 ) -> None:
     """Contest a load; `of_others`: by stores of other blocks only, or of its own only, None: by all."""
+    order = memory.block_order
     end = load.address + np.uint64(load.bits // 8)
     low = np.searchsorted(rows.address, load.address - np.uint64(rows.widest) + np.uint64(1), side="left")
     high = np.searchsorted(rows.address, end, side="left")
@@ -198,7 +200,8 @@ def _contest(
             racing &= foreign == of_others
         now = epochs_at(load.epoch, place)
         until = now if load.flight is None else epochs_at(load.flight.until, place)
-        near = ((rows.epoch[row] >= now) & (rows.epoch[row] <= until)) | is_agent(load.thread[place])
+        near = (rows.epoch[row] >= now) & (rows.epoch[row] <= until)
+        near |= may_read_late(load, place, rows.epoch[row], memory.copy_ends)
         others = rows.thread[row] != load.thread[place]
         if load.flight is not None:
             # A store of its own thread that came between the issue and the wait.

@@ -51,7 +51,9 @@ class EndedPhase:
         """See `Phases.state`; `idle` are those of the warps in `whole`.  Where all warps know that it has ended, its
         arrivals tell nothing.
         """
-        arrivals = b"" if is_known or self.arrivals is None else np.maximum(self.arrivals - counted, 0).tobytes()
+        arrivals = b""
+        if not is_known and self.arrivals is not None:
+            arrivals = np.maximum(self.arrivals - counted, 0).tobytes() + (self.arrivals > 0).tobytes()
         published, causes = np.maximum(self.published - seen, 0), np.maximum(self.causes - counted, 0)
         return [published.tobytes(), causes.tobytes(), arrivals, repr(idle).encode()]
 

@@ -50,6 +50,9 @@ NO_BARRIER_SUFFICES = 2**62
 _PHASES = -2
 """The kind of the agents whose clocks count the ended phases of memory barriers."""
 
+_COMPLETIONS = -7
+"""The kind of the agents whose clocks count the instructions of a warp that arrive when its work is complete."""
+
 _FIRST_CELLS = 64
 """The number of cells of a detector before its first access: most kernels use few, and many detectors are made."""
 
@@ -237,10 +240,8 @@ class RaceDetector:
         `counted` are the warps that have arrived at others by the same instruction: all of these are one arrival.
         Raises Unsupported if one of them may do so in an earlier phase.
         """
+        self.check_phase(barrier, warps)
         phases = self.phases[barrier]
-        if any(phases.known(self.causes[warp]) < phases.ended for warp in warps.tolist()):
-            reason = "at which phase of a memory barrier a thread arrives depends on the order in which threads run"
-            raise Unsupported(reason)
         done = set() if counted is None else counted
         fresh = [warp for warp in warps.tolist() if (id(self), warp) not in done]
         done.update((id(self), warp) for warp in fresh)
@@ -248,6 +249,21 @@ class RaceDetector:
         arrivals = np.zeros(self.causes.shape[1], dtype=np.int32)
         arrivals[warps] = self.causes[warps, warps]
         phases.arrive(arrivals, self.causes[warps].max(axis=0))
+
+    def check_phase(self, barrier: int, warps: Array, *columns: int) -> None:
+        """Raise Unsupported if one of these warps may arrive at an earlier phase of a memory barrier.
+
+        What was counted before in `columns` of the counts comes before this arrival.
+        """
+        phases = self.phases[barrier]
+        for warp in warps.tolist():
+            counts = self.causes[warp]
+            if columns:
+                counts = counts.copy()
+                counts[list(columns)] = self.clock.diagonal()[list(columns)] - 1
+            if phases.known(counts) < phases.ended:
+                reason = "at which phase of a memory barrier a thread arrives depends on the order in which threads run"
+                raise Unsupported(reason)
 
     def expect_later(self, barrier: int) -> None:
         """Work that ends later arrives at the current phase of a memory barrier."""
@@ -352,6 +368,13 @@ class RaceDetector:
         ordered |= other < 0
         return ordered
 
+    def has_seen_writes(self, cells: Array, warps: Array) -> bool:
+        """Return whether the last writes of all these cells are complete, and ordered before what these warps do."""
+        self._require(cells)
+        writer, time = self.writer.take(cells), self.written.take(cells)
+        seen = self.clock[np.ix_(warps, self.warp_of.take(writer))] >= time
+        return bool((writer >= 0).all() and (time != PENDING).all() and seen.all())
+
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
         """`actor` threads read these cells (flat arrays of one length).  Raises Race."""
         if some(self.unordered_reads(cells, actor)):
@@ -386,12 +409,20 @@ class RaceDetector:
         if self.unfenced is not None:
             self.unfenced.excuse(cells)
 
-    def copies_over(self, cells: Array, thread: int, line: int) -> None:
-        """The instruction of a line starts an asynchronous write of these cells for a thread, which ends at a wait.
+    def waited_at(self, cells: Array, warps: Array) -> None:
+        """These warps have waited for a memory barrier in these cells, so that their last use of it has ended.
+
+        It has no effect on blocks without access to the shared memory of others.
+        """
+
+    def copies_over(self, cells: Array, thread: int | Array, line: int) -> None:
+        """The instruction of a line starts an asynchronous write of these cells, which ends at a wait.
+
+        It does so for a thread, or for the thread of each cell.
 
         Raises Race, also where the write may overtake an earlier read: no fence of the reading threads lies between.
         """
-        self.writes(cells, np.full(cells.shape, thread), pending=True)
+        self.writes(cells, np.broadcast_to(thread, cells.shape), pending=True)
         if self.unfenced is None:
             raise Unsupported("which reads end before an asynchronous write is not followed here", line)
         read = self.unfenced.line_of(cells)
@@ -608,12 +639,20 @@ class RaceDetector:
         `of_cluster`: their writes to the shared memory of other blocks as well.  Their earlier reads end before it.
         """
         self.fence_reads(threads, slice(None))
+        self._fence_writes(threads, None)
+
+    def _fence_writes(self, threads: Array, kept: tuple[int, int] | None) -> None:
+        """Make writes visible, see `fence`: of all cells, or of those with a remainder `kept[0]` modulo `kept[1]`."""
         mine = np.flatnonzero((self.writer >= 0) & (self.writer < threads.size))
         writer = self.writer[mine]
         # Who sees such a write sees this fence, since nothing published the write in between.
         current = threads[writer] & (self.written[mine] == self.clock.diagonal().take(self.warp_of.take(writer)))
+        if kept is not None:
+            current &= mine % kept[1] == kept[0]
         self.generic[mine[current]] = False
-        rest = np.flatnonzero(self.generic)
+        rest = np.flatnonzero(self.generic if kept is None else self.generic[kept[0] :: kept[1]])
+        if kept is not None:
+            rest = rest * kept[1] + kept[0]
         if rest.size:
             self._fence_of_published(rest, threads)
 
@@ -639,14 +678,17 @@ class RaceDetector:
             ]
         )
         earlier = self.fenced[cells]
-        for key in np.unique(np.vstack([earlier, seen]), axis=1).T:
-            before = self.fences[key[0]] if key[0] >= 0 else {}
-            warps = (actors[key[1:] != 0] // self.warp).tolist()
-            merged = {**{warp: int(self.clock[warp, warp]) for warp in warps}, **before}
+        # Cells that are alike follow each other, also where they are not neighbours.
+        alike, first, number = _alike(np.vstack([earlier, seen]))
+        for place in range(len(first)):
+            index, of_warps = int(earlier[first[place]]), seen[:, first[place]]
+            before = self.fences[index] if index >= 0 else {}
+            merged = {
+                **{warp: int(self.clock[warp, warp]) for warp in (actors[of_warps] // self.warp).tolist()},
+                **before,
+            }
             if merged.keys() != before.keys():
-                self.fenced[cells[(earlier == key[0]) & (seen == key[1:, None].astype(bool)).all(axis=0)]] = len(
-                    self.fences
-                )
+                self.fenced[cells[alike[number[place] : number[place + 1]]]] = len(self.fences)
                 self.fences.append(merged)
 
     def _visible_after_fences(self, cells: Array, actor: int) -> bool:
@@ -774,30 +816,46 @@ class RaceDetector:
         if accesses.record(cells, access, agent, int(self.clock[agent, agent]), seen).any():
             raise race(Kind.AGENTS, AGENT_RACE.format(memory=memory), None)
 
-    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
+    def begin_completion(self, thread: int) -> None:
+        """A thread issues an instruction whose arrivals at memory barriers come when all its earlier work is complete.
+
+        `agent_arrives` and `agent_completes` make the arrivals of the last such instruction.
+        """
+        column = self._agent(_COMPLETIONS, thread // self.warp)
+        self.clock[column, column] += 1
+
+    def agent_arrives(self, agent: tuple[int, ...], thread: int, barrier: int, *, in_order: bool = False) -> None:
         """All work of an agent that a thread has issued so far arrives at a memory barrier once it is complete.
 
         Threads that wait for the barrier also see what the thread has seen, and what it has published itself.
-        """
-        self._agent(*agent)
-        warp = thread // self.warp
-        self.enter_phase(barrier, np.array([warp]))
-        published = self.clock[warp].copy()
-        published[warp] -= 1
-        self._agent_publishes(agent, published, barrier)
 
-    def agent_completes(self, agent: tuple[int, ...], thread: int, barrier: int) -> None:
+        It does not matter which of several arrivals of a thread ends a phase, since the later one implies the earlier.
+        So an earlier one at the same barrier counts as having come before.  `in_order`: it has come before at other
+        barriers too, and the arrivals of one instruction come together.
+        """
+        published = self.clock[thread // self.warp].copy()
+        published[thread // self.warp] -= 1
+        self._agent_publishes(agent, thread, published, barrier, in_order)
+
+    def agent_completes(self, agent: tuple[int, ...], thread: int, barrier: int, *, in_order: bool = False) -> None:
         """As `agent_arrives`, but threads that wait for the barrier see the work of the agent only.
 
         That the phase has ended says to them which other phases had ended before, as the thread knew.
         """
-        self._agent(*agent)
-        self.enter_phase(barrier, np.array([thread // self.warp]))
-        self._agent_publishes(agent, np.zeros_like(self.clock[0]), barrier)
+        self._agent_publishes(agent, thread, np.zeros_like(self.clock[0]), barrier, in_order)
 
-    def _agent_publishes(self, agent: tuple[int, ...], published: Array, barrier: int) -> None:
-        number = self._agent(*agent)
-        self.expect_later(barrier)
+    def _agent_publishes(
+        self, agent: tuple[int, ...], thread: int, published: Array, barrier: int, in_order: bool
+    ) -> None:
+        warp = thread // self.warp
+        number, column = self._agent(*agent), self._agent(_COMPLETIONS, warp)
+        published = np.pad(published, (0, len(self.clock) - published.size))
+        self.check_phase(barrier, np.array([warp]), column)
+        arrivals, causes = np.zeros(self.causes.shape[1], dtype=np.int32), self.causes[warp].copy()
+        arrivals[column] = self.clock[column, column]
+        if in_order:
+            causes[column] = arrivals[column]
+        self.phases[barrier].arrive(arrivals, causes)
         published[number] = self.clock[number, number]
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
@@ -877,6 +935,8 @@ class RaceDetector:
             found += [barrier.to_bytes(8, "little"), np.maximum(self.arrived_at[barrier] - seen, 0).tobytes()]
         if self.phases:
             counted = self.causes.min(axis=0)
+            completions = [number for key, number in self.agents.items() if key[0] == _COMPLETIONS]
+            counted[completions] = self.clock.diagonal()[completions]  # who may know of them, does
             found.append((self.causes - counted).tobytes())
             for barrier in sorted(self.phases):
                 found.append(barrier.to_bytes(8, "little"))
@@ -975,6 +1035,21 @@ def _indices(indices: Array) -> list[int]:
     """
     found: list[int] = np.flatnonzero(np.bincount(indices[indices >= 0])).tolist()
     return found
+
+
+def _alike(columns: Array) -> tuple[Array, Array, Array]:
+    """Return the columns of a table of integers, sorted, the first one of each set of equal ones, and where it begins.
+
+    The last array has one more element: the number of columns.
+    """
+    changes = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
+    runs = np.append(0, changes)  # neighbours are mostly equal
+    _, inverse = np.unique(columns[:, runs], axis=1, return_inverse=True)
+    length = np.diff(np.append(runs, columns.shape[1]))
+    of_column = np.repeat(np.ravel(inverse), length)
+    order = np.argsort(of_column, kind="stable")
+    begins = np.flatnonzero(np.append(True, np.diff(of_column[order]) != 0))
+    return order, order[begins], np.append(begins, columns.shape[1])
 
 
 def _as_slice(cells: Array) -> Array | slice:

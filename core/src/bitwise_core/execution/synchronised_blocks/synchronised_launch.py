@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -38,6 +39,26 @@ def lines_with_infos(prepared: PreparedLaunch) -> list[tuple[int, InstructionInf
         for program in (prepared.program, *prepared.program.functions.values())
         for instruction, info in zip(program.kernel.instructions, program.infos, strict=True)
     ]
+
+
+def blocks_may_wait(prepared: PreparedLaunch) -> bool:
+    """Return whether a thread reads what tells it how far other blocks have come.
+
+    Without that, each block may run before or after any other one, whatever atomic operations they make.
+    """
+    programs = (prepared.program, *prepared.program.functions.values())
+    infos = [info for program in programs for info in program.infos]
+    opcodes = prepared.arch.opcodes
+    uses: Counter[str] = Counter(name for info in infos for name in info.reads)
+    for program in programs:
+        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True):
+            if info.nondeterminism is None and info.nondeterministic_result is None:
+                continue
+            # A guarded instruction reads the registers that it may leave unchanged, which is no use of its result.
+            own = opcodes.info(replace(instruction, guard=None)).reads
+            if any(uses[name] > (name in info.reads and name not in own) for name in info.writes):
+                return True
+    return False
 
 
 def synchronising_lines(pairs: Collection[tuple[int, InstructionInfo]]) -> dict[int, tuple[bool, bool]]:

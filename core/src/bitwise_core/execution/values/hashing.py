@@ -57,16 +57,6 @@ def mix(words: Words) -> Words:
     return words
 
 
-def scramble(words: Words) -> Words:
-    """Apply a cheaper bijection, sufficient if every operand is already a hash; in place."""
-    shifted = words >> _SHIFT_HIGH
-    words ^= shifted
-    words *= _FIRST if words.ndim == 3 else shaped(_FIRST, words.ndim)
-    np.right_shift(words, _SHIFT_LOW, out=shifted)
-    words ^= shifted
-    return words
-
-
 _CARRIED = np.uint64(59)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.address_words import note_loaded_pointers
 from bitwise_amd_gfx942.opcodes.execution_mask import vector_opcode
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, immediate_offset
 from bitwise_amd_gfx942.opcodes.memory_access import AccessWidth, load_words, store_words
@@ -86,7 +87,8 @@ def load(instruction: Instruction, context: Context) -> Step:
         address = read(machine)
         known = machine.known(address)
         if known is not None:
-            value = load_words(machine, known, width.bits, line)
+            note_loaded_pointers(machine, instruction, known, width.bits // 32)
+            value = load_words(machine, known, width.bits, line, follows_pointers=True)
         else:
             buffers = buffers_of(machine, address)
             size = min(width.bits, 32)

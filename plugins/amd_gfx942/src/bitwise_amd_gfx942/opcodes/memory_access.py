@@ -78,9 +78,13 @@ def aligned_access_bits(machine: Machine, address: Array, bits: int, limit: int 
     return size
 
 
-def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """Load `bits` bits of global memory at the address of each active lane.  Raises Unsupported."""
-    size = aligned_access_bits(machine, address, bits)
+def load_words(machine: Machine, address: Array, bits: int, line: int, *, follows_pointers: bool = False) -> Value:
+    """Load `bits` bits of global memory at the address of each active lane.  Raises Unsupported.
+
+    `follows_pointers`: the registers with words of a pointer that the launch gives there are noted.
+    """
+    pairs = follows_pointers and machine.memory.given.has_pointers and bits % 64 == 0
+    size = aligned_access_bits(machine, address, bits, 64 if pairs else 32)
     parts = []
     for low in range(0, bits, size):
         part_address = address + np.uint64(low // 8) if low else address

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.address_words import note_argument_words, note_loaded_pointers
 from bitwise_amd_gfx942.opcodes.flat import add_address, zero_extend
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, modifier_value
+from bitwise_amd_gfx942.opcodes.memory_access import aligned_access_bits
 from bitwise_amd_gfx942.opcodes.operand_access import reader, writer
 from bitwise_amd_gfx942.opcodes.pointer_provenance import provenance_of
 from bitwise_core.assembly.module import Immediate, Instruction, Modified
@@ -31,8 +33,8 @@ ARGUMENTS = "arguments"
 _COUNTS = {"": 1, "x2": 2, "x3": 3, "x4": 4, "x8": 8, "x16": 16}
 
 
-def argument_words(machine: Machine, address: Array, count: int, line: int) -> list[Value] | None:
-    """Words of the argument segment, or None where the address is outside of it.
+def argument_words(machine: Machine, address: Array, count: int, line: int) -> tuple[int, list[Value]] | None:
+    """The number of the first word of the argument segment at an address, and the words; None outside of it.
 
     Raises Unsupported for an access that is misaligned or past the end of the arguments.
     """
@@ -51,7 +53,7 @@ def argument_words(machine: Machine, address: Array, count: int, line: int) -> l
         return None
     if offset % 4 or offset // 4 + count > len(words):
         raise Unsupported("the kernel's arguments are read past their end", line)
-    return words[offset // 4 : offset // 4 + count]
+    return offset // 4, words[offset // 4 : offset // 4 + count]
 
 
 @TABLE.opcode(*(f"s_load_dword{count}" for count in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
@@ -83,16 +85,26 @@ def load(instruction: Instruction, context: Context) -> Step:
             return
         if fixed:
             address = address + np.uint64(fixed & (1 << 64) - 1)
-        words = argument_words(machine, address, count, line)
-        if words is None:
-            check_aligned(machine, address, 4, line)
-            # The cache of scalar loads does not see stores of the launch.
-            words = [
-                load_global(machine, address + np.uint64(4 * index), 32, line, coherent=False) for index in range(count)
-            ]
-        write(machine, concat(words))
+        found = argument_words(machine, address, count, line)
+        if found is not None:
+            first, words = found
+            note_argument_words(machine, instruction, first, count)
+            write(machine, concat(words))
+            return
+        check_aligned(machine, address, 4, line)
+        note_loaded_pointers(machine, instruction, address, count)
+        size = _bits_of_loads(machine, address, count)
+        # The cache of scalar loads does not see stores of the launch.
+        places = (address + np.uint64(low // 8) for low in range(0, 32 * count, size))
+        write(machine, concat([load_global(machine, each, size, line, coherent=False) for each in places]))
 
     return step
+
+
+def _bits_of_loads(machine: Machine, address: Array, count: int) -> int:
+    """The bits in which words are loaded: those of a pointer where the launch gives pointers, and else of a word."""
+    pairs = machine.memory.given.has_pointers and count % 2 == 0
+    return aligned_access_bits(machine, address, 64, 64) if pairs else 32
 
 
 def _gathered(machine: Machine, start: Value, fixed: int, count: int, line: int) -> list[Value]:

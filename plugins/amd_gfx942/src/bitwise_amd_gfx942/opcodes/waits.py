@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bitwise_amd_gfx942.address_words import reading_words
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.loads_to_shared import followed
@@ -38,7 +39,8 @@ class WaitingTable(Table):
         hazard = latest[1].get(instruction.line)
         if hazard is not None:
             raise UnknownInstruction(instruction, hazard)
-        return followed(super().build(instruction, context), instruction, context)
+        step = followed(super().build(instruction, context), instruction, context)
+        return reading_words(step, instruction, context.kernel, context.arch.opcodes)
 
 
 @TABLE.opcode("s_waitcnt", operands=with_implicit(NO_DESTINATION, reads=EXECUTION_MASK))

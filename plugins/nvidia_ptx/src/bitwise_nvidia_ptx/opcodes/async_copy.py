@@ -24,7 +24,7 @@ from bitwise_core.execution.memory.loads import LoadInFlight
 from bitwise_core.execution.opcode_steps import for_each_set_of_threads
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
-from bitwise_nvidia_ptx.opcodes import tensor_copy
+from bitwise_nvidia_ptx.opcodes import cluster_copies, tensor_copy
 from bitwise_nvidia_ptx.opcodes.common import DEPENDS_ON_ORDER
 from bitwise_nvidia_ptx.opcodes.issuing_thread import active_lane_count, for_each_place
 from bitwise_nvidia_ptx.opcodes.mbarriers import ThreadCopy, count_arrivals, enter_phase, mbarrier_at
@@ -67,7 +67,8 @@ def pending_copies(machine: Machine) -> PendingCopies:
 
 def _effects(instruction: Instruction) -> Effect:
     copies = Effect.LOAD | Effect.STORE
-    if not {"multicast::cluster", "cta_group::2"}.isdisjoint(instruction.opcode.split(".")):
+    parts = instruction.opcode.split(".")
+    if not {"multicast::cluster", "cta_group::2"}.isdisjoint(parts) or parts[3:5] == cluster_copies.SPACES:
         copies |= Effect.CLUSTER
     return copies | Effect.ASYNCHRONOUS if instruction.opcode.startswith(("cp.async", "cp.reduce.async")) else copies
 
@@ -84,7 +85,8 @@ def copy(instruction: Instruction, context: Context) -> Step:
     """cp.async.{ca,cg}, its groups and waits.  `tensor_copy` handles bulk and tensor copies."""
     parts = instruction.opcode.split(".")
     if "bulk" in parts:
-        return tensor_copy.copy(instruction, context)
+        between_blocks = parts[3:5] == cluster_copies.SPACES
+        return cluster_copies.copy(instruction, parts) if between_blocks else tensor_copy.copy(instruction, context)
     if parts[1] != "async":
         raise UnknownInstruction(instruction)
     if parts[2] == "commit_group":

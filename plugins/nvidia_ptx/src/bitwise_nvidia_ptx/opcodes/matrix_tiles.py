@@ -17,8 +17,7 @@ from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 
 _MASKS = {0: 0, 32: 1, 64: 3, 128: 7}
-SWIZZLES = frozenset(_MASKS)
-"""The widths in bytes of the swizzles in units of 16 bytes; 0 stands for none."""
+"""The masks of the swizzles in units of 16 bytes, by their widths in bytes; 0 stands for none."""
 
 
 @dataclass(frozen=True, slots=True)

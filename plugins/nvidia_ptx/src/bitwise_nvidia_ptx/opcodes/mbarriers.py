@@ -22,6 +22,7 @@ from bitwise_core.execution.memory.cluster_memory import (
     arrive_from_cluster,
     cluster_state,
     complete_copy,
+    complete_stores,
     enter_phase_from_cluster,
     expect_from_cluster,
     use_in_cluster,
@@ -50,7 +51,7 @@ class Copy:
 
     `blocks` (boolean, shape (blocks,)) are those whose mbarriers it completes on, in their phases `phase`.  The copy of
     each goes to the block `shift` ranks after it, which has the row of that block in `value`.  `touched` are all cells
-    that it writes.
+    that it writes, `loads` its loads from global memory.
     """
 
     phase: Array
@@ -59,6 +60,7 @@ class Copy:
     blocks: Array
     touched: Array
     shift: int = 0
+    loads: tuple[LoadInFlight, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,23 @@ class ThreadCopy:
     loads: tuple[LoadInFlight, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class StoresOfCluster:
+    """Asynchronous stores of threads to blocks of their cluster that complete on mbarriers there, see `Copy`.
+
+    Each thread of `mask` (boolean, shape (blocks, threads)) writes `bits` bits from its cell in `cells` of the block of
+    its rank in `ranks`, both of that shape.  `blocks` are those with the mbarriers, to which they go.
+    """
+
+    phase: Array
+    cells: Array
+    ranks: Array
+    value: Value
+    mask: Array
+    bits: int
+    blocks: Array
+
+
 @dataclass(slots=True)
 class MBarrier:
     """An mbarrier in each block of the batch; arrays have the shape (blocks,).
@@ -94,6 +113,7 @@ class MBarrier:
     phase: Array
     copies: list[Copy] = field(default_factory=list)
     thread_copies: list[ThreadCopy] = field(default_factory=list)
+    stores: list[StoresOfCluster] = field(default_factory=list)
 
 
 def mbarrier_at(machine: Machine, operand: Operand) -> MBarrier:
@@ -298,6 +318,7 @@ def _replace_in_active_blocks(machine: Machine, barrier: MBarrier) -> None:
         barrier.initialised = before.initialised | blocks
         barrier.copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.copies]
         barrier.thread_copies = [replace(each, blocks=each.blocks & ~blocks) for each in before.thread_copies]
+        barrier.stores = [replace(each, blocks=each.blocks & ~blocks) for each in before.stores]
     known[barrier.address] = barrier
     _touch(machine, barrier.address, writes=True)
     for races in machine.races.of_blocks(blocks):
@@ -387,7 +408,7 @@ def _arrive_in_cluster(instruction: Instruction, arrives: bool, expects: bool, p
         def arrive(rank: int, address: int) -> None:
             lanes = np.zeros(machine.blocks, dtype=np.int64)
             lanes[rank :: state.size] = active_lane_count(machine).reshape(-1, state.size).sum(axis=1)
-            use_in_cluster(machine, address, rank, 8, "uses an mbarrier in")
+            use_in_cluster(machine, address, rank)
             barrier = initialised_mbarrier(machine, address, lanes > 0)
             enter_phase_from_cluster(machine, address, rank, machine.active_blocks(), counted)
             if not arrives:
@@ -428,7 +449,12 @@ def _complete_of_threads(machine: Machine, address: int, copy: ThreadCopy, arriv
         races.arrived(where, address, ago=ago)
 
 
-_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy)
+def _complete_stores(machine: Machine, address: int, stores: StoresOfCluster, arrived: Array, ago: int) -> None:
+    """Stores of the cluster complete on the mbarriers at an address of these blocks, see `_complete`."""
+    complete_stores(machine, stores.cells, stores.ranks, stores.value, stores.mask, (address, arrived, ago))
+
+
+_AnyCopy = TypeVar("_AnyCopy", Copy, ThreadCopy, StoresOfCluster)
 
 
 def _pending(
@@ -473,9 +499,38 @@ def _wait(
     barrier.thread_copies = _pending(
         barrier.thread_copies, barrier, blocks, partial(_complete_of_threads, machine, barrier.address)
     )
-    barrier.copies = _pending(barrier.copies, barrier, blocks, partial(_complete, machine, barrier.address))
+    ended = list[tuple[Copy, Array]]()
+
+    def complete(copy: Copy, arrived: Array, ago: int) -> None:
+        _complete(machine, barrier.address, copy, arrived, ago)
+        ended.append((copy, arrived))
+
+    barrier.copies = _pending(barrier.copies, barrier, blocks, complete)
+    barrier.stores = _pending(barrier.stores, barrier, blocks, partial(_complete_stores, machine, barrier.address))
     for races in machine.races.of_blocks(blocks):
         whole = machine.active_whole_warps()
         races.acquire(barrier.address, machine.active_warps(), wanted, whole, of_cluster=of_cluster)
+        races.waited_at(_cells_of(machine, barrier.address), machine.active_warps())
+    for copy, arrived in ended:
+        _end_loads(machine, copy, arrived)
     machine.write(destination, ready)
     return None
+
+
+def _end_loads(machine: Machine, copy: Copy, arrived: Array) -> None:
+    """The loads of a copy that completes in these blocks are complete, if all threads of the blocks know that it has.
+
+    Other waits for its phase may have ended with an earlier phase.
+    """
+    if not copy.loads or copy.shift or machine.cluster is not None:
+        return
+    if machine.condition is not None or machine.path is not None:
+        return
+    rows = arrived & machine.active().all(axis=1)
+    if not rows.any():
+        return
+    warps = np.arange(-(-machine.threads // machine.warp))
+    if all(races.has_seen_writes(copy.touched, warps) for races in machine.races.of_blocks(rows)):
+        thread = np.broadcast_to(machine.thread[:, :1], (machine.blocks, 1))[rows, 0]
+        epoch = np.broadcast_to(machine.epoch, (machine.blocks, 1))[rows, 0]
+        machine.memory.end_copies(copy.loads, thread, epoch)

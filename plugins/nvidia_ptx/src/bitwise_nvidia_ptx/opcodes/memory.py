@@ -176,7 +176,7 @@ def _access(instruction: Instruction) -> tuple[str, int, str]:
     return space, count, kind
 
 
-def _elements(operand: Operand, count: int, instruction: Instruction) -> tuple[Operand, ...]:
+def elements(operand: Operand, count: int, instruction: Instruction) -> tuple[Operand, ...]:
     """Return the registers of an access of `count` elements.  Raises UnknownInstruction for another number."""
     items = operand.items if isinstance(operand, Vector) else (operand,)
     if len(items) != count:
@@ -203,7 +203,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     space, count, kind = _access(instruction)
     destination, source = instruction.operands[:2]
     bits = type_bits(kind)
-    targets = _elements(destination, count, instruction)
+    targets = elements(destination, count, instruction)
     line = instruction.line
     extends, coherent = kind[0] == "s", load_info(instruction).coherent
     widths = [register_bits(target, context, bits) for target in targets]
@@ -340,13 +340,12 @@ def store_info(instruction: Instruction) -> InstructionInfo:
     return info
 
 
-@TABLE.opcode("st", operands=store_info)
 def store(instruction: Instruction, context: Context) -> Step:
     """st to shared and global memory and to call parameters, vectors included."""
     space, count, kind = _access(instruction)
     target, source = instruction.operands[:2]
     bits = type_bits(kind)
-    items = _elements(source, count, instruction)
+    items = elements(source, count, instruction)
     line = instruction.line
     memory = "shared" if space == "shared" else "global"
     plain = space in ("shared", "global", "generic") and _STRONG.isdisjoint(instruction.opcode.split("."))

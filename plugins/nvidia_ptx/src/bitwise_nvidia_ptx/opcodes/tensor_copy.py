@@ -127,13 +127,13 @@ def copy(instruction: Instruction, context: Context) -> Step:
                 axes = rank, rows
                 for_each_place(machine, (target, barrier), lambda: _load_box(machine, operands, ranks, axes, line))
 
-            _for_each_thread(machine, issue)
+            for_each_thread(machine, issue)
 
         return load
     target, source = instruction.operands[:2]
 
     def store(machine: Machine) -> None:
-        _for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, rows), instruction.line))
+        for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, rows), instruction.line))
 
     return store
 
@@ -157,7 +157,7 @@ def _copy_of_bytes(instruction: Instruction, parts: Sequence[str]) -> Step:
             def act() -> None:
                 _start_store(machine, _bytes(machine, target, size, line), source, line)
 
-            _for_each_thread(machine, lambda: _for_each_size(machine, (source,), size, line, act))
+            for_each_thread(machine, lambda: _for_each_size(machine, (source,), size, line, act))
 
         return store
     ranks = operands[4] if "multicast::cluster" in parts and given == 5 else None
@@ -172,7 +172,7 @@ def _copy_of_bytes(instruction: Instruction, parts: Sequence[str]) -> Step:
         def act() -> None:
             _start_load(machine, _bytes(machine, source, size, line), (target, barrier), ranks, line)
 
-        _for_each_thread(machine, lambda: _for_each_size(machine, (target, barrier), size, line, act))
+        for_each_thread(machine, lambda: _for_each_size(machine, (target, barrier), size, line, act))
 
     return load
 
@@ -230,7 +230,7 @@ def _reduction(instruction: Instruction, parts: Sequence[str]) -> Step:
     line = instruction.line
 
     def reduce(machine: Machine) -> None:
-        _for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, 0), line, verb))
+        for_each_thread(machine, lambda: _store_box(machine, target, source, (rank, 0), line, verb))
 
     return reduce
 
@@ -263,7 +263,7 @@ def _load_of_pairs(instruction: Instruction, ranks: Operand | None, rank: int, r
         for_each_number(machine, (own_offset(machine, place), offset, where % 2), act)
 
     def load(machine: Machine) -> None:
-        _for_each_thread(machine, lambda: issue(machine))
+        for_each_thread(machine, lambda: issue(machine))
 
     return load
 
@@ -283,7 +283,7 @@ def _wait_stores(pending: int) -> Step:
     return step
 
 
-def _for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
+def for_each_thread(machine: Machine, act: Callable[[], None]) -> None:
     """Call `act` for each active thread in order, with only that thread active: each may issue a copy."""
     require_known_condition(machine, "a tensor copy", of_blocks=True)
     outer = machine.mask
@@ -476,14 +476,15 @@ def _start_load(
     if (lanes > 1).any():
         raise Unsupported("several threads issue one tensor copy", line)
     bits = box.element * 8
-    value: Value = machine.memory.load(
-        box.address,
-        bits,
-        np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)),
-        machine.loading_agent(),
-        machine.epoch,
-        line,
-    )
+    with machine.memory.issuing() as loads:
+        value: Value = machine.memory.load(
+            box.address,
+            bits,
+            np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)),
+            machine.loading_agent(),
+            machine.epoch,
+            line,
+        )
     if not box.inside.all():
         value = blend_values(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
     if box.padding is not None:
@@ -498,13 +499,14 @@ def _start_load(
         enter_phase(machine, barrier, machine.active_warps())
         for races in machine.races.acting(machine.mask):
             races.copies_over(touched, thread, line)
-        add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), box.bytes)
+        copied = Copy(barrier.phase.copy(), cells, value, lanes > 0, touched, loads=tuple(loads))
+        add_copy(machine, barrier, copied, box.bytes)
         return
     masks = np.int64(1) << own_ranks(machine)[:, 0] if ranks is None else blocks_of_mask(machine, ranks)
     address = uniform_offset(machine, barrier_operand, "an mbarrier") if of_pair is None else of_pair[0]
     for issuer, receiver, rows in issuers_and_receivers(machine, masks, lanes > 0, "a tensor copy"):
         holder = receiver if of_pair is None else receiver // 2 * 2 + of_pair[1]
-        _multicast(machine, (address, cells, value, touched), (issuer, receiver, holder), rows, thread, box.bytes)
+        multicast(machine, (address, cells, value, touched), (issuer, receiver, holder), rows, thread, box.bytes)
 
 
 def _rows_of_data(machine: Machine, operand: Operand) -> list[Value] | None:
@@ -561,7 +563,7 @@ def _load_rows(
         add_copy(machine, barrier, Copy(barrier.phase.copy(), cells, value, lanes > 0, touched), length * CHUNK)
 
 
-def _multicast(
+def multicast(
     machine: Machine,
     copied: tuple[int, Array, Value, Array],
     ranks: tuple[int, int, int],
@@ -571,13 +573,14 @@ def _multicast(
 ) -> None:
     """Start a copy of `size` bytes in the clusters of `rows`, from the blocks of one rank to those of another.
 
+    `copied` are the address of the mbarrier, the cells of the values, the values, and all cells that are written.
     `ranks` are those of the issuing blocks, of the receiving ones, and of those with the mbarrier.
     """
     address, cells, value, touched = copied
     issuer, receiver, holder = ranks
     outer, machine.mask = machine.mask, machine.active() & rows[:, None]
     try:
-        use_in_cluster(machine, address, holder, 8, "uses an mbarrier in", lasting=False)
+        use_in_cluster(machine, address, holder, lasting=False)
     finally:
         machine.mask = outer
     enter_phase_from_cluster(machine, address, holder, rows, set())

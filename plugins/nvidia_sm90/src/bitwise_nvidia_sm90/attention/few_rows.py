@@ -6,23 +6,28 @@ on an H200, so that it chooses well among the divisions.  They decide no bits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 CHUNK = 512
+MEMBERS = 8
+"""The most programs of a cluster."""
 _START, _RAGGED_START = 1.9e-6, 2.5e-6
 """Seconds until the first copy; with lengths that are read first."""
 _MERGE = 2.0e-6
 """Seconds of another launch, which merges states."""
 _MERGED_CHUNK = 3e-10
 """Seconds for each chunk of a row that is merged."""
+_HANDED = 2e-7
+"""Seconds of the merge of a chunk that another program of the cluster has."""
 _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
 _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
 _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
-_LAST = 0.3
-"""The share of a part that the last programs take after the others, where there is one for each part."""
+_LAST = 0.6
+"""The share of the time that the last parts take more than others, where there is a program for each."""
 _MEAN, _LONGER = 0.7, 0.5
 """Where lengths may differ: the mean of the longest, and how much longer than the mean a whole row may take."""
 
@@ -33,8 +38,9 @@ class Division:
 
     A multiprocessor has `resident` programs, each with `stages` slots in memory, and `columns` programs share a row.
     Programs of one warp are `alone`.  There is a program for each part (`once`), or programs take parts in turn, or
-    they have equal `runs` of chunks.  A program streams up to `rate` GB/s and starts a part in `start` microseconds,
-    and all of them stream `share` of the bandwidth of memory.
+    they have equal `runs` of chunks, or a cluster has the chunks of a row: up to `span` of them each of its members.  A
+    program streams up to `rate` GB/s and starts a part in `start` microseconds, and all of them stream `share` of the
+    bandwidth of memory.
     """
 
     split: bool
@@ -48,6 +54,13 @@ class Division:
     alone: bool = False
     once: bool = False
     runs: bool = False
+    span: int = 0
+
+    def parts(self, chunks: float) -> float:
+        """Return the parts of a row of so many chunks."""
+        if not self.split:
+            return 1
+        return min(MEMBERS, chunks) if self.span else chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +174,7 @@ class Work:
     """The work of a launch: `rows` times at most 16 packed rows that share keys, of which `heads` are real.
 
     Each has up to `keys` keys of `depth` and values of `width` components, in 16 bits; `ragged` says that the lengths
-    may differ.
+    may differ, and `windowed` that a window hides some.
     """
 
     rows: int
@@ -170,6 +183,7 @@ class Work:
     depth: int
     width: int
     ragged: bool
+    windowed: bool = False
 
     @property
     def chunks(self) -> int:
@@ -178,21 +192,23 @@ class Work:
 
     def units(self, division: Division) -> int:
         """Return the parts of rows that programs take, where all lengths are the longest."""
-        return self.rows * division.columns * (self.chunks if division.split else 1)
+        return round(self.rows * division.columns * division.parts(self.chunks))
 
 
-def division_of(work: Work, processors: int) -> tuple[Division, int]:
+def division_of(work: Work, processors: int, device: Device | None = None) -> tuple[Division, int]:
     """Return the division that should take the least time on a GPU with so many multiprocessors.
 
     The second result is how many programs it has at a time.
     """
     found: list[tuple[float, int, Division, int]] = []
-    device = DEVICES[work.depth]
+    device = device or DEVICES[work.depth]
     for place, division in enumerate(device.ragged if work.ragged else device.equal):
         units = work.units(division)
-        # The numbers of programs that have a multiprocessor each are not of more of them than fit at a time.
-        waiting = division.once and division.resident == 1 and units > processors and not work.ragged
-        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors) or waiting:
+        if (division.runs or division.span) and work.windowed:
+            continue
+        if division.span and work.chunks > MEMBERS * division.span:
+            continue
+        if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
         programs = min(division.resident * processors, units)
         found.append((seconds_of(work, division, programs, processors), place, division, programs))
@@ -204,7 +220,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     """Return about how long a division takes with so many programs at a time."""
     keys = work.keys * (_MEAN if work.ragged else 1.0)
     chunks = max(1.0, keys / CHUNK) if work.ragged and work.chunks > 2 else work.chunks
-    parts = work.rows * (chunks if division.split else 1)
+    parts = work.rows * division.parts(chunks)
     units = parts * division.columns
     programs = min(programs, max(1, round(units)))
     components = work.depth + work.width
@@ -221,16 +237,32 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
         lost = 1 + _UNEVEN * (most * processors / count - 1) if count > processors else 1.0
         return min(rate, bandwidth / count / lost)
 
-    turns, rest = divmod(units, programs)
-    if division.once or turns <= 1:
-        seconds = units / programs * (read / streamed(programs) + start)
-        seconds += _LAST * read / rate if units > programs else 0.0
+    def turn(count: float) -> float:
+        """Return the seconds of a part, where so many are visited at a time."""
+        return read / streamed(max(1.0, count)) + start
+
+    if division.runs:  # a run has whole chunks
+        seconds = math.ceil(units / programs) * read / streamed(programs) + start
     else:
-        seconds = turns * (read / streamed(programs) + start)
-        seconds += read / streamed(rest) + start if rest >= 1 else 0.0
+        turns, rest = divmod(units, programs)
+        seconds = (turns + rest / programs) * turn(programs)
+        if rest:
+            # Programs that take what is next do not begin their last parts together.
+            seconds += (_LAST if division.once or division.span else 1.0) * (
+                turn(rest) - rest / programs * turn(programs)
+            )
     if division.split:
         states = work.rows * keys / CHUNK * work.heads * (work.width + 2) * 4
-        seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
+        states *= 1 - (_merged_share(chunks, units / programs) if division.runs else 0)
+        if division.span:
+            seconds += work.chunks * _HANDED
+        else:
+            seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
     elif work.ragged:
         seconds *= 1 + _LONGER / max(1.0, units / programs)
     return seconds + (_RAGGED_START if work.ragged else _START)
+
+
+def _merged_share(chunks: float, run: float) -> float:
+    """Return the share of the chunks of a row that its first program merges, where runs begin at any of its chunks."""
+    return 1 - chunks / (2 * run) if chunks <= run else run / (2 * chunks)

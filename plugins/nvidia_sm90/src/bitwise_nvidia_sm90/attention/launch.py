@@ -8,7 +8,7 @@ from typing import Any
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
 from bitwise_core.plugins.attention_calls import AttentionOperands, RepeatedAttention
-from bitwise_nvidia_sm90.attention.few_rows import CHUNK, Division, Work, division_of
+from bitwise_nvidia_sm90.attention.few_rows import CHUNK, MEMBERS, Division, Work, division_of
 from bitwise_nvidia_sm90.attention.prepared import Call, Workspace, launch
 
 
@@ -24,7 +24,8 @@ class Schedule:
     tile of rows, in turn, and their copies fill `stages` tiles of keys or of values; with 16 rows tiles have one, two
     or four `blocks`, and a program may have one of several `columns` of the output.  The registers of programs that
     take turns leave room for `resident` of them on a multiprocessor.  With `runs`, for keys without a window, they have
-    equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.
+    equal runs of consecutive chunks of a row in place of turns, and merge the first ones of a row.  With `members`, for
+    keys without a window, so many programs are a cluster that has the chunks of a row, and merges them.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class Schedule:
     resident: int = 1
     alone: bool = False
     runs: bool = False
+    members: int = 0
 
     @property
     def warps(self) -> int:
@@ -75,7 +77,8 @@ def schedule_of(
     if turns and queries * share <= _FEW_ROWS:
         # A window hides all keys but its own from the programs.
         seen = keys if desc.window is None else min(keys, desc.window + queries)
-        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged)
+        windowed = desc.window is not None
+        work = Work(sequences * groups, seen, queries * share, desc.scores.k, width or desc.scores.k, ragged, windowed)
         found = schedule_of_division(division_of(work, processors)[0], work.rows, keys, processors)
         assert found is not None
         return found
@@ -113,13 +116,13 @@ def schedule_of_division(division: Division, rows: int, keys: int, processors: i
     `processors` are the multiprocessors of the GPU.
     """
     chunks = -(-keys // CHUNK)
-    if division.split and chunks == 1:
+    if (division.split and chunks == 1) or (division.span and chunks > MEMBERS * division.span):
         return None
     parts = rows * division.columns * (chunks if division.split else 1)
     return Schedule(
         _FEW_ROWS, True, division.split, division.stages, blocks=division.blocks, columns=division.columns,
         programs=parts if division.once else min(division.resident * processors, parts), resident=division.resident,
-        alone=division.alone, runs=division.runs,
+        alone=division.alone, runs=division.runs, members=min(MEMBERS, chunks) if division.span else 0,
     )  # fmt: skip
 
 
@@ -316,8 +319,12 @@ def _turns_calls(
         places = places // chunks * min(chunks, touched)
     stored = _stored_rows(operands, schedule)
     width = int(operands.value.shape[-1])
-    states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
     dense = operands.query_starts is None
+    if schedule.members:
+        assert desc.window is None
+        row_programs = sequences * groups * tiles * schedule.members
+        return [_alone_call(desc, operands, schedule, (None, None, None), row_programs)]
+    states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
     merge = [_merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else []
     if schedule.alone:
         return [_alone_call(desc, operands, schedule, states, places), *merge]
@@ -357,7 +364,7 @@ def _turns_calls(
 def _alone_call(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int
 ) -> Call:
-    """Return the launch of programs of one warp that take the parts of so many places."""
+    """Return the launch of programs whose warps copy themselves that take the parts of so many places."""
     assert desc.chunk is not None
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
@@ -369,7 +376,7 @@ def _alone_call(
     return Call(
         "warps_in_turn",
         "visit_parts_alone",
-        (min(schedule.programs, places), 1, 1),
+        (places if schedule.members else min(schedule.programs, places), 1, 1),
         (
             query, *(_key_map(operands, each, desc.key_block, components) for each in (operands.key, operands.value)),
             out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
@@ -382,20 +389,26 @@ def _alone_call(
             "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None,
+            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None, "MEMBERS": schedule.members,
+            "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
         },
-        1,
+        schedule.warps,
         1,
         dependent=True,
         registers=_registers(schedule),
+        cluster=max(1, schedule.members),
     )  # fmt: skip
 
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
     split = 2 if schedule.runs else int(schedule.split)
-    several = chunks > 1 and (schedule.runs or not schedule.split)
-    return {"SPLIT": split, "SEVERAL": several, "ONCE": schedule.programs >= places and not schedule.runs}
+    several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
+    return {
+        "SPLIT": split,
+        "SEVERAL": several,
+        "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
+    }
 
 
 def _registers(schedule: Schedule) -> int:
@@ -403,6 +416,8 @@ def _registers(schedule: Schedule) -> int:
 
     One or two programs of 16 rows leave some for the next kernel, which starts before the last of them end.
     """
+    if schedule.members:
+        return min(248, (1 << 16) // (32 * schedule.warps * schedule.resident) // 8 * 8)
     if schedule.alone:
         return min(248, (1 << 16) // (32 * schedule.resident) // 8 * 8)
     threads = 32 * (schedule.warps + 4)  # those of the warp that copies are allocated as of four

@@ -28,6 +28,10 @@ FILLED_BY_CLUSTERS = 10 / 11
 _CORRECTED_WITHIN = 1.35
 """The modelled time over the least up to which times are corrected: of 98 of 100 products the fastest schedule has less
 than 1.27.  A correction takes more time than the model."""
+ALIGNED = (STAGE_BYTES, STAGE_BYTES)
+"""The alignments of operands whose lines start with lines of the cache."""
+_SECTOR_BYTES = 32
+"""The part of a line of the cache that is read as a whole."""
 _WIDTHS = (16, 32, 64, 192)
 """Columns of a tile of a Triton kernel up to which a rate of operations holds."""
 _THREADS, _REGISTERS, _WARPS = 32, 65536, 64
@@ -63,18 +67,18 @@ def expected_seconds(
     k_contiguous: tuple[bool, bool] = (True, True),
     out_mapped: bool = True,
     device: DeviceCosts | None = None,
-    whole_lines: tuple[bool, bool] = (True, True),
+    alignments: tuple[int, int] = ALIGNED,
     finishing: Finishing = PLAIN,
 ) -> Numbers:
     """Return the expected seconds of a product under TMA schedules that do not pack operands.
 
     `k_contiguous` says for A and B whether their values of k are contiguous, `out_mapped` whether there is a tensor map
-    of the output; `device` is an H100 by default.  `whole_lines` says for A and B whether their leading dimension is a
-    multiple of a line of the cache.
+    of the output; `device` is an H100 by default.  `alignments` are for A and B the
+    greatest part of a line of the cache, in bytes, of which their leading dimension is a multiple.
     """
     device = device or costs_of()
     given = quantities(
-        plan, schedules, m, n, k_contiguous, out_mapped, device.multiprocessors, whole_lines, finishing
+        plan, schedules, m, n, k_contiguous, out_mapped, device.multiprocessors, alignments, finishing
     )  # fmt: skip
     return corrected_seconds(given, device.costs, device.correction)
 
@@ -253,7 +257,7 @@ def quantities(
     k_contiguous: tuple[bool, bool],
     out_mapped: bool,
     programs: int = MULTIPROCESSORS,
-    whole_lines: tuple[bool, bool] = (True, True),
+    alignments: tuple[int, int] = ALIGNED,
     finishing: Finishing = PLAIN,
     maps_columns: bool = True,
 ) -> Quantities:
@@ -261,8 +265,8 @@ def quantities(
 
     "down" and "across" are the rows and columns of the computed product, which may be the transposed one.  A line is
     what is contiguous of the copy of a tile, at most 128 bytes.  The lines "outside" of an operand are filled with
-    zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache.  Without
-    `maps_columns`, kernels store transposed tiles one by one.
+    zeros; "of last" counts those of the last tiles.  "split" lines are parts of two lines of the cache, "parted" ones
+    of which start inside a sector of one.  Without `maps_columns`, kernels store transposed tiles one by one.
     """
     size, slices = (1 if plan.accumulator_k else 2), plan.slices
     moved = bytes_moved(plan, m, n) + finishing.bytes_besides(m, n)
@@ -272,7 +276,8 @@ def quantities(
         (down, across), contiguous = ((n, m), k_contiguous[::-1]) if each.transposed else ((m, n), k_contiguous)
         has_lines = not each.consumers or slices.number > 1 or fills_lines(each.block_n, finishing.output_bytes)
         by_map = maps_columns and slices.number == 1 and finishing.output_bytes == 2 if each.transposed else has_lines
-        split = [not whole for whole in (whole_lines[::-1] if each.transposed else whole_lines)]
+        own = alignments[::-1] if each.transposed else alignments
+        split, parted = [at < STAGE_BYTES for at in own], [at < _SECTOR_BYTES for at in own]
         tiles_down, tiles_across = -(-down // each.block_m), -(-across // each.block_n)
         blocks = each.cluster_m * each.cluster_n
         clusters = -(-tiles_down // each.cluster_m) * -(-tiles_across // each.cluster_n) * slices.number
@@ -296,7 +301,7 @@ def quantities(
             outside[0] / tiles_down + outside[1] / tiles_across, of_last, size * down * plan.k, size * across * plan.k,
             tiles_across / each.cluster_n, tiles_down / each.cluster_m, moved, out_mapped and has_lines, m, n,
             plan.k, programs, lines[0] * split[0] + lines[1] * split[1], *split, loads, not (out_mapped and by_map),
-            finishing.output_bytes if slices.number == 1 else 4,
+            finishing.output_bytes if slices.number == 1 else 4, lines[0] * parted[0] + lines[1] * parted[1], *parted,
         ))  # fmt: skip
     columns = np.array(rows, dtype=float).reshape(len(rows), len(_QUANTITIES)).T
     return dict(zip(_QUANTITIES, columns, strict=True))
@@ -307,7 +312,7 @@ _QUANTITIES = (
     "transposed", "resident", "overlaps", "slices", "iterations", "clusters", "blocks", "grid", "fitting", "persistent",
     "real rows", "real columns", "lines", "outside", "outside of last", "bytes down", "bytes across", "reads down",
     "reads across", "bytes", "out mapped", "m", "n", "k", "multiprocessors", "split lines", "split down",
-    "split across", "loads", "by elements", "stored bytes",
+    "split across", "loads", "by elements", "stored bytes", "parted lines", "parted down", "parted across",
 )  # fmt: skip
 
 
@@ -355,7 +360,7 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
 
     multiply, read = _computing(given, cost)
     copies = given["lines"] * cost["line"] + given["outside"] * cost["outside"]
-    copies = copies + given["split lines"] * cost["split line"]
+    copies = copies + given["split lines"] * cost["split line"] + given["parted lines"] * cost["parted line"]
     waiting = np.where(consumes, cost["wait"], cost["program wait"]) + missing * cost["memory wait"]
     body = _overlapped(cost, at_once * multiply, at_once * read, at_once * copies,
                        waiting / np.maximum(1, given["stages"] - 1))  # fmt: skip
@@ -378,8 +383,11 @@ def modelled_times(given: Quantities, cost: Mapping[str, float]) -> Quantities:
     launch = np.where(given["overlaps"] == 0, cost["alone"], np.where(placed, 0, cost["crowded"])) + cost["launch"]
     partial = given["slices"] * given["m"] * given["n"] * 4
     merge = np.where(given["slices"] > 1, cost["merge"] + partial / cost["merged"], 0)
-    down = given["bytes down"] * (1 + given["split down"] * cost["split read"])
-    across = given["bytes across"] * (1 + given["split across"] * cost["split read"])
+    down, across = (
+        given[f"bytes {side}"]
+        * (1 + given[f"split {side}"] * cost["split read"] + given[f"parted {side}"] * cost["parted read"])
+        for side in ("down", "across")
+    )
     cached = _cache_reads(down, given["reads down"], cost)
     cached = (cached + _cache_reads(across, given["reads across"], cost)) / cost["cache"]
     memory, each = missing * given["bytes"] / cost["memory"], at_once * rounds * given["iterations"]
@@ -438,6 +446,7 @@ def correction_inputs(given: Quantities, modelled: Quantities) -> Numbers:
         np.log(brought / multiplied), np.log(multiplied / given["bytes"]), np.log(given["stages"] * given["block k"]),
     ]  # fmt: skip
     columns += [np.log(modelled[each] / seconds + _LEAST_SHARE) for each in _SHARES]
+    columns += [given[each] for each in _CORRECTED_LAST]
     return np.stack(columns, axis=1)
 
 
@@ -451,3 +460,5 @@ _CORRECTED = (
 _CORRECTED_LOGARITHMS = (
     "iterations", "m", "n", "k", "bytes", "reads down", "reads across", "bytes down", "bytes across",
 )  # fmt: skip
+_CORRECTED_LAST = ("parted lines", "parted down", "parted across")
+"""Those that the correction of an H100 does not depend on."""

@@ -5,6 +5,7 @@ Of a matrix only `shape`, `stride()`, `dtype` and `data_ptr()` are used.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +46,10 @@ def has_map(matrix: Any) -> bool:
     return int(matrix.data_ptr()) % ALIGNMENT == 0
 
 
-def has_whole_lines(matrix: Any) -> bool:
-    """Return whether the leading dimension of a matrix is a multiple of a line of the cache."""
+def alignment_of_lines(matrix: Any) -> int:
+    """Return the greatest part of a line of the cache, in bytes, of which the leading dimension is a multiple."""
     size = 1 if type_of(matrix) in ("e4m3", "e5m2") else 2
-    return max(int(each) for each in matrix.stride()) * size % STAGE_BYTES == 0
+    return math.gcd(max(int(each) for each in matrix.stride()) * size, STAGE_BYTES)
 
 
 def type_of(matrix: Any) -> str:

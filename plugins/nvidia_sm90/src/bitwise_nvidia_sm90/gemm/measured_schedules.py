@@ -17,7 +17,7 @@ from bitwise_core.json_text import parse_json
 from bitwise_core.output_files import write_text
 from bitwise_nvidia_sm90.gemm.device_costs import DeviceCosts, costs_of_device
 from bitwise_nvidia_sm90.gemm.expected_times import Finishing
-from bitwise_nvidia_sm90.gemm.matrix_layouts import has_map, has_whole_lines
+from bitwise_nvidia_sm90.gemm.matrix_layouts import alignment_of_lines, has_map
 from bitwise_nvidia_sm90.gemm.plan import Plan
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 from bitwise_nvidia_sm90.gemm.schedule_ranking import least_seconds, schedules_to_try
@@ -99,13 +99,13 @@ class _Layouts(TypedDict):
     device: DeviceCosts
     k_contiguous: tuple[bool, bool]
     mapped: tuple[bool, bool, bool]
-    whole_lines: tuple[bool, bool]
+    alignments: tuple[int, int]
 
 
 def _layouts(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> _Layouts:
     return {
         "device": costs_of_device(out.device), "k_contiguous": (a.stride()[1] == 1, b.stride()[0] == 1),
-        "mapped": (has_map(a), has_map(b), has_map(out)), "whole_lines": (has_whole_lines(a), has_whole_lines(b)),
+        "mapped": (has_map(a), has_map(b), has_map(out)), "alignments": (alignment_of_lines(a), alignment_of_lines(b)),
     }  # fmt: skip
 
 

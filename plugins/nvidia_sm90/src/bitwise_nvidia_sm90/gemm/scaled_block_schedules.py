@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
 from bitwise_nvidia_sm90.gemm.kernels.block_scales import BLOCK, BlockScales
@@ -28,24 +29,48 @@ _MOST_STAGES, _ENOUGH_STAGES = 10, 6
 _FEWEST_JOBS = 6
 """A schedule whose tiles occupy less than this part of the multiprocessors is no candidate."""
 
-# Seconds on an H200, fitted to 624 times of 48 products; the schedule that is expected to be the fastest takes 1.018 of
-# the time of the fastest one measured (a geometric mean) on sizes that a fit left out.
-_LAUNCH, _CROWDED, _TILE, _MERGE = 1.06e-6, 1.04e-6, 4.67e-7, 1.32e-6
-"""Those of a launch, of one whose blocks have no room beside those of the launch before, of a tile, and of the kernel
-that adds slices."""
-_OPERATION, _ALONE, _MULTIPLIED = 6.09e-12, 3.41e-12, 1.78e-14
-"""Those of an operation on a sum, of a sum that one consumer has alone, and of a product where nothing else happens."""
-_CONSUMER, _LOAD, _COPIED, _OUTSIDE = 2.83e-8, 2.96e-9, 4.85e-12, 9.6e-10
-"""Those of a stage for each consumer, of an instruction of it that loads scales, of a byte that is copied, and of a
-line of a tile that is larger than the matrix."""
-_WAITED, _LATE = 2.93e-7, 1.41e-8
-"""Those of the wait for a stage, by the stages behind it, and for scales that are loaded to registers."""
-_SELECTED = 6
-"""The selections of scales by the columns that share one, for each sum, in units of its operations."""
-_BESIDE = 0.807
-"""The part of its operations by which a block delays another one on its multiprocessor."""
-_CLUSTER = {1: 1.0, 2: 1.211, 4: 1.253}
-"""By the number of blocks of a cluster: the factor of the time of a stage."""
+
+@dataclass(frozen=True, slots=True)
+class ScaledBlockCosts:
+    """Seconds on an H200, fitted to 344 times of 43 products by `bitwise_bench.cublas.scaled_block_fit`.
+
+    `launch`, `crowded`, `tile`, `merge`: those of a launch, of one whose blocks have no room beside those of the launch
+    before, of a tile, and of the kernel that adds slices.  `operation`, `alone`, `multiplied`: those of an operation on
+    a sum, of a sum that one consumer has alone, and of a product where nothing else happens.  `consumer`, `load`,
+    `copied`, `outside`: those of a stage for each consumer, of an instruction of it that loads scales, of a byte that
+    is copied, and of a line of a tile that is larger than the matrix.  `waited`, `late`: those of the wait for a stage,
+    by the stages behind it, and for scales that are loaded to registers.
+
+    `selected`: the selections of scales by the columns that share one, for each sum, in units of its operations.
+    `beside`: the part of its operations by which a block delays another one on its multiprocessor.  `pair`, `four`: the
+    factors of the time of a stage in clusters of two and of four blocks.
+    """
+
+    launch: float = 3.87e-7
+    crowded: float = 6.36e-7
+    tile: float = 9.37e-7
+    merge: float = 1.2e-6
+    operation: float = 3.26e-12
+    alone: float = 1.33e-12
+    multiplied: float = 3.4e-14
+    consumer: float = 3.22e-8
+    load: float = 2.19e-9
+    copied: float = 8.17e-12
+    outside: float = 7.33e-10
+    waited: float = 1.54e-7
+    late: float = 1.06e-8
+    selected: float = 4.28
+    beside: float = 1.37
+    pair: float = 1.34
+    four: float = 1.62
+
+    def factor(self, blocks: int) -> float:
+        """Return the factor of the time of a stage by the blocks of a cluster."""
+        return {1: 1.0, 2: self.pair, 4: self.four}[blocks]
+
+
+COSTS = ScaledBlockCosts()
+"""The costs by which schedules are ranked."""
 
 
 def ranked_schedules(
@@ -65,7 +90,7 @@ def ranked_schedules(
                 tiles = warpgroup_tiles(plan, each, kinds, (True, True), "elements", scales=own)
             except UnsupportedGEMM:
                 continue
-            found.append((_expected_seconds(tiles, each, down, across, plan, multiprocessors), each))
+            found.append((expected_seconds(tiles, each, down, across, plan, multiprocessors), each))
     return [each for _, each in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -107,9 +132,10 @@ def _stages(rows: int, columns: int, consumers: int, scales: int, resident: int)
     return min(found, _MOST_STAGES)
 
 
-def _expected_seconds(
-    tiles: WarpgroupTiles, chosen: Schedule, down: int, across: int, plan: MatrixPlan, multiprocessors: int
-) -> float:
+def expected_seconds(
+    tiles: WarpgroupTiles, chosen: Schedule, down: int, across: int, plan: MatrixPlan, multiprocessors: int,
+    costs: ScaledBlockCosts = COSTS,
+) -> float:  # fmt: skip
     """Return the expected seconds of a schedule for a computed product of `down` rows and `across` columns."""
     scales = tiles.scales
     assert scales is not None
@@ -119,25 +145,28 @@ def _expected_seconds(
     at_once = max(1, min(chosen.programs // blocks, clusters))
     rounds = -(-clusters // at_once)
     beside = -(-at_once * blocks // multiprocessors) - 1 if tiles.resident > 1 else 0
+    if sliced and tiles.resident > 1:
+        beside = 1  # blocks start where the kernel that adds slices leaves room first, in pairs
     own_columns = scales.columns == 1
     elements = tiles.block_m * tiles.block_n
     # A sum is multiplied by both scales in turn, or by their product, which few sums share.
     steps = 2 if own_columns and (scales.order != "product" or not scales.shared_rows(tiles.block_m)) else 1
     loads = tiles.block_n // 8 * (1 if tiles.maps_column_scales else 4) if own_columns else 0
     consumers = 1 if tiles.ping_pong else tiles.consumers
-    stage = elements * steps * _OPERATION + consumers * (_CONSUMER + loads * _LOAD)
+    stage = elements * steps * costs.operation + consumers * (costs.consumer + loads * costs.load)
     if scales.columns_in_two(tiles.block_n):
-        stage += elements * _SELECTED / scales.common_columns(tiles.block_n) * _OPERATION
+        stage += elements * costs.selected / scales.common_columns(tiles.block_n) * costs.operation
     if consumers == 1:
-        stage += elements * _ALONE
+        stage += elements * costs.alone
     if not (tiles.sums_alternate or tiles.ping_pong):
-        stage += elements * BLOCK * _MULTIPLIED
+        stage += elements * BLOCK * costs.multiplied
     copied = (tiles.block_m // tiles.cluster[1] + tiles.block_n // tiles.cluster[0]) * BLOCK
-    stage = stage * (1 + beside * _BESIDE) + copied * _COPIED * (1 + beside) + _WAITED / (tiles.stages - 1)
-    stage += 0.0 if tiles.maps_row_scales and tiles.maps_column_scales else _LATE
+    stage = stage * (1 + beside * costs.beside) + copied * costs.copied * (1 + beside)
+    stage += costs.waited / (tiles.stages - 1)
+    stage += 0.0 if tiles.maps_row_scales and tiles.maps_column_scales else costs.late
     outside = max(0, tiles.block_m - down) / tiles.cluster[1] + max(0, tiles.block_n - across) / tiles.cluster[0]
-    stage += outside * _OUTSIDE
+    stage += outside * costs.outside
     stages = -(-plan.slices.span // BLOCK)
     crowded = 2 * at_once * blocks > multiprocessors * tiles.resident
-    launch = _LAUNCH + crowded * _CROWDED + sliced * _MERGE
-    return launch + rounds * (stages * stage * _CLUSTER[blocks] + _TILE)
+    launch = costs.launch + crowded * costs.crowded + sliced * costs.merge
+    return launch + rounds * (stages * stage * costs.factor(blocks) + costs.tile)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_nvidia_sm90.gemm.device_costs import DeviceCosts, Numbers, costs_of
 from bitwise_nvidia_sm90.gemm.expected_times import (
+    ALIGNED,
     PLAIN,
     Finishing,
     expected_seconds,
@@ -40,12 +41,12 @@ def schedules_to_try(
     most: int = 32,
     k_contiguous: tuple[bool, bool] = (True, True),
     mapped: tuple[bool, bool, bool] = (True, True, True),
-    whole_lines: tuple[bool, bool] = (True, True),
+    alignments: tuple[int, int] = ALIGNED,
     finishing: Finishing = PLAIN,
 ) -> list[Schedule]:
     """Return up to `most` candidate schedules, those with the least expected time first, and the fallback last.
 
-    `device`, `k_contiguous` and `whole_lines` are as in `expected_seconds`; `mapped` says of A, B and the output
+    `device`, `k_contiguous` and `alignments` are as in `expected_seconds`; `mapped` says of A, B and the output
     whether there is a tensor map of it.
     """
     last = fallback(plan, m, n)
@@ -56,14 +57,14 @@ def schedules_to_try(
     if not isinstance(plan, MatrixPlan):
         lanes = [each for each in lane_schedules(plan, m, n, k_contiguous, mapped[:2]) if each != last]
         return [*lanes[: most - 1], last]
-    every, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
+    every, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, alignments, finishing)
     found = _ranked(every, seconds) or [each for each in pointer_schedules(plan, m, n) if each != last]
     return [*found[: most - 1], last]
 
 
 def least_seconds(
     plan: Plan, m: int, n: int, device: DeviceCosts | None = None, k_contiguous: tuple[bool, bool] = (True, True),
-    mapped: tuple[bool, bool, bool] = (True, True, True), whole_lines: tuple[bool, bool] = (True, True),
+    mapped: tuple[bool, bool, bool] = (True, True, True), alignments: tuple[int, int] = ALIGNED,
     finishing: Finishing = PLAIN,
 ) -> float | None:  # fmt: skip
     """Return the least expected time of the candidate schedules, None where there is no model of their times.
@@ -72,14 +73,14 @@ def least_seconds(
     """
     if not isinstance(plan, MatrixPlan) or plan.fp16_sums:
         return None
-    _, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, whole_lines, finishing)
+    _, seconds = _timed(plan, m, n, device or costs_of(), k_contiguous, mapped, alignments, finishing)
     return float(seconds.min()) if len(seconds) else None
 
 
 @lru_cache(maxsize=_KEPT)
 def _timed(
     plan: MatrixPlan, m: int, n: int, device: DeviceCosts, k_contiguous: tuple[bool, bool],
-    mapped: tuple[bool, bool, bool], whole_lines: tuple[bool, bool], finishing: Finishing,
+    mapped: tuple[bool, bool, bool], alignments: tuple[int, int], finishing: Finishing,
 ) -> tuple[list[Schedule], Numbers]:  # fmt: skip
     """Return the candidates whose times are modelled, except the fallback, and their expected seconds; cached."""
     programs = device.multiprocessors
@@ -91,13 +92,13 @@ def _timed(
             *(each for each in pointer_schedules(plan, m, n) if each != last), *packed_schedules(plan, m, n, programs),
             *gathered_schedules(plan, m, n, programs, k_contiguous),
         ]  # fmt: skip
-    return every, seconds_of_schedules(plan, every, m, n, device, k_contiguous, mapped, whole_lines, finishing)
+    return every, seconds_of_schedules(plan, every, m, n, device, k_contiguous, mapped, alignments, finishing)
 
 
 def seconds_of_schedules(
     plan: MatrixPlan, every: Sequence[Schedule], m: int, n: int, device: DeviceCosts,
     k_contiguous: tuple[bool, bool] = (True, True), mapped: tuple[bool, bool, bool] = (True, True, True),
-    whole_lines: tuple[bool, bool] = (True, True), finishing: Finishing = PLAIN,
+    alignments: tuple[int, int] = ALIGNED, finishing: Finishing = PLAIN,
 ) -> Numbers:  # fmt: skip
     """Return the expected seconds of a product under schedules of any kind.
 
@@ -109,7 +110,7 @@ def seconds_of_schedules(
         places = np.flatnonzero(kinds == kind)
         chosen = [every[place] for place in places.tolist()]
         if kind == "mapped":
-            own = expected_seconds(plan, chosen, m, n, k_contiguous, mapped[2], device, whole_lines, finishing)
+            own = expected_seconds(plan, chosen, m, n, k_contiguous, mapped[2], device, alignments, finishing)
         elif kind == "packed":
             keeps = packed_plan(plan) == plan
             packs = not (keeps and mapped[0]), not (keeps and mapped[1])

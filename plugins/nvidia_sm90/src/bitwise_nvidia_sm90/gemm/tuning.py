@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.fusions import Fusion
 from bitwise_nvidia_sm90.gemm.graph_times import launch_graph
 from bitwise_nvidia_sm90.gemm.measured_schedules import (
     ScheduleMismatch,
+    candidates,
     is_tuned,
     ranked,
     schedule_file,
@@ -20,7 +22,8 @@ from bitwise_nvidia_sm90.gemm.measured_schedules import (
     store,
 )
 from bitwise_nvidia_sm90.gemm.plan import UnsupportedGEMM
-from bitwise_nvidia_sm90.gemm.run import clear_cache, planned, run
+from bitwise_nvidia_sm90.gemm.prepared_launches import PreparedProduct
+from bitwise_nvidia_sm90.gemm.run import clear_cache, planned, run, run_fused
 from bitwise_nvidia_sm90.gemm.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -66,6 +69,42 @@ def tune(
     store(schedule_key(desc, a, b, out), best, path or schedule_file())
     clear_cache()
     return best, fastest
+
+
+def fastest_fused(
+    desc: GEMMDesc, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, most: int
+) -> PreparedProduct:
+    """Compute out = the epilogue of a b by the fastest of up to `most` schedules, and return the prepared product.
+
+    Nothing is stored.  Raises UnsupportedGEMM where `run_fused` does.
+    """
+    run_fused(desc, fusion, a, b, out)  # where separate kernels are expected to be faster, nothing is timed
+    places = [int(each.data_ptr()) for each in (a, b, out, *fusion.operands)]
+    timed: list[tuple[float, PreparedProduct]] = []
+    for chosen in candidates(desc, planned(desc), a, b, out, most + 1, fusion.matrices):
+        with suppress(UnsupportedGEMM):
+            found = run_fused(desc, fusion, a, b, out, chosen)
+            timed.append((launch_graph(partial(found.launch, *places), _LAUNCHES).microseconds(_REPLAYS), found))
+        if len(timed) == most:
+            break
+    _, fastest = min(timed, key=lambda pair: pair[0])
+    fastest.launch(*places)
+    return fastest
+
+
+def fuse_at_first_call(
+    desc: GEMMDesc, fusion: Fusion, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
+) -> PreparedProduct:
+    """Compute out = the epilogue of a b by the fastest of `timed_at_first_call()` schedules, or by the first one.
+
+    Nothing is timed while a graph is captured.  Raises UnsupportedGEMM.
+    """
+    import torch
+
+    most = timed_at_first_call()
+    if most > 1 and not torch.cuda.is_current_stream_capturing():
+        return fastest_fused(desc, fusion, a, b, out, most)
+    return run_fused(desc, fusion, a, b, out)
 
 
 def timed_at_first_call() -> int:

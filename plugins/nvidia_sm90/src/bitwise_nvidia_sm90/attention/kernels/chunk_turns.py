@@ -28,6 +28,7 @@ from bitwise_nvidia_sm90.attention.kernels.parts import (
     part_after,
     place_among_equal,
     places_of_longest,
+    row_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.specialised import finished, merged, softmax_step, visible_scores
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
@@ -47,7 +48,7 @@ NOTHING = gl.constexpr(float("-inf"))
 def first_pages(
     source, pages, page_batch, queries, keys, groups, sequences,
     M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, PAGE: gl.constexpr,
-    SPLIT: gl.constexpr,
+    SPLIT: gl.constexpr, MEMBERS: gl.constexpr = 0,
 ):  # fmt: skip
     """Return the pages of the first tile of a program with one part, before its length is known; () without pages.
 
@@ -56,8 +57,11 @@ def first_pages(
     found = ()
     if PAGE:
         gdc_wait()
-        width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
-        sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
+        if MEMBERS:
+            sequence, _, _, chunk = row_of_member(groups, queries, M, GROUP, MEMBERS)
+        else:
+            width, chunks = places_of_longest(queries, keys, 0, groups, M, GROUP, CHUNK, False, SPLIT)
+            sequence, _, _, chunk = place_among_equal(gl.program_id(0), width, chunks, groups, sequences)
         page = sequence.to(gl.int64) * page_batch
         found = pages_of_tile(source, pages, page, gl.where(sequence < sequences, keys, 0), chunk * CHUNK, N, PAGE)
     return found
@@ -257,11 +261,55 @@ def after_chunk(
 
 
 @gluon.jit
+def lanes_of(column, side: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
+    """Return the components of a row that the first part of an output has, or one of the others."""
+    if side == 0:
+        found = column * DV1 + gl.arange(0, DV1, gl.SliceLayout(0, OUT))
+    else:
+        found = DV1 + (side - 1) * DV2 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
+    return gl.expand_dims(found, 0)
+
+
+@gluon.jit
+def store_state(
+    states, chunk, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Store the state of a chunk of a tile of rows.
+
+    It is read soon, and the keys that pass through the cache meanwhile are not.
+    """
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    part_top, part_total, part_out, first_row, chunks, first_packed, queries, column = states
+    inside = (first_packed + gl.arange(0, M, ROWS)) // GROUP < queries
+    row = (first_row + gl.arange(0, M, ROWS)) * chunks + chunk
+    own = inside & (column == 0)
+    gl.store(part_top + row, gl.convert_layout(top, ROWS, assert_trivial=True), mask=own, eviction_policy="evict_last")
+    total = gl.convert_layout(total, ROWS, assert_trivial=True)
+    gl.store(part_total + row, total, mask=own, eviction_policy="evict_last")
+    for side in gl.static_range(len(outs)):
+        target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
+        gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
+
+
+@gluon.jit
+def store_ended_chunk(
+    states, start, begin, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
+    OUT: gl.constexpr,
+):  # fmt: skip
+    """Store the state of the chunk that ends before the block `start`, if one does and the part has no first chunk."""
+    if (start % CHUNK == 0) & (start > begin) & (begin > 0):
+        store_state(states, start // CHUNK - 1, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
+
+
+@gluon.jit
 def many_rows(
-    rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
+    rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
     CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
-    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr, GROUP: gl.constexpr,
+    VP: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 64 rows, 16 in each warp.
 
@@ -285,6 +333,8 @@ def many_rows(
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
+        if SPLIT == RUNS:
+            store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -303,6 +353,8 @@ def many_rows(
         mbarrier.arrive(empty.index(v_slot))
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
+    if SPLIT == RUNS:
+        store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
@@ -416,10 +468,11 @@ def add_few(
 
 @gluon.jit
 def few_rows(
-    rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
+    rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor,
     M: gl.constexpr, N: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr,
     CHUNK: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr, CAP: gl.constexpr, SEVERAL: gl.constexpr,
-    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr,
+    RAGGED: gl.constexpr, STAGES: gl.constexpr, OUT: gl.constexpr, BLOCK: gl.constexpr, GROUP: gl.constexpr,
+    VP: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """Visit the keys of a part with 16 rows, whose scores and components the warps share; see `many_rows`."""
     k_ring, k_rest, v_ring, v_rest, full, empty = rings
@@ -439,6 +492,8 @@ def few_rows(
     for start in range(begin, last, N):
         v_slot, v_phase = next_slot(slot, phase, STAGES)
         slot, phase = next_slot(v_slot, v_phase, STAGES)
+        if SPLIT == RUNS:
+            store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
         )
@@ -452,6 +507,8 @@ def few_rows(
         release_after_loads(empty, v_slot)
         mbarrier.arrive(empty.index(slot))
     v_slot, v_phase = next_slot(slot, phase, STAGES)
+    if SPLIT == RUNS:
+        store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP, OUT)
     state_top, state_total, state_outs, top, total, outs = after_chunk(
         last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
     )
@@ -464,35 +521,6 @@ def few_rows(
     release_after_loads(empty, v_slot)
     slot, phase = next_slot(v_slot, v_phase, STAGES)
     return state_top, state_total, state_outs, top, total, outs, slot, phase
-
-
-@gluon.jit
-def lanes_of(column, side: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, OUT: gl.constexpr):
-    """Return the components of a row that the first part of an output has, or one of the others."""
-    if side == 0:
-        found = column * DV1 + gl.arange(0, DV1, gl.SliceLayout(0, OUT))
-    else:
-        found = DV1 + (side - 1) * DV2 + gl.arange(0, DV2, gl.SliceLayout(0, OUT))
-    return gl.expand_dims(found, 0)
-
-
-@gluon.jit
-def store_state(
-    part_top, part_total, part_out, row, inside, column, top, total, outs,
-    DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr,
-):  # fmt: skip
-    """Store the state of a chunk in the rows that are `inside`.
-
-    It is read soon, and the keys that pass through the cache meanwhile are not.
-    """
-    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
-    own = inside & (column == 0)
-    gl.store(part_top + row, gl.convert_layout(top, ROWS, assert_trivial=True), mask=own, eviction_policy="evict_last")
-    total = gl.convert_layout(total, ROWS, assert_trivial=True)
-    gl.store(part_total + row, total, mask=own, eviction_policy="evict_last")
-    for side in gl.static_range(len(outs)):
-        target = part_out + gl.expand_dims(row, 1) * VP + lanes_of(column, side, DV1, DV2, OUT)
-        gl.store(target, outs[side], mask=gl.expand_dims(inside, 1), eviction_policy="evict_last")
 
 
 @gluon.jit
@@ -550,15 +578,17 @@ def of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs)
 
 @gluon.jit
 def store_state_of_part(
-    part_top, part_total, part_out, row, inside, column, begin, state_top, state_total, state_outs, top, total, outs,
-    DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr, OUT: gl.constexpr, SPLIT: gl.constexpr,
+    states, begin, end, state_top, state_total, state_outs, top, total, outs,
+    M: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, DV1: gl.constexpr, DV2: gl.constexpr, VP: gl.constexpr,
+    OUT: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
-    """Store the state of a part in the rows that are `inside`."""
+    """Store the state of a part, or of its last chunk."""
     if SPLIT == RUNS:
         own = of_first_chunks(begin, state_top, state_total, state_outs, top, total, outs)
-        store_state(part_top, part_total, part_out, row, inside, column, own[0], own[1], own[2], DV1, DV2, VP, OUT)
+        chunk = gl.where(begin == 0, 0, (end - 1) // CHUNK)
+        store_state(states, chunk, own[0], own[1], own[2], M, GROUP, DV1, DV2, VP, OUT)
     else:
-        store_state(part_top, part_total, part_out, row, inside, column, top, total, outs, DV1, DV2, VP, OUT)
+        store_state(states, begin // CHUNK, top, total, outs, M, GROUP, DV1, DV2, VP, OUT)
 
 
 @gluon.jit
@@ -613,15 +643,19 @@ def compute_parts(
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
         if WINDOW:
             plain = 0
+        row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
+        states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, column
         if FEW:
             found = few_rows(
-                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D1, D2,
-                DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
+                D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK, GROUP, VP,
+                SPLIT,
             )  # fmt: skip
         else:
             found = many_rows(
-                rings, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N, D1, D2,
-                DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK,
+                rings, states, q, begin, end, slot, phase, plain, positions, own_keys, window, scale, cap_factor, M, N,
+                D1, D2, DV1, DV2, CHUNK, CAUSAL, WINDOW, CAP, SEVERAL, RAGGED, STAGES, OUT, BLOCK, GROUP, VP,
+                SPLIT,
             )  # fmt: skip
         state_top, state_total, state_outs, top, total, outs, slot, phase = found
         packed = tile * M + gl.arange(0, M, OUT_ROWS)
@@ -634,11 +668,9 @@ def compute_parts(
                 logarithm_step, logarithm_head, GROUP, DV1, DV2, LOGARITHMS, OUT,
             )  # fmt: skip
         else:
-            row = ((sequence * (units // COLUMNS) + group) * tiles + tile).to(gl.int64) * stored
-            row = (row + gl.arange(0, M, OUT_ROWS)) * chunks + begin // CHUNK
             store_state_of_part(
-                part_top, part_total, part_out, row, inside, column, begin, state_top, state_total, state_outs, top,
-                total, outs, DV1, DV2, VP, OUT, SPLIT,
+                states, begin, end, state_top, state_total, state_outs, top, total, outs, M, GROUP, CHUNK, DV1, DV2, VP,
+                OUT, SPLIT,
             )  # fmt: skip
         if ONCE:
             sequence = sequences

@@ -235,8 +235,8 @@ def next_run(
 ):  # fmt: skip
     """Return the next part of a program that has `left` more chunks, from the chunk `place` of a sequence on.
 
-    The chunks of a row follow each other, and the rows of a sequence.  The first chunks of a row that a program has are
-    one part, whose states it merges; each other chunk is a part, whose state must not be merged with that of another.
+    The chunks of a row follow each other, and the rows of a sequence.  The chunks of a row that a program has are one
+    part.  If they are the first ones, it merges their states; else each is stored.
     The result has the chunks that are left after the part, the place of the next one, and what `next_part` returns.
     """
     group, tile, begin, end = left * 0, left * 0, left * 0, left * 0
@@ -255,7 +255,7 @@ def next_run(
         else:
             row, chunk = place // chunks, place % chunks
             group, tile = row % groups, row // groups
-            count = gl.where(chunk == 0, gl.minimum(left, chunks), 1)
+            count = gl.minimum(left, chunks - chunk)
             begin, end = keys_of_part(sequence, tile, chunk, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
             begin, end = chunk * CHUNK, gl.minimum(end, (chunk + count) * CHUNK)
             place += count
@@ -338,3 +338,14 @@ def first_part(
     if not RAGGED:
         gdc_wait()
     return place, block, sequence, group, tile, begin, end
+
+
+@gluon.jit
+def row_of_member(groups, queries, M: gl.constexpr, GROUP: gl.constexpr, MEMBERS: gl.constexpr):
+    """Return the sequence, the group of heads, the tile of rows and the chunk of a member of a cluster.
+
+    MEMBERS consecutive programs are a cluster, which has the rows of a tile; each has one chunk.
+    """
+    place = gl.program_id(0) // MEMBERS
+    width = (queries * GROUP + M - 1) // M * groups
+    return place // width, place % groups, place % width // groups, gl.program_id(0) % MEMBERS

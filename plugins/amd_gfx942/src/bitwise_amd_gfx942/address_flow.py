@@ -1,0 +1,181 @@
+"""The instructions of a kernel that read words of addresses as numbers: a data-flow analysis over all of its paths.
+
+A vector instruction leaves what a register holds in the lanes that it does not write.  So each word is kept with the
+lanes for which it was written: a later write replaces it only if it is known to write all of these lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bitwise_amd_gfx942.address_moves import OF_LANES, addresses_in, results_of, results_of_mask
+from bitwise_amd_gfx942.address_state import (
+    HIGH,
+    LOW,
+    PRIVATE,
+    AddressState,
+    changed_lanes,
+    forget_mask,
+    has_lanes,
+    is_vector,
+    names_of,
+    written_mask,
+)
+from bitwise_amd_gfx942.control_flow import successors
+from bitwise_amd_gfx942.lane_sets import ALL
+from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_core.assembly.module import Instruction, Kernel, once_a_kernel, registers_of
+from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.instruction_info import InstructionInfo
+
+_OF_CODE = frozenset({"s_getpc_b64", "s_swappc_b64"})
+"""Instructions that return an address of the program."""
+WITHOUT_READS = frozenset({"s_waitcnt", "s_nop", "s_barrier", "s_endpgm", "s_setprio", "s_branch"})
+"""Instructions that read no register."""
+_TWO_RESULTS = ("_co_u32", "v_mad_u64_u32", "v_mad_i64_i32")
+"""The ends of mnemonics whose instructions write a result and a carry, and none of the two in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The words of addresses that instructions load: their kind by the instruction's number and the word's."""
+
+    words: frozenset[tuple[int, int, int]]
+    """(instruction, word of its destination, kind)."""
+    preloaded: frozenset[tuple[str, int]] = frozenset()
+    """Registers that hold such a word at the start of the kernel."""
+
+
+@once_a_kernel
+def readers(kernel: Kernel, opcodes: OpcodeTable, sources: Sources) -> Mapping[int, frozenset[str]]:
+    """Return the instructions, by identity, that read words of addresses as numbers, with the registers."""
+    if not kernel.instructions:
+        return {}
+    loaded: dict[int, list[tuple[int, int]]] = {}
+    for key, number, kind in sources.words:
+        loaded.setdefault(key, []).append((number, kind))
+    flow = _Flow(kernel, infos_of(kernel, opcodes), loaded)
+    first = AddressState({name: {(ALL, kind): frozenset()} for name, kind in sources.preloaded}, ALL, {})
+    entry = f"s{_kernarg_register(kernel)}", f"s{_kernarg_register(kernel) + 1}"
+    for name, kind in zip(entry, (LOW, HIGH), strict=True):
+        first.write(name, kind)
+    return flow.run(first, successors(kernel, opcodes))
+
+
+def _kernarg_register(kernel: Kernel) -> int:
+    """Return the number of the first scalar register that holds the address of the arguments."""
+    number = 0
+    for name, count in (("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2)):
+        number += count * (kernel.attributes.get(f"user_sgpr_{name}", "0") == "1")
+    return number
+
+
+class _Flow:
+    """The flow of words of addresses through the registers of a kernel."""
+
+    def __init__(
+        self, kernel: Kernel, infos: Sequence[InstructionInfo], loaded: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> None:
+        self.kernel, self.infos, self.loaded = kernel, infos, loaded
+        self.found: dict[int, frozenset[str]] = {}
+
+    def run(self, first: AddressState, following: Sequence[tuple[int, ...]]) -> Mapping[int, frozenset[str]]:
+        count = len(self.kernel.instructions)
+        entries: dict[int, AddressState] = {0: first}
+        arrivals = [0] * (count + 1)
+        for places in following:
+            for each in places:
+                arrivals[each] += 1
+        work = [0]
+        while work:
+            index = work.pop()
+            state = entries[index].copy()
+            while True:
+                self._execute(index, state)
+                places = following[index]
+                if places == (index + 1,) and index + 1 < count and arrivals[index + 1] == 1:
+                    index += 1
+                    continue
+                break
+            work += [each for each in places if each < count and _enter(entries, each, state)]
+        return self.found
+
+    def _execute(self, index: int, state: AddressState) -> None:
+        """Add the registers that an instruction reads as numbers, and change the state by what it writes."""
+        instruction, info = self.kernel.instructions[index], self.infos[index]
+        name = form(instruction.opcode).name
+        if name in WITHOUT_READS:
+            return
+        mask = written_mask(index, name, instruction, state)
+        lanes = state.lanes
+        state.reads_every_lane = _reads_every_lane(instruction)
+        if not info.writes.isdisjoint(("exec_lo", "exec_hi")):
+            lanes = changed_lanes(index, name, instruction, state)
+        read = _read_registers(name, instruction, info)
+        held = frozenset(each for each in read if state.kind_with_parts(each))
+        results: dict[str, int] | None = {}
+        if held or name in OF_LANES or name.startswith("scratch_load_"):
+            results = results_of(name, instruction, state)
+        if results is None:
+            results = results_of_mask(name, instruction, state)
+            numbers = held - addresses_in(name, instruction)
+            if numbers:
+                self.found[id(instruction)] = self.found.get(id(instruction), frozenset()) | numbers
+        for number, kind in self.loaded.get(id(instruction), ()):
+            names = names_of(instruction.operands[0])
+            if number < len(names):
+                results[names[number]] = results.get(names[number], 0) | kind
+        if name in _OF_CODE:
+            results.update(zip(names_of(instruction.operands[0]), (LOW, HIGH), strict=False))
+        partly = not _replaces(name, info)
+        for each in info.writes | results.keys():
+            kept = each == PRIVATE or (partly and is_vector(each))
+            state.write(each, results.get(each, 0), partly=kept)
+            if not has_lanes(each):
+                forget_mask(state, each)
+            elif each in info.writes and not partly and state.lanes == ALL:
+                for part in [other for other in state.words if other.startswith(f"{each} ")]:
+                    del state.words[part]
+        if mask is not None:
+            state.masks[mask[0]] = mask[1]
+        state.lanes = lanes
+        state.reads_every_lane = False
+
+
+def _reads_every_lane(instruction: Instruction) -> bool:
+    """Return whether an instruction may read lanes outside of the execution mask."""
+    found = form(instruction.opcode)
+    return (
+        found.encoding.endswith("dpp") or found.name in OF_LANES or "permlane" in found.name
+        or found.name.startswith(("ds_", "v_mfma", "v_smfmac"))
+    )  # fmt: skip
+
+
+def _enter(entries: dict[int, AddressState], place: int, state: AddressState) -> bool:
+    """A path reaches an instruction.  Return whether it must be executed again."""
+    known = entries.get(place)
+    meeting = ("meeting", place)
+    if known is None:
+        entries[place] = state.copy()
+        return True
+    if known.lanes == state.lanes and known.lanes != (meeting,):
+        return known.join(state)
+    moved = known.lanes != (meeting,)
+    if moved:  # the paths before came with other lanes
+        known.meet(meeting)
+    arriving = state.copy()
+    arriving.meet(meeting)
+    return known.join(arriving) or moved
+
+
+def _replaces(name: str, info: InstructionInfo) -> bool:
+    """Return whether an instruction writes all bits of its destination in all active lanes."""
+    return 0 in info.overwritten or name.endswith(_TWO_RESULTS)
+
+
+def _read_registers(name: str, instruction: Instruction, info: InstructionInfo) -> frozenset[str]:
+    """Return the registers of which an instruction reads active lanes."""
+    if name.endswith(_TWO_RESULTS):
+        return info.reads - (info.writes - registers_of(*instruction.operands[2:]))
+    return info.reads - info.retained

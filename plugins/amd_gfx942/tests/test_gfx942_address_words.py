@@ -1,0 +1,187 @@
+# ruff: noqa: E501 - lines of a kernel are read as one
+"""What a kernel computes from words of addresses of buffers: places and distances from zero are known, numbers are not.
+
+s[8:9] is the address of the output, s[10:11], s[12:13] and s[14:15] those of three inputs, s[0:1] that of the arguments.
+v0 is the lane, v1 its byte offset, v2 and v3 are loaded words; the kernel stores v5.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.sources import Options, Source
+from bitwise_core.checker.verdicts import Outcome
+from bitwise_core.execution.launch import Launch
+from gfx942_kernels import launch_of, reading, text_of
+
+HALF = "s_mov_b64 exec, 0xffff"
+ALL = "s_mov_b64 exec, -1"
+ODD = "v_and_b32_e32 v9, 1, v2\nv_cmp_eq_u32_e32 vcc, 1, v9\ns_and_saveexec_b64 s[20:21], vcc"
+JOIN = "s_or_b64 exec, exec, s[20:21]"
+OWN = "v_mov_b32_e32 v6, s10\nv_mov_b32_e32 v7, s11\nv_lshl_add_u64 v[6:7], v[6:7], 0, v[20:21]"
+"""v[6:7]: the address of the first input, plus v[20:21]."""
+OFFSET = "v_mov_b32_e32 v20, v1\nv_mov_b32_e32 v21, 0"
+LOAD = "global_load_dword v5, v[6:7], off\ns_waitcnt vmcnt(0)"
+PLAIN = "v_mov_b32_e32 v5, v2"
+OPEN = {
+    "an upper word": "v_mov_b32_e32 v5, s11",
+    "a lower word": "v_mov_b32_e32 v5, s10",
+    "a lower word of a place": f"{OFFSET}\n{OWN}\nv_mov_b32_e32 v5, v6",
+    "an address of arguments": "v_mov_b32_e32 v5, s0",
+    "an order of buffers": "v_mov_b32_e32 v5, 1\ns_cmp_lt_u32 s11, s13\ns_cselect_b32 s20, 1, 0\nv_mov_b32_e32 v5, s20",
+    "an order of addresses": "v_mov_b32_e32 v6, s12\nv_mov_b32_e32 v7, s13\nv_cmp_lt_u64_e32 vcc, s[10:11], v[6:7]\n"
+    "v_cndmask_b32_e64 v5, 0, 1, vcc",
+    "a branch on an order": "v_mov_b32_e32 v5, 1\ns_cmp_lt_u32 s11, s13\ns_cbranch_scc1 .LBB0_1\nv_mov_b32_e32 v5, 2\n.LBB0_1:",
+    "a distance": "s_sub_u32 s20, s12, s10\ns_subb_u32 s21, s13, s11\nv_mov_b32_e32 v5, s21",
+    "a sum of addresses": "s_add_u32 s20, s12, s10\ns_addc_u32 s21, s13, s11\nv_mov_b32_e32 v5, s21",
+    "a carry": "s_add_u32 s20, s10, 0xffffff00\ns_cselect_b32 s20, 1, 0\nv_mov_b32_e32 v5, s20",
+    "a carry that is added": "s_add_u32 s20, s10, 0xffffff00\ns_addc_u32 s21, 0, 0\nv_mov_b32_e32 v5, s21",
+    "a carry of lanes": "v_add_co_u32_e32 v6, vcc, s10, v2\nv_cndmask_b32_e64 v5, 0, 1, vcc",
+    "a carry of lanes that is added": "v_mov_b32_e32 v7, 0\nv_add_co_u32_e32 v6, vcc, s10, v2\nv_addc_co_u32_e32 v5, vcc, 0, v7, vcc",
+    "high bits": "s_lshr_b64 s[20:21], s[10:11], 40\nv_mov_b32_e32 v5, s20",
+    "many low bits": "s_and_b32 s20, s10, 0xfff\nv_mov_b32_e32 v5, s20",
+    "a bit": "s_bfe_u32 s20, s11, 0x10008\nv_mov_b32_e32 v5, s20",
+    "a float": "v_cvt_f32_u32_e32 v5, s11",
+    "a multiple": "v_mul_lo_u32 v5, s11, v0",
+    "a byte": "v_mov_b32_e32 v6, s11\nv_mov_b32_sdwa v5, v6 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1",
+    "a word of another lane": "v_mov_b32_e32 v6, s11\nv_mov_b32_dpp v5, v6 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:0",
+    "a word of any lane": "v_mov_b32_e32 v6, s11\nds_bpermute_b32 v5, v1, v6\ns_waitcnt lgkmcnt(0)",
+    "a word of the first lane": "v_mov_b32_e32 v6, s11\nv_readfirstlane_b32 s20, v6\nv_mov_b32_e32 v5, s20",
+    "a word of a lane": "v_mov_b32_e32 v6, s11\nv_readlane_b32 s20, v6, 3\nv_mov_b32_e32 v5, s20",
+    "a spilled word": "v_mov_b32_e32 v9, 0\nv_writelane_b32 v9, s11, 3\nv_readlane_b32 s20, v9, 3\nv_mov_b32_e32 v5, s20",
+    "a register with a spilled word": "v_mov_b32_e32 v5, 0\nv_writelane_b32 v5, s11, 3",
+    "a word that private memory keeps": "v_mov_b32_e32 v6, s11\nscratch_store_dword off, v6, off offset:8\ns_waitcnt vmcnt(0)\n"
+    "scratch_load_dword v5, off, off offset:8\ns_waitcnt vmcnt(0)",
+    "a word that shared memory keeps": "v_mov_b32_e32 v6, s11\nds_write_b32 v1, v6\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1\n"
+    "s_waitcnt lgkmcnt(0)",
+    "a selected word": "v_cmp_gt_u32_e32 vcc, 7, v0\nv_mov_b32_e32 v6, s11\nv_cndmask_b32_e32 v5, v0, v6, vcc",
+    "a word in some lanes": f"v_mov_b32_e32 v5, s11\n{HALF}\nv_mov_b32_e32 v5, 7\n{ALL}",
+    "a word in other lanes": f"v_mov_b32_e32 v5, 7\n{HALF}\nv_mov_b32_e32 v5, s11\n{ALL}",
+    "a word where data says so": f"v_mov_b32_e32 v5, s11\n{ODD}\nv_mov_b32_e32 v5, 7\n{JOIN}",
+    "a word on the other side": f"v_mov_b32_e32 v5, s11\n{ODD}\nv_mov_b32_e32 v5, 7\ns_xor_b64 s[20:21], exec, s[20:21]\n"
+    "s_mov_b64 exec, s[20:21]\nv_mov_b32_e32 v6, v5\ns_mov_b64 exec, -1\nv_mov_b32_e32 v5, v6",
+    "a word of the round before": "s_mov_b32 s22, 0\nv_mov_b32_e32 v6, 0\nv_mov_b32_e32 v5, 0\n.LBB0_1:\nv_mov_b32_e32 v5, v6\n"
+    "v_mov_b32_e32 v6, s11\ns_add_i32 s22, s22, 1\ns_cmp_lt_u32 s22, 2\ns_cbranch_scc1 .LBB0_1",
+    "a word of lanes that have left a loop": "s_mov_b32 s22, 8\nv_mov_b32_e32 v5, 0\n.LBB0_1:\nv_mov_b32_e32 v5, s11\n"
+    "v_cmp_gt_u32_e32 vcc, s22, v0\ns_and_b64 exec, exec, vcc\nv_mov_b32_e32 v5, 3\ns_sub_i32 s22, s22, 4\ns_cmp_lg_u32 s22, 0\n"
+    "s_cbranch_scc1 .LBB0_1\ns_mov_b64 exec, -1",
+    "an upper word of the arguments": "s_load_dword s20, s[0:1], 0xc\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s20",
+    "a word at a place of the arguments": "s_add_u32 s20, s0, 8\ns_addc_u32 s21, s1, 0\ns_load_dword s22, s[20:21], 0x4\n"
+    "s_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s22",
+    "a factor of a matrix": "v_mov_b32_e32 v6, s11\nv_mov_b32_e32 v16, 0\nv_mov_b32_e32 v17, 0\nv_mov_b32_e32 v18, 0\nv_mov_b32_e32 v19, 0\n"
+    "v_mfma_f32_16x16x4_f32 v[16:19], v6, v6, v[16:19]\ns_nop 7\ns_nop 7\nv_mov_b32_e32 v5, v16",
+    "an offset in a buffer": "v_mov_b32_e32 v6, s12\nglobal_load_dword v5, v6, s[10:11]\ns_waitcnt vmcnt(0)",
+    "a rounded word": "v_mov_b32_e32 v6, s11\nv_bfe_u32 v7, v6, 16, 1\ns_movk_i32 s20, 0x7fff\nv_add3_u32 v7, v6, v7, s20\n"
+    "v_cmp_o_f32_e32 vcc, v6, v6\nv_lshrrev_b32_e32 v7, 16, v7\nv_mov_b32_e32 v8, 0x7fff\nv_cndmask_b32_e32 v5, v8, v7, vcc",
+    "a part of a mask": "s_mov_b32 s21, 0x7fff\ns_mov_b32 s20, -1\ns_and_b64 s[22:23], s[10:11], s[20:21]\nv_mov_b32_e32 v5, s23",
+    "a masked word": "s_mov_b32 s21, 0xffff\ns_mov_b32 s20, -1\ns_and_b64 s[22:23], s[10:11], s[20:21]\nv_mov_b32_e32 v5, s23",
+}  # fmt: skip
+KNOWN = {
+    "a place": f"{OFFSET}\n{OWN}\n{LOAD}",
+    "a carried sum": f"v_add_co_u32_e32 v6, vcc, s10, v1\nv_mov_b32_e32 v7, s11\nv_addc_co_u32_e32 v7, vcc, 0, v7, vcc\n{LOAD}",
+    "a scalar sum": "s_add_u32 s20, s10, 16\ns_addc_u32 s21, s11, 0\ns_sub_u32 s20, s20, 16\ns_subb_u32 s21, s21, 0\n"
+    "global_load_dword v5, v1, s[20:21]\ns_waitcnt vmcnt(0)",
+    "a descriptor": "s_mov_b32 s20, s10\ns_and_b32 s21, s11, 0xffff\ns_movk_i32 s22, 0x100\ns_mov_b32 s23, 0x27000\n"
+    "buffer_load_dword v5, v1, s[20:23], 0 offen\ns_waitcnt vmcnt(0)",
+    "spilled words": "v_writelane_b32 v9, s10, 1\nv_writelane_b32 v9, s11, 2\nv_readlane_b32 s20, v9, 1\nv_readlane_b32 s21, v9, 2\n"
+    "global_load_dword v5, v1, s[20:21]\ns_waitcnt vmcnt(0)",
+    "words that private memory keeps": f"{OFFSET}\n{OWN}\nscratch_store_dwordx2 off, v[6:7], off offset:8\ns_waitcnt vmcnt(0)\n"
+    f"v_mov_b32_e32 v6, 0\nscratch_load_dwordx2 v[6:7], off, off offset:8\ns_waitcnt vmcnt(0)\n{LOAD}",
+    "a register that held a word": "v_mov_b32_e32 v5, s11\nv_mov_b32_e32 v5, v2",
+    "a register that held a word of a side": f"{PLAIN}\n{ODD}\nv_mov_b32_e32 v6, s10\nv_mov_b32_e32 v6, v2\nv_mov_b32_e32 v5, v6\n{JOIN}",
+    "a register of two sides": f"{PLAIN}\n{ODD}\nv_mov_b32_e32 v6, s10\nv_mov_b32_e32 v7, s11\nglobal_load_dword v8, v[6:7], off\ns_waitcnt vmcnt(0)\n"
+    f"{JOIN}\n{HALF}\nv_mov_b32_e32 v6, v2\nv_mov_b32_e32 v5, v6\n{ALL}",
+    "a buffer that is there": "s_cmp_lg_u64 s[10:11], 0\ns_cselect_b32 s20, 0, 1\nv_add_u32_e32 v5, s20, v2",
+    "low bits": "s_and_b32 s20, s10, 0xfc\nv_add_u32_e32 v5, s20, v2",
+    "a number that nothing uses": f"v_xor_b32_e32 v9, s11, v2\n{PLAIN}",
+    "an order in one buffer": "s_add_u32 s20, s10, 16\ns_addc_u32 s21, s11, 0\nv_mov_b32_e32 v6, s10\nv_mov_b32_e32 v7, s11\n"
+    "v_cmp_gt_u64_e32 vcc, s[20:21], v[6:7]\nv_cndmask_b32_e64 v9, 1, 0, vcc\nv_add_u32_e32 v5, v9, v2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_the_place_of_a_buffer_decides_is_not_determined(name: str) -> None:
+    found = reading(OPEN[name]).unknown or ""
+    assert "the address of a buffer, which the launch does not give, is read as a number" in found
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_no_place_of_a_buffer_decides_is_known(name: str) -> None:
+    found = reading(KNOWN[name])
+    assert found.unknown is None
+    assert found.signature == reading(PLAIN).signature
+
+
+def test_an_address_of_code_is_no_number() -> None:
+    call = "s_getpc_b64 s[20:21]\ns_add_u32 s20, s20, f@rel32@lo+4\ns_addc_u32 s21, s21, f@rel32@hi+12\n"
+    function = "\t.type\tf,@function\nf:\n\ts_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)\n\ts_setpc_b64 s[30:31]\n.Lf:\n\t.size\tf, .Lf-f\n"
+    for number in ("s20", "s21", "s30", "s31"):
+        text = text_of(f"{call}s_swappc_b64 s[30:31], s[20:21]\nv_mov_b32_e32 v5, {number}")
+        found = reading("", text=text.replace("\t.text\n\t.globl", f"\t.text\n{function}\t.globl", 1)).unknown or ""
+        assert "is read as a number" in found
+
+
+def test_no_number_is_equal_to_an_address() -> None:
+    """256 is the upper word that the analysis takes for the second buffer, and 512 that of the first input."""
+    launch = launch_of()
+    for number in (256, 512):
+        address, constant = (
+            Source("k.amdgcn", text_of(f"v_mov_b32_e32 v5, {each}"), launch) for each in ("s11", hex(number))
+        )
+        assert compare(address, constant, GFX942, Options()).verdict.outcome is not Outcome.EQUAL
+    assert compare(address, address, GFX942, Options()).verdict.outcome is not Outcome.EQUAL
+
+
+TABLE = {
+    "scalar": "s_load_dwordx2 s[20:21], s[10:11], 0x8\ns_waitcnt lgkmcnt(0)",
+    "vector": "v_mov_b32_e32 v6, 8\nglobal_load_dwordx2 v[6:7], v6, s[10:11]\ns_waitcnt vmcnt(0)\n"
+    "v_readfirstlane_b32 s20, v6\nv_readfirstlane_b32 s21, v7",
+}  # fmt: skip
+
+
+def with_table(body: str) -> str | None:
+    """The reason why the analysis of a kernel is Unknown whose first input holds a number and a pointer to the second."""
+    table = {"buffer": "a", "dtype": "i64", "values": [3, {"buffer": "b", "offset": 0, "dtype": "i32"}]}
+    arguments = [
+        {"buffer": "out", "dtype": "i32"},
+        table,
+        {"buffer": "b", "dtype": "i32"},
+        {"buffer": "c", "dtype": "i32"},
+    ]
+    launch = Launch.model_validate(
+        {"file": "kernel.amdgcn", "entry": "kernel", "grid": [1], "block": [64], "args": arguments}
+    )
+    text = text_of(body).replace("global_load_dword v2, v1, s[10:11]", "v_mov_b32_e32 v2, 0")
+    return analyse(Source("k", text, launch), GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options()).unknown
+
+
+@pytest.mark.parametrize("loaded", TABLE)
+def test_pointers_of_a_table_are_followed(loaded: str) -> None:
+    place = "global_load_dword v5, v1, s[20:21]\ns_waitcnt vmcnt(0)"
+    assert with_table(f"{TABLE[loaded]}\n{place}") is None
+    for word in ("s20", "s21"):
+        assert "is read as a number" in (with_table(f"{TABLE[loaded]}\nv_mov_b32_e32 v5, {word}") or "")
+    number = "s_load_dwordx2 s[20:21], s[10:11], 0x0\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s20"
+    assert with_table(number) is None
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "s_load_dword s20, s[10:11], 0xc\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s20",
+        "v_mov_b32_e32 v6, 12\nglobal_load_dword v5, v6, s[10:11]\ns_waitcnt vmcnt(0)",
+        "v_mov_b32_e32 v6, 13\nglobal_load_ubyte v5, v6, s[10:11]\ns_waitcnt vmcnt(0)",
+        "s_mov_b32 s20, s10\ns_and_b32 s21, s11, 0xffff\ns_movk_i32 s22, 0x10\ns_mov_b32 s23, 0x27000\nv_mov_b32_e32 v6, 8\n"
+        "buffer_load_dwordx2 v[6:7], v6, s[20:23], 0 offen\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v5, v7",
+        "v_mov_b32_e32 v6, 8\nv_mov_b32_e32 v8, 0\nv_mov_b32_e32 v9, 0\nglobal_atomic_swap_x2 v[6:7], v6, v[8:9], s[10:11] sc0\n"
+        "s_waitcnt vmcnt(0)\nv_mov_b32_e32 v5, v7",
+        "s_mov_b32 s20, s10\ns_and_b32 s21, s11, 0xffff\ns_movk_i32 s22, 0x10\ns_mov_b32 s23, 0x27000\nv_mov_b32_e32 v6, 12\n"
+        "s_mov_b32 m0, 0\nbuffer_load_dword v6, s[20:23], 0 offen lds\ns_waitcnt vmcnt(0)\nds_read_b32 v5, v1\ns_waitcnt lgkmcnt(0)",
+    ],
+)  # fmt: skip
+def test_parts_of_a_pointer_are_no_numbers(load: str) -> None:
+    found = with_table(load) or ""
+    assert "is read in parts or as a number" in found or "is read as a number" in found
