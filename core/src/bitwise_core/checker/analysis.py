@@ -441,7 +441,8 @@ def _outputs_of_every_order(
     """
     ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
     if blocks_may_wait(ready):
-        ways_to_prove[:0] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back]
+        by_blocks: list[_WayToProve] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers]
+        ways_to_prove = [*by_blocks, *ways_to_prove, outputs_by_look_back]
     for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:

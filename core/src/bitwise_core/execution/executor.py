@@ -164,6 +164,12 @@ class Executor:
                 self.separated.end()
         machine.mask, machine.runs_to_end = outer, to_end
 
+    def _forget_dead_registers_at(self, pc: int, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        """Forget the registers that no group may read, while one runs that is at instruction `pc`."""
+        if self.separated is None or group.registers is self.machine.registers:
+            group.pc = pc
+            self._forget_dead_registers(groups)
+
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
         """Forget the registers that no group may read."""
         machine = self.machine
@@ -225,6 +231,8 @@ class Executor:
                 raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
             if not budget[0] & _STEPS_BETWEEN_CHECKS:
                 check_time(instructions[pc].line)
+                if self.depth == 0 and len(machine.registers) > self.most_registers:
+                    self._forget_dead_registers_at(pc, group, groups)
             machine.line = instructions[pc].line
             machine.pc = pc
             if machine.condition is not None:

@@ -425,9 +425,11 @@ class RaceDetector:
         self.writes(cells, np.broadcast_to(thread, cells.shape), pending=True)
         if self.unfenced is None:
             raise Unsupported("which reads end before an asynchronous write is not followed here", line)
-        read = self.unfenced.line_of(cells)
-        if read is not None:
-            raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
+        warps = np.broadcast_to(thread, cells.shape) // self.warp
+        for warp in np.unique(warps).tolist():
+            read = self.unfenced.line_of(cells[warps == warp], warp, self.clock[warp])
+            if read is not None:
+                raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
 
     def _record_deferred(self) -> None:
         """Record the deferred reads, as if each had been recorded when it was made.
@@ -661,7 +663,7 @@ class RaceDetector:
         if self.unfenced is not None:
             lanes = np.arange(self.warps * self.warp) >= self.threads  # those that do not exist
             lanes[: threads.size] |= threads
-            self.unfenced.fence(lanes, self.warp, cells)
+            self.unfenced.fence(lanes, self.warp, cells, self.clock.diagonal())
 
     def _fence_of_published(self, cells: Array, threads: Array) -> None:
         """These threads execute a fence after these cells were written by other threads, or by them and published."""
@@ -903,7 +905,7 @@ class RaceDetector:
         agents = self._has_agents()
         tracked = self.arrived_at or self.phases or self.tracked or self.meetings
         pending = bool(tracked) or self.updates is not None or bool(self.updated.any())
-        unfenced = () if self.unfenced is None else tuple(self.unfenced.state())
+        unfenced = () if self.unfenced is None else tuple(self.unfenced.state(seen[: self.warps]))
         if not cells.size and not pending and not several.size and not agents and not any(map(len, unfenced)):
             return None
 
@@ -1028,15 +1030,6 @@ def _grown(values: Array, cells: int, fill: int) -> Array:
     return found
 
 
-def _indices(indices: Array) -> list[int]:
-    """Return the different ones of many indices, in their order, without the negative ones.
-
-    There are few of them, so that counting takes a fraction of the time of sorting.
-    """
-    found: list[int] = np.flatnonzero(np.bincount(indices[indices >= 0])).tolist()
-    return found
-
-
 def _alike(columns: Array) -> tuple[Array, Array, Array]:
     """Return the columns of a table of integers, sorted, the first one of each set of equal ones, and where it begins.
 
@@ -1050,6 +1043,15 @@ def _alike(columns: Array) -> tuple[Array, Array, Array]:
     order = np.argsort(of_column, kind="stable")
     begins = np.flatnonzero(np.append(True, np.diff(of_column[order]) != 0))
     return order, order[begins], np.append(begins, columns.shape[1])
+
+
+def _indices(indices: Array) -> list[int]:
+    """Return the different ones of many indices, in their order, without the negative ones.
+
+    There are few of them, so that counting takes a fraction of the time of sorting.
+    """
+    found: list[int] = np.flatnonzero(np.bincount(indices[indices >= 0])).tolist()
+    return found
 
 
 def _as_slice(cells: Array) -> Array | slice:

@@ -148,8 +148,9 @@ def part_reader(operand: Operand, low: int, bits: int, instruction: Instruction)
             held = held.written_in(machine.mask)
         if held is not None and is_unread_by_parts(held):
             found = part_of(held, low, bits)
-            narrow = machine.mask is not None and not isinstance(found, PackedVector)
-            return _narrow_part_to_active(machine, found, machine.mask) if narrow else found
+            if machine.mask is None or isinstance(found, PackedVector):
+                return found
+            return _narrow_part_to_active(machine, found, machine.mask)
         return extract(whole(machine), low, bits)
 
     return read
