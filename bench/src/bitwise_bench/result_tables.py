@@ -138,7 +138,7 @@ def reading_times(record: Mapping[str, Any]) -> str:
     product = f" The larger product is {settings['product']}." if "product" in settings else ""
     versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
     return _markdown(head, rows) + (
-        "\n\nMedian / ninth decile / most; ratios of CPU seconds with a warm cache of the assembler. The configurations "
+        "\n\nMedian / ninth decile / most; ratios of CPU seconds, the cache of the assembler warm. The configurations "
         f"are those of the corpus with sizes drawn by seed {settings['sizes drawn by']}, which no earlier reading has "
         f"seen.{product} {environment['cpu']}, {versions}."
     )
