@@ -116,6 +116,35 @@ def seconds(record: Mapping[str, Any]) -> str:
     )
 
 
+def reading_times(record: Mapping[str, Any]) -> str:
+    """Return the time of reading beside that of compiling for each target, and beside the first target's."""
+    first, *_ = targets = record["targets"]
+    groups = {"drawn sizes": record["summary"], "a larger product": record["summary"].get("product")}
+
+    def cell(spread: Mapping[str, float]) -> str:
+        return f"{spread['median']:.2f} / {spread['ninth decile']:.2f} / {spread['most']:.2f}"
+
+    rows = []
+    for name, found in groups.items():
+        for target in targets if found else ():
+            own, beside = found[target], found.get(f"{target} over {first}")
+            times = own["seconds to read"], own["reading over compiling, CPU"]
+            kernels = [target, name, own["kernels"], own["Unknown"]]
+            rows.append([*kernels, *map(cell, times), *([cell(beside), beside["above 1.5"]] if beside else ["-", "-"])])
+    head = (
+        *("target", "configurations", "kernels", "Unknown", "seconds to read", "reading / compiling"),
+        *(f"reading / reading for {first}", "above 1.5"),
+    )
+    environment, settings = record["environment"], record["settings"]
+    product = f" The larger product is {settings['product']}." if "product" in settings else ""
+    versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
+    return _markdown(head, rows) + (
+        "\n\nMedian / ninth decile / most; ratios of CPU seconds, the cache of the assembler warm. The configurations "
+        f"are those of the corpus with sizes drawn by seed {settings['sizes drawn by']}, which no earlier reading has "
+        f"seen.{product} {environment['cpu']}, {versions}."
+    )
+
+
 def mutants(record: Mapping[str, Any]) -> str:
     """Return the verdicts on mutants, by kind of change."""
     rows = [
@@ -586,6 +615,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
+        "reading-times": ("reading-times.json", reading_times),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
@@ -623,6 +653,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "reading-times": "python -m bitwise_bench.readings.compile_times --other-sizes SEED --out RECORD",
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",
