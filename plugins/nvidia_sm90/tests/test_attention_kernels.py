@@ -531,7 +531,7 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
             slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
             handed = 4 * 16 * ((components + 8) * (width // components) if each.alone else width + 8) * each.span
-            assert each.resident * (each.stages * slot + exchanged + handed + 1024) <= 227 << 10
+            assert each.resident * (each.stages * slot + exchanged + -(-handed // 1024) * 1024 + 1024) <= 227 << 10
             assert each.stages >= (max(2, depth // components) if each.alone else 3)
             assert not each.span or each.alone or depth != 96
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
@@ -592,6 +592,17 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
                 assert not loaded
                 released += 1
         assert released
+
+
+def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swizzled() -> None:
+    """Dynamic memory lies behind static memory, and what a copy swizzles depends on the address."""
+    for name in ("two chunks", "pages of three chunks"):
+        problem, schedules = PROVED[name]
+        for schedule in schedules:
+            text = _source(problem, schedule)[0].text
+            found = re.findall(r"\.shared \.align (\d+) \.b8 handed\[(\d+)\]", text)
+            assert len(found) == (schedule.members > 0)
+            assert all(int(alignment) == 1024 and int(size) % 1024 == 0 for alignment, size in found)
 
 
 def test_other_descriptors_are_refused() -> None:
