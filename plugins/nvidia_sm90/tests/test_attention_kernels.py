@@ -21,12 +21,13 @@ from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
-from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Work, division_of, seconds_of
+from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Division, Work, division_of, seconds_of
 from bitwise_nvidia_sm90.attention.launch import (
     Schedule,
     calls_of,
     can_specialise,
     schedule_of,
+    schedule_of_division,
     specialised_schedule,
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
@@ -541,16 +542,20 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
 
 def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    for descriptor, sequences, keys, split, columns, alone in (
-        (desc, 1, 500, False, 2, False), (desc, 1, 65536, True, 1, True), (narrow, 99, 3000, False, 1, False),
-        (narrow, 2, 90000, True, 1, True), (narrow, 1, 2048, True, 2, False),
+    for descriptor, sequences, keys, split in (
+        (desc, 1, 500, False), (desc, 1, 65536, True), (desc, 64, 2048, False), (narrow, 2, 90000, True),
+        (narrow, 1, 2048, True), (narrow, 250, 1000, False),
     ):  # fmt: skip
         found = schedule_of(descriptor, sequences, 1, keys, 32, 8, False, 132, True)
-        assert (found.rows, found.split, found.columns, found.alone) == (16, split, columns, alone)
+        assert (found.rows, found.split) == (16, split)
     # Programs of one part each are as many as there may be parts.
-    assert schedule_of(narrow, 99, 1, 3000, 32, 8, True, 132, True).programs == 99 * 8 * 6
+    part = Division(True, 1, 2, 6, 1, 1.0, 1.0, 0.0, once=True)
+    schedule = schedule_of_division(part, 99 * 8, 3000)
+    assert schedule is not None
+    assert schedule.programs == 99 * 8 * 6
+    assert schedule_of_division(part, 99 * 8, 512) is None
     # One of several lengths may be the longest, and a window has few keys.
-    assert schedule_of(desc, 16, 1, 8000, 32, 8, True, 132, True).split
+    assert schedule_of(desc, 4, 1, 8000, 32, 8, True, 132, True).split
     windowed = attention_descriptor(form(depth=128, window=100))
     assert not schedule_of(windowed, 64, 1, 8000, 32, 8, True, 132, True).split
 
