@@ -24,6 +24,10 @@ _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
 _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
+_FAR = 0.65
+"""The share of its rate at which a program of several warps streams what is not cached; rates of lengths that may
+differ have it.
+"""
 _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
 _LAST = 0.6
@@ -244,7 +248,8 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     # Programs that share a row read the same keys.
     repeated = division.columns * (work.depth + work.width / division.columns) / components
     bandwidth = (_CACHED if cached else DEVICES[work.depth].memory) * division.share * repeated
-    rate, start = division.rate * 1e9, division.start * 1e-6
+    near = cached or division.alone or work.ragged
+    rate, start = division.rate * 1e9 * (1.0 if near else _FAR), division.start * 1e-6
 
     def streamed(count: float) -> float:
         """Return the bytes a second of each of so many programs."""
