@@ -610,6 +610,22 @@ def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swiz
             assert all(int(alignment) == 1024 and int(size) % 1024 == 0 for alignment, size in found)
 
 
+def test_a_room_of_another_size_moves_the_tiles_and_changes_bytes() -> None:
+    """As on a GPU, where rooms of 4608 bytes in front of tiles of 1024 bytes gave other results."""
+    problem = Problem(form(), ((1, 600),))
+    operands, buffers = operands_of(problem, np.random.default_rng(4))
+    from attention_sources import source_of
+
+    source = source_of(calls_of(problem.desc, operands, CLUSTER, 1, lambda _: None)[0])
+    moved = replace(source, text=re.sub(r"\.align 1024 \.b8 handed\[\d+\]", ".align 16 .b8 handed[4608]", source.text))
+    assert moved.text != source.text
+    assert source.launch is not None
+    used = {name: buffers[name] for name in source.launch.buffers()}
+    outs = [api.run(each, used, target="sm_90", audit_contraction=False)["out"] for each in (source, moved)]
+    assert outs[0].tobytes() == evaluated(problem, buffers)[0].tobytes()
+    assert outs[1].tobytes() != outs[0].tobytes()
+
+
 def test_other_descriptors_are_refused() -> None:
     launcher = AttentionKernels()
     desc = attention_descriptor(form())
