@@ -43,6 +43,8 @@ def test_a_fence_of_all_lanes_of_the_loading_warp_ends_its_loads(thread: int) ->
         detector.fence(part)
         assert is_overtaken(detector)
     detector.fence(~other)
+    assert is_overtaken(detector) == (thread >= 32)  # nothing orders the fence of another warp before the copy
+    detector.barrier(np.arange(2))
     assert not is_overtaken(detector)
     read(detector, thread)
     assert is_overtaken(detector)
@@ -53,6 +55,7 @@ def test_lanes_that_do_not_exist_need_no_fence() -> None:
     detector.follow_unfenced_reads()
     read(detector, 39)
     detector.fence(np.ones(40, dtype=bool))
+    detector.barrier(np.arange(2))
     assert not is_overtaken(detector)
 
 
@@ -72,7 +75,28 @@ def test_states_with_and_without_such_loads_differ() -> None:
     before = detector.state()
     detector.fence(EVERY)
     assert before is not None
+    assert detector.state() not in (None, before)
+    detector.barrier(np.arange(2))
     assert detector.state() is None
+
+
+def test_a_fence_after_what_orders_the_copy_ends_no_load() -> None:
+    """Warp 1 loads, arrives at a memory barrier for which warp 0 waits, and executes the fence then."""
+    for order in ("fence first", "arrival first"):
+        detector = RaceDetector(64, 64, 32)
+        detector.follow_unfenced_reads()
+        detector.begin(3, np.array([60]))
+        detector.reads(CELLS, np.full(8, 40))
+        detector.loads(CELLS, np.full(8, 40), 7)
+        if order == "fence first":
+            detector.fence(np.arange(64) >= 32)
+        detector.enter_phase(3, np.array([1]))
+        detector.arrive(3, np.array([1]))
+        if order == "arrival first":
+            detector.fence(np.arange(64) >= 32)
+        detector.complete(3)
+        detector.acquire(3, np.array([0]), 0)
+        assert is_overtaken(detector) == (order == "arrival first")
 
 
 def test_copies_are_unknown_where_loads_are_not_followed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from bitwise_core.checker.analysis import analyse
 from bitwise_core.checker.comparison import compare
 from bitwise_core.checker.sources import Options, Source
 from bitwise_core.checker.verdicts import Outcome
@@ -107,6 +108,7 @@ KNOWN = {
         f"{OWN} mov.b32 %r2, 7; {STORE}",
     ),
 }  # fmt: skip
+OF_DATA = "ld.global.b32 %r3, [%d4]; setp.eq.u32 %p1, %r3, 77;"
 OPEN = {
     "a distance of buffers": f"sub.s64 %d9, %d1, %d0; {STORE_LONG}",
     "a sum of addresses": f"add.s64 %d9, %d1, %d0; {STORE_LONG}",
@@ -154,6 +156,10 @@ OPEN = {
     "an address that a bulk copy stores": f"{PLACE} st.shared.v2.b64 [%r6], {{%d0, %d1}}; fence.proxy.async; bar.sync 0; setp.eq.u32 %p1, %r0, 0; @!%p1 bra END;"
     " cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r6], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:",
     "a size of an asynchronous copy": f"{OWN} {PLACE} mov.b64 {{%r4, %r5}}, %d0; sub.u32 %r5, %r5, 240; cp.async.ca.shared.global [%r6], [%d1], 16, %r5; cp.async.wait_all; ld.shared.b32 %r2, [%r6]; {STORE}",
+    "high bits of an address or a number, as data says": f"{OWN} {OF_DATA} selp.b64 %d9, %d1, 5, %p1; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "high bits of one of two addresses, as data says": f"{OWN} {OF_DATA} selp.b64 %d9, %d1, %d0, %p1; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "high bits of an address that data replaces": f"{OWN} {OF_DATA} mov.b64 %d9, %d1; @%p1 mov.b64 %d9, 5; shr.u64 %d9, %d9, 40; {STORE_LONG}",
+    "high bits of a place of data, or a number": f"{OWN} {OF_DATA} mad.wide.s32 %d9, %r3, 4, %d1; setp.eq.u32 %p2, %r0, 3; @%p2 mov.b64 %d9, 5; shr.u64 %d9, %d9, 40; {STORE_LONG}",
     "an address that is counted": "red.global.max.u64 [%d0], %d1;",
     "an address at a place of data": f"{OWN} ld.global.b32 %r2, [%d4]; mul.wide.u32 %d9, %r2, 4;"
     f" add.s64 %d10, %d0, %d9; shr.u64 %d11, %d10, 3; mov.b64 %d9, %d11; {STORE_LONG}",
@@ -255,6 +261,29 @@ def test_a_function_that_is_given_an_address_stores_a_number_of_its_text() -> No
         for each in ("room", "1088")
     )
     assert stored != number
+
+
+MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+OTHERS = f"mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 32, %r0; mul.wide.u32 %d2, %r9, 4; add.s64 %d3, %d0, %d2; {PLACE} mov.u32 %r8, %cluster_ctarank; xor.b32 %r8, %r8, 1; mapa.shared::cluster.u32 %r7, %r6, %r8;"
+"""%r6: 16 bytes of each thread, and %r7 those in the memory of the other block."""
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        (f"{MEET} st.shared::cluster.b64 [%r7], %d1; {MEET} ld.shared.b64 %d9, [%r6]; ld.global.b32 %r2, [%d9];", True),
+        (f"{MEET} st.shared::cluster.b64 [%r7], %d1; {MEET} ld.shared.b32 %r2, [%r6+4];", False),
+        (f"st.shared.b64 [%r6], %d1; {MEET} ld.shared::cluster.b32 %r2, [%r7+4]; {MEET}", False),
+        (f"st.shared.b64 [%r6], %d1; {MEET} ld.shared::cluster.b64 %d9, [%r7]; {MEET} ld.global.b32 %r2, [%d9];", True),
+    ],
+)  # fmt: skip
+def test_an_address_in_the_memory_of_another_block_is_no_number(body: str, known: bool) -> None:
+    made = text(f"{OTHERS} {body} {STORE}", shared=OWN_MEMORY)
+    made = made.replace(".reqntid 32", ".reqntid 32 .explicitcluster .reqnctapercluster 2")
+    arguments = tuple(Argument(kind="buffer", buffer=each, dtype="u32") for each in ("out", "in"))
+    launch = Launch(file="k.ptx", entry="k", grid=(2, 1, 1), block=(32, 1, 1), args=arguments)
+    found = analyse(Source("k", made, launch), SM90, {"out": 1, "in": 2}, Options(audit_contraction=False)).unknown
+    assert found is None if known else "is read as a number" in (found or "")
 
 
 LAUNCHES = ".param .u64 .ptr .global .align 16 "

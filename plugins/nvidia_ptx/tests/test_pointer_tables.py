@@ -120,6 +120,24 @@ def test_the_bytes_of_a_pointer_are_no_numbers(name: str) -> None:
     assert "is read in parts or as a number, and the launch does not give the address of a buffer" in found
 
 
+@pytest.mark.parametrize("other", ["5", "%d6"])
+def test_one_of_several_pointers_that_data_chooses_is_no_number(other: str) -> None:
+    load = "ld.global.u64 %d5, [%d1]; ld.global.u64 %d6, [%d1+8]; ld.global.u32 %r3, [%d2+64]; setp.eq.u32 %p, %r3, 7;"
+    choice = f"selp.b64 %d5, %d5, {other}, %p; {{}} st.global.b32 [%d2], %r3; ret; }}}}"
+    head = HEAD.replace("%r<9>;", "%r<9>; .reg .pred %p;").replace(".reqntid 4", ".reqntid 1")
+    arguments = [{"buffer": "t", "dtype": "i64", "values": [P, Q]}, {"buffer": "out", "dtype": "i32"}]
+    launch = Launch.model_validate({"file": "k.ptx", "entry": "k", "grid": [1], "block": [1], "args": arguments})
+
+    def unknown(use: str) -> str | None:
+        text = f"{head} {load} {choice.format(use)}"
+        return analyse(Source("k.ptx", text, launch), ARCH, {"t": 1, "out": 2, "p": 3, "q": 4}, Options()).unknown
+
+    found = unknown("shr.u64 %d5, %d5, 40; cvt.u32.u64 %r3, %d5;")
+    assert found is not None
+    assert "the address of a buffer, which the launch does not give, is read as a number" in found
+    assert unknown("mov.u32 %r3, 7;") is None
+
+
 def test_the_size_of_a_buffer_that_only_pointers_name_bounds_it() -> None:
     assert analyse(by_table(P, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options()).unknown is None
     small = analyse(by_table({**P, "elements": 3}, Q), ARCH, {"t": 1, "p": 2, "q": 3}, Options())

@@ -27,7 +27,9 @@ def sources(group: str) -> dict[str, Source]:
     return {source.name: source for source in read_folder(HERE / group, (".ptx",)).sources}
 
 
-PRODUCTS, TILES, STEPS = (sources(f"gluon_kernels/{group}") for group in ("products", "tiles", "steps"))
+PRODUCTS, TILES, STEPS, MULTICAST, PIPELINES = (
+    sources(f"gluon_kernels/{group}") for group in ("products", "tiles", "steps", "multicast", "pipelines")
+)
 PAIR = sources("samples/sm_100/gluon_pairs")["gluon_pairs_1.ptx"]
 
 
@@ -61,6 +63,25 @@ def test_products_of_small_integers(name: str) -> None:
     a, b = (generator.integers(-3, 4, shape).astype(np.float16) for shape in ((512, 256), (256, 128)))
     found = executed(PRODUCTS[name], a=a, b=b, c=np.zeros((512, 128), np.float16))["c"].view(np.float16)
     assert np.array_equal(found.reshape(512, 128), a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize(("name", "m", "n", "k"), [("columns.ptx", 256, 128, 192), ("rows.ptx", 256, 64, 128)])
+def test_blocks_that_copy_tiles_to_each_other(name: str, m: int, n: int, k: int) -> None:
+    """They copy over the address of another block's tensor memory, behind a relaxed barrier of the cluster."""
+    assert reading(MULTICAST[name], frozenset()).signature is not None
+    generator = np.random.default_rng(10)
+    a, b = (generator.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    found = executed(MULTICAST[name], a=a, b=b, c=np.zeros((m, n), np.float16))["c"].view(np.float16)
+    assert np.array_equal(found.reshape(m, n), a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_a_tile_over_the_address_of_tensor_memory_needs_a_barrier_of_its_block() -> None:
+    source = MULTICAST["columns.ptx"]
+    load = "ld.shared.b32 \t%r105, [global_smem];"
+    assert f"{load}\n\tbar.sync \t0;" in source.text
+    barrier = "barrier.cluster.arrive.relaxed.aligned;"
+    late = source.text.replace(f"{load}\n", "", 1).replace(barrier, f"{load}\n\t{barrier}", 1)
+    assert "overwrites shared memory that another" in (reading(replace(source, text=late)).unknown or "")
 
 
 WAIT = "\tmbarrier.try_wait.parity.shared::cta.b64 complete, [{}], {};\n\t@!complete bra.uni waitLoop;\n"
@@ -121,6 +142,18 @@ def test_clusters_that_take_over_others_compute_their_tiles() -> None:
     for source in TILES.values():
         out = executed(source, x=x, out=np.zeros(1000, np.float32))["out"].view(np.float32)
         assert np.array_equal(out, 2.5 * x + 1)
+
+
+def test_blocks_that_take_over_tiles_compute_the_product_of_a_pair() -> None:
+    found = {name: reading(source).signature for name, source in PIPELINES.items()}
+    assert found["stealing.ptx"] is not None
+    assert found["stealing.ptx"] == found["pair.ptx"]
+    head, *parts = PIPELINES["stealing.ptx"].text.split("fence.proxy.async.shared::cta;")
+    for left_out in range(1, len(parts) + 1):
+        text = head + "".join(
+            ("" if n == left_out else "fence.proxy.async.shared::cta;") + p for n, p in enumerate(parts, 1)
+        )
+        assert "fence" in (reading(replace(PIPELINES["stealing.ptx"], text=text)).unknown or "")
 
 
 @pytest.mark.parametrize("name", TILES)

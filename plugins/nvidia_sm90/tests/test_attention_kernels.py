@@ -218,7 +218,7 @@ PROBLEMS = {
     ),
     "pages of 32 over clusters": (
         Problem(form(depth=128), ((1, 1100), (1, 150), (1, 530)), layout="paged", page=32),
-        (replace(CLUSTER, stages=4), replace(ALONE_CLUSTER, members=3)),
+        (CLUSTER, replace(ALONE_CLUSTER, members=3)),
     ),
     "pages of 128": (Problem(form("fp16"), ((1, 520),), layout="paged", page=128), (SERIAL, SPLIT, TURNS)),
     "pages of 32 and heads of 128": (
@@ -418,7 +418,7 @@ PROVED = {
     "two chunks": (Problem(form(), ((1, 600),)), (SERIAL, TURN, CLUSTER, ALONE_CLUSTER, replace(RUNS, programs=1))),
     "pages of three chunks": (
         Problem(form(depth=128), ((1, 40), (1, 1100)), heads=1, layout="paged", page=32),
-        (FEW, replace(CLUSTER, stages=4), replace(ALONE_CLUSTER, members=3)),
+        (FEW, CLUSTER, replace(ALONE_CLUSTER, members=3)),
     ),
 }
 """Problems whose schedules are one launch each, with page tables and lengths given."""
@@ -527,12 +527,13 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
     for depth, device in DEVICES.items():
         block = attention_descriptor(form(depth=depth, width=128 if depth == 192 else depth)).key_block
         for each in device.divisions:
-            components = min(64, depth & -depth)
-            slot = each.blocks * block * 2 * (components if each.alone or each.span else depth)
+            components, width = min(64, depth & -depth), 128 if depth == 192 else depth
+            slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
-            handed = 4 * 16 * (components + 8) * (depth // components) * each.span
+            handed = 4 * 16 * ((components + 8) * (width // components) if each.alone else width + 8) * each.span
             assert each.resident * (each.stages * slot + exchanged + handed + 1024) <= 227 << 10
-            assert each.stages >= (max(2, depth // components) if each.alone or each.span else 3)
+            assert each.stages >= (max(2, depth // components) if each.alone else 3)
+            assert not each.span or each.alone or depth != 96
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
             assert not each.runs or (each.split, each.columns, each.once) == (True, 1, False)
             assert each.columns in ((1, 3) if depth == 96 else (1, 2, 4))

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with get_context("spawn").Pool(given.workers) as pool:
             compiled = [
                 pool.apply_async(compile_division, (kind, case, place))
-                for kind, case in cases for place in range(len(divisions_of(case)))
+                for kind, case in cases for place, each in enumerate(divisions_of(case)) if _asked(each, given.only)
             ]  # fmt: skip
             for each in compiled:
                 each.wait(max(0.0, end - time.monotonic()))
@@ -83,20 +83,30 @@ def _candidates(depth: int) -> Iterator[Any]:
     block, components = key_block(depth), min(64, depth & -depth)
     for kind, alone, blocks, resident in (
         ("turns", False, 1, 2), ("turns", True, 1, 6), ("runs", False, 1, 1), ("runs", False, 2, 1),
-        ("runs", False, 1, 2), ("cluster", False, 1, 2), ("cluster", False, 1, 3), ("cluster", True, 1, 6),
-        ("long cluster", False, 1, 2),
+        ("runs", False, 1, 2), ("cluster", False, 1, 1), ("cluster", False, 1, 2), ("cluster", True, 1, 4),
+        ("long cluster", False, 1, 1),
     ):  # fmt: skip
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
-        own = alone or span > 0
-        slot = blocks * block * 2 * (components if own else depth)
+        slot = blocks * block * 2 * (components if alone else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
-        handed = 4 * 16 * (components + 8) * (depth // components) * span
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - handed) // slot)
-        least = max(2, depth // components) if own else 3
-        if stages >= least and not (alone and depth == 256):
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room_of_states(depth, alone) * span) // slot)
+        least = max(2, depth // components) if alone else 3
+        # One warp has no room for outputs of 256 components, and more have no tiles of two widths to hand.
+        if stages >= least and not (alone and depth == 256) and not (span and not alone and depth == 96):
             yield Division(
                 True, blocks, resident, stages, 1, 40.0, 1.0, 1.0, alone=alone, runs=kind == "runs", span=span
             )
+
+
+def _asked(division: Any, only: str | None) -> bool:
+    """Return whether a division is one of those that are asked for."""
+    return only is None or (only == "members") == (division.span > 0)
+
+
+def room_of_states(depth: int, alone: bool) -> int:
+    """Return the bytes in which a member of a cluster hands the state of a chunk."""
+    components, width = min(64, depth & -depth), 128 if depth == 192 else depth
+    return 4 * 16 * ((components + 8) * (width // components) if alone else width + 8)
 
 
 def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:
@@ -193,7 +203,7 @@ def measured(kind: str, case: dict[str, Any], only: str | None = None) -> dict[s
     work = Work(case["batch"] * case["groups"], longest, share, depth, width, kind != "decode")
     divisions = []
     for place, division in enumerate(divisions_of(case)):
-        if only is not None and (only == "members") != (division.span > 0):
+        if not _asked(division, only):
             continue
         call = call_of(kind, case, place)
         if call is not None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.attention import drawn
 from bitwise_bench.command_line import command_parser
 from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Device, Division, Work, division_of, seconds_of
 
@@ -82,7 +83,9 @@ def measured_of(result: Mapping[str, Any]) -> Measured:
     page = case.get("page", 0)
     keys = -(-case["keys"] // page) * page if page else case["keys"]
     ragged = result["kind"] != "decode"
-    work = Work(case["batch"] * case["groups"], keys, share, depth, case.get("width", depth), ragged)
+    lengths = drawn.lengths_of(case) if result["kind"] == "uneven" else [keys]
+    mean = min(1.0, sum(lengths) / len(lengths) / keys)
+    work = Work(case["batch"] * case["groups"], keys, share, depth, case.get("width", depth), ragged, mean=mean)
     seconds = {
         bare(Division(**each["division"])): each["seconds"] for each in result["divisions"] if each["seconds"]
     }  # fmt: skip
@@ -118,8 +121,9 @@ def fit(division: Division, cases: Iterable[tuple[Work, float]]) -> Division:
     def distance(numbers: Sequence[float]) -> float:
         rate, share, start = numbers
         one = replace(division, rate=rate, share=share, start=start)
-        # What a division that is slow takes decides nothing, so far ratios count less.
-        return sum(min(math.log(expected(work, one) / seconds) ** 2, 0.04) for work, seconds in known)
+        # What a division that is slow takes decides nothing, so far ratios count less; few times leave usual numbers.
+        unusual = 0.01 * math.log(share) ** 2 + 0.001 * math.log(rate / 40) ** 2 + 0.001 * start**2
+        return unusual + sum(min(math.log(expected(work, one) / seconds) ** 2, 0.04) for work, seconds in known)
 
     best = min(
         ((rate, share, 0.5) for rate in (10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0) for share in (0.7, 0.85, 1.0)),

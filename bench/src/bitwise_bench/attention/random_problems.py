@@ -231,7 +231,9 @@ def _others_in_turn(turns: dict[str, Any], depth: int, width: int) -> None:
     components = min(64, depth & -depth)
     shares = depth // components, width // components
     turns["alone"], turns["members"] = draw.random() < 0.5, draw.choice((0, 0, 2, 3, 8))
-    if turns["alone"] or turns["members"]:
+    if turns["members"]:
+        turns |= {"blocks": 1, "columns": 1, "alone": turns["alone"] or depth == 96}
+    if turns["alone"]:
         turns |= {"blocks": 1, "columns": 1}
         turns["stages"] = draw.randint(max(*shares, 2), sum(shares) + 2)
     turns["runs"] = not turns["members"] and turns["columns"] == 1 and draw.random() < 0.5

@@ -28,6 +28,7 @@ from bitwise_core.execution.concrete import (
     PreparedLaunch,
     WorkLimitExceeded,
     checked_outputs,
+    lines_read,
     prepare_launch,
     run_blocks,
 )
@@ -39,6 +40,7 @@ from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.races.colliding_lanes import StoreBesideLanes
 from bitwise_core.execution.races.undetermined import (
+    OLD_VALUE,
     Cause,
     ComputedStore,
     Nondeterministic,
@@ -439,7 +441,8 @@ def _outputs_of_every_order(
     """
     ways_to_prove: list[_WayToProve] = [outputs_by_dependence, outputs_by_warp_order]
     if blocks_may_wait(ready):
-        ways_to_prove[:0] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers, outputs_by_look_back]
+        by_blocks: list[_WayToProve] = [outputs_by_tickets, outputs_by_turns, outputs_by_barriers]
+        ways_to_prove = [*by_blocks, *ways_to_prove, outputs_by_look_back]
     for outputs_by in ways_to_prove:
         found = outputs_by(ready, options.assume, buffers, error.causes)
         if found is not None:
@@ -479,12 +482,14 @@ def _with_reaching_causes(
     if values is None or len(causes) < 2:
         return error
 
-    start, sums = values.of_causes, values.sums
+    start, sums, used = values.of_causes, values.sums, lines_read(ready) | values.updates
 
     def reaches(*chosen: Cause) -> bool:
         """Whether some output is undetermined where these causes are the only ones."""
         if any(sums.get(each, scratch) - scratch for each in chosen):
             return True  # the launch leaves such a sum
+        if all(each.reason == OLD_VALUE and each.other is None and each.line not in used for each in chosen):
+            return False  # nothing reads the old value
         try:
             domain, alone = TermDomain(options.assume), start(chosen)
             checked_outputs(*run_blocks(ready, domain, buffers, work=MAXIMUM_WORK, undetermined=alone))

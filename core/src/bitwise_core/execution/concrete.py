@@ -27,6 +27,7 @@ from bitwise_core.execution.memory.outputs import Output, is_written_once, outpu
 from bitwise_core.execution.memory.program_order import ProgramOrder
 from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
 from bitwise_core.execution.program import Program, build
+from bitwise_core.execution.program_analyses import live_at
 from bitwise_core.execution.races.cluster_races import ClusterRaceDetectors
 from bitwise_core.execution.races.late_races import contest_late_races
 from bitwise_core.execution.races.race_histories import RaceDetectors
@@ -206,6 +207,16 @@ def run_blocks(
         except (Unsupported, WorkLimitExceeded):
             pass
     raise stopped
+
+
+def lines_read(prepared: PreparedLaunch) -> frozenset[int]:
+    """Return the lines of accesses to memory whose result an instruction reads, so that it may decide something."""
+    return frozenset(
+        instruction.line
+        for program in (prepared.program, *prepared.program.functions.values())
+        for index, (instruction, info) in enumerate(zip(program.kernel.instructions, program.infos, strict=True))
+        if info.effects.overlaps(Effect.LOAD) and any(map(live_at(program, *program.following[index]), info.writes))
+    )
 
 
 def lines_that_synchronise(prepared: PreparedLaunch, *, old_values: bool = False) -> frozenset[int]:

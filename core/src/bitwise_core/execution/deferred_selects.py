@@ -90,7 +90,8 @@ def selected_by_parts(machine: Machine, predicate: Value, if_true: Value, if_fal
     """
     domain = machine.domain
     operands = (if_true, if_false)
-    if getattr(domain, "defers_steps", False) and max(map(_depth, operands)) < _MAXIMUM_DEPTH:
+    defers = getattr(domain, "defers_steps", False) and machine.condition is None and if_true is not if_false
+    if defers and max(map(_depth, operands)) < _MAXIMUM_DEPTH:
         kinds = [is_unread_by_parts(each) or isinstance(each, PackedVector) for each in operands]
         held = [isinstance(each, PackedVector) for each in operands]
         # One number beside a bf16 that was widened is selected as a whole.

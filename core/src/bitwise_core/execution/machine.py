@@ -258,12 +258,26 @@ class Machine:
         name = operand.name
         if name == "_":
             return
-        if self.mask is not None and self.mask is not self.owned and not self.is_dead_elsewhere(name):
-            old = self.registers.get(name)
-            if old is None or L.width(old) != L.width(value):
-                old = poison(L.width(value))
-            value = blend_values(self.mask, value, old)
+        if self.mask is not None:
+            if self.mask is self.owned or self.is_dead_elsewhere(name):
+                value = self._of_active_lanes(value)
+            else:
+                old = self.registers.get(name)
+                if old is None or L.width(old) != L.width(value):
+                    old = poison(L.width(value))
+                value = blend_values(self.mask, value, old)
         self.put(name, value)
+
+    def _of_active_lanes(self, value: Value) -> Value:
+        """Return what a register may hold of whose lanes only the active ones are read: bit patterns, where these are.
+
+        Operations on an array take a fraction of the time of those on lanes of which some have no pattern.
+        """
+        if type(value) is np.ndarray or self.domain.name != "bits":
+            return value
+        some_lack = type(value) is L.SymbolicVector and not isinstance(value.flags, int)
+        numbers = self.known(value) if some_lack or type(value) is L.PackedVector else None
+        return value if numbers is None else numbers
 
     def is_dead_elsewhere(self, name: str) -> bool:
         """Whether no lane but those of the current instruction, all of which are active, may read a register again."""

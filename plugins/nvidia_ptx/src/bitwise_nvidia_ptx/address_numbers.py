@@ -27,7 +27,8 @@ from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.launch import buffers_at, is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
-from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, width
 from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.exchanged_addresses import exchanged_addresses
 
@@ -40,6 +41,8 @@ _LOADED = " loaded"
 Origins: TypeAlias = frozenset[str]
 _NO_ADDRESS: Origins = frozenset({_NUMBER})
 _PERHAPS_ADDRESS: Origins = frozenset({_NUMBER, _LOADED})
+_CHOSEN_BY_DATA: Origins = frozenset({_LOADED, " chosen"})
+"""The origins of a value that may be one of several loaded addresses."""
 WORD = 32
 """The bits of half of an address."""
 _LOADS = ("ld.", "ldu.")
@@ -102,8 +105,8 @@ def step_with_registers(
 def _now(machine: Machine, name: str, origins: Origins) -> Origins:
     """Return the origins of what a register holds now: the buffers of known addresses, else those of its definitions.
 
-    Parameters that are no pointers of the launch are none of them.  A value of 64 bits that depends on data, in a
-    register that also holds other numbers, is taken for one of these.
+    Parameters that are no pointers of the launch are none of them.  A value of 64 bits that depends on data is taken
+    for a number in a register that holds no address but perhaps a loaded one.
     """
     value = machine.registers.get(name)
     wide = value is not None and width(value) == 2 * WORD
@@ -116,8 +119,10 @@ def _now(machine: Machine, name: str, origins: Origins) -> Origins:
     pointers_in = getattr(machine.memory, "pointers_in", None)
     if wide and pointers_in is not None:
         return frozenset(map(str, pointers_in(value))) or _NO_ADDRESS
-    if _NUMBER in origins and wide:
-        return _NO_ADDRESS
+    if wide and origins <= _PERHAPS_ADDRESS:
+        given = getattr(machine.memory, "given", None)
+        chosen = given is not None and given.has_pointers and value is not None and not _is_loaded(value)
+        return _CHOSEN_BY_DATA if chosen and _LOADED in origins else _NO_ADDRESS
     parameters = {each: machine.parameters.get(each) for each in origins}
     pointers = {
         each
@@ -125,6 +130,11 @@ def _now(machine: Machine, name: str, origins: Origins) -> Origins:
         if held is not None and machine.memory.buffer_of_pointer(held) is not None
     }
     return frozenset(pointers) or _NO_ADDRESS
+
+
+def _is_loaded(value: Value) -> bool:
+    """Return whether a value of 64 bits is the content of memory before the launch in all lanes."""
+    return isinstance(value, SymbolicVector) and bool(np.all((value.flags & L.KIND) == L.LOAD))
 
 
 @once_a_kernel
@@ -290,7 +300,7 @@ def _is_integer(kind: str) -> bool:
 def _result(instruction: Instruction, origins: Mapping[str, Origins]) -> Origins:
     """Return the origins of what an instruction writes."""
     base, *parts = instruction.opcode.split(".")
-    sources = instruction.operands[1:2] if instruction.opcode.startswith("shfl.") else instruction.operands[1:]
+    sources = instruction.operands[1 : {"shfl": 2, "selp": 3}.get(base)]
     held = [_of(each, origins) for each in sources]
     if _widens(instruction):
         return _NO_ADDRESS

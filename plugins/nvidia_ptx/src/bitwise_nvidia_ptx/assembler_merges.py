@@ -331,7 +331,8 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
     sources = _Sources(kernel, opcodes)
     found: dict[int, _Merge] = {}
     for sources.use, instruction in enumerate(kernel.instructions):
-        if len(instruction.operands) > 1 and _may_be_merged(instruction.opcode):
+        guarded = instruction.guard is not None and instruction.opcode.startswith("mov.")
+        if len(instruction.operands) > 1 and (guarded or _may_be_merged(instruction.opcode)):
             merge = _merge_of(instruction, sources)
             if merge is not None:
                 found[id(instruction)] = merge
@@ -349,7 +350,7 @@ _OPCODES = (
 def _may_be_merged(opcode: str) -> bool:
     """Return whether `_merge_of` has a rule on an opcode."""
     base = opcode.split(".", 1)[0]
-    return base in _BASES or base == "mov" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
+    return base in _BASES or opcode == "mov.b32" or any(each.fullmatch(opcode) is not None for each in _OPCODES)
 
 
 def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:

@@ -42,6 +42,7 @@ from bitwise_nvidia_ptx.address_numbers import (
     step_with_registers,
     stored_registers,
 )
+from bitwise_nvidia_ptx.special_registers import RANK_SHIFT
 
 _PLACES = "places of stored addresses"
 """The 4-byte words of memory that may hold a part of an address: a set of numbers in `Machine.extra`."""
@@ -50,6 +51,8 @@ _READ_ELSEWHERE = (
     "instruction than a load"
 )
 _BYTES = WORD // 8
+_IN_BLOCK = np.uint64((1 << RANK_SHIFT) - 1)
+"""The bits of a shared address without the rank of its block: another block may have stored there."""
 _ROW = 16
 """The bytes at each address of `ldmatrix`."""
 _STARTS = frozenset({"global", "async", "tensor", "reduce"})
@@ -161,10 +164,13 @@ def _is_address(machine: Machine, name: str) -> bool:
 
 
 def _place(machine: Machine, operand: Operand) -> Array | None:
-    """Return the known address of a memory operand, None for an address that depends on data."""
+    """Return the known address of a memory operand in its block, None for an address that depends on data."""
     assert isinstance(operand, Address)
     base = np.zeros((1, 1), dtype=np.uint64) if operand.base is None else machine.known(machine.read(operand.base))
-    return None if base is None else base.astype(np.uint64) + np.uint64(operand.offset & (1 << 64) - 1)
+    if base is None:
+        return None
+    found: Array = (base.astype(np.uint64) + np.uint64(operand.offset & (1 << 64) - 1)) & _IN_BLOCK
+    return found
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:

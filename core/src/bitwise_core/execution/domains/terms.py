@@ -195,9 +195,10 @@ class TermDomain(StepsInOrder):
     def _apply(self, info: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """Return the result of an operation: rewritten where rules match, elsewhere a term; constants are folded."""
         plan = plan_of(info.name, self.context.finite)
-        replaced = self._replaced(plan, info, operands)
-        if replaced is not None:
-            return replaced
+        return self._replaced(plan, info, operands, lambda: self._rewritten_float(plan, info, operands, properties))
+
+    def _rewritten_float(self, plan: Plan, info: Operation, operands: Sequence[Value], properties: int) -> Value:
+        """Return the result of an operation to which no rule of `_replaced` applies, see `_apply`."""
         if info.name == WIDENING_BF16:
             if self.context.finite:
                 return concat([np.zeros((1, 1), dtype=np.uint16), operands[0]])
@@ -211,20 +212,36 @@ class TermDomain(StepsInOrder):
             return result
         return fold_constants(info, operands, as_symbolic_vector(result))
 
-    def _replaced(self, plan: Plan, info: Operation, operands: Sequence[Value]) -> Value | None:
-        """Return the right side of a rule that always applies, or of one of widened bf16 that matches in all lanes.
+    def _replaced(
+        self, plan: Plan, info: Operation, operands: Sequence[Value], otherwise: Callable[[], Value]
+    ) -> Value:
+        """Return the right side of a rule that always applies, or those of the rules of widened bf16 where they match.
 
-        None if there is none.
+        In other lanes, and where no rule matches, it is `otherwise()`.
         """
         if plan.redirect is not None:
             named = zip(plan.redirect.left.operands, operands, strict=True)
             return self._build(plan.redirect.right, {each.word: value for each, value in named}, info)
-        if plan.bf16_rules and any(_may_be_widened(operand) for operand in operands):
-            for rule in plan.bf16_rules:
-                for lanes, bindings in matches(rule, operands, self._builder(info), self.context):
-                    if lanes is True:
-                        return self._build(rule.instance.right, bindings, info)
-        return None
+        if not plan.bf16_rules or not any(_may_be_widened(operand) for operand in operands):
+            return otherwise()
+        found: list[tuple[Lanes, Value]] = []
+        rest: Lanes = True
+        for rule in plan.bf16_rules:
+            for matched, bindings in matches(rule, operands, self._builder(info), self.context):
+                lanes = both(matched, rest)
+                if lanes is False:
+                    continue
+                found.append((lanes, self._build(rule.instance.right, bindings, info)))
+                rest = False if lanes is True or np.all(lanes) else both(rest, ~lanes)
+                if rest is False:
+                    break
+            if rest is False:
+                break
+        result = found.pop()[1] if rest is False else otherwise()
+        for lanes, value in reversed(found):
+            assert not isinstance(lanes, bool)
+            result = blend_values(lanes, value, result)
+        return result
 
     def _rewritten(
         self,
@@ -480,11 +497,13 @@ class TermDomain(StepsInOrder):
     def _rewritten_integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """Return the result of an operation on integers: rewritten where rules match, elsewhere a term."""
         plan = plan_of(operation.name, self.context.finite)
-        replaced = self._replaced(plan, operation, operands)
-        if replaced is None:
-            replaced = without_mask(operation, operands)
-        if replaced is not None:
-            return replaced
+        return self._replaced(plan, operation, operands, lambda: self._rewritten_number(plan, operation, operands))
+
+    def _rewritten_number(self, plan: Plan, operation: Operation, operands: Sequence[Value]) -> Value:
+        """Return the result of an operation on integers to which no rule of `_replaced` applies."""
+        unmasked = without_mask(operation, operands)
+        if unmasked is not None:
+            return unmasked
         values = [as_symbolic_vector(operand) for operand in operands]
         if operation.is_comparison and operation.is_float:
             values = [

@@ -25,8 +25,9 @@ class CopyEnds:
         self._blocks: Array = np.zeros(0, dtype=np.int64)
         self._epochs: Array = np.zeros(0, dtype=np.int64)
 
-    def add(self, blocks: Array, epochs: Array) -> None:
-        """Add blocks by their numbers; one that is known already keeps its epoch."""
+    def add(self, thread: Array, epochs: Array) -> None:
+        """Add the blocks of some threads; one that is known already keeps its epoch."""
+        blocks = block_of(thread)
         fresh = ~np.isin(blocks, self._blocks)
         found, chosen = np.concatenate([self._blocks, blocks[fresh]]), np.concatenate([self._epochs, epochs[fresh]])
         order = np.argsort(found, kind="stable")

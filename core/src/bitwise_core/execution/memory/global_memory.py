@@ -56,7 +56,7 @@ from bitwise_core.execution.races.undetermined import (
     undetermined,
     undetermined_where,
 )
-from bitwise_core.execution.thread_numbers import block_of, further_thread
+from bitwise_core.execution.thread_numbers import further_thread
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.distinct import sorted_distinct
@@ -278,15 +278,13 @@ class GlobalMemory:
         self._issues += 1
         return replace(load, issue=self._issues)
 
-    def end_copies(self, loads: Iterable[LoadInFlight], threads: Array, epoch: Epoch) -> None:
-        """All threads of the blocks of these threads know that these loads of copy engines are complete, in an epoch.
+    def end_copies(self, loads: Iterable[LoadInFlight], thread: Array, epoch: Array) -> None:
+        """All threads of the blocks of some threads know that these loads of copy engines are complete.
 
-        `threads` holds the number of one thread of each block, and `epoch` is one number or has the shape (blocks,).
+        `thread` holds one thread of each block, and `epoch` the epoch of each, both of shape (blocks,).
         """
-        blocks = block_of(threads)
         for each in loads:
-            ends = self.copy_ends.setdefault(each.load.issue, CopyEnds())
-            ends.add(blocks, np.broadcast_to(epoch, blocks.shape))
+            self.copy_ends.setdefault(each.load.issue, CopyEnds()).add(thread, epoch)
 
     def _note_in_flight(self, load: Load, buffers: Iterable[int]) -> None:
         if self._in_flight is not None:

@@ -180,7 +180,7 @@ class ClusterDetector(RaceDetector):
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
         """See `RaceDetector.reads`: an arrival at a memory barrier has not ended because an earlier wait has."""
         super().reads(cells, actor, what)
-        if self.ended_reads:
+        if self.ended_reads and what != "reads":
             used = np.unique(cells).tobytes()
             for warp in np.unique(actor // self.warp).tolist():
                 self.ended_reads.pop((warp, used), None)

@@ -425,9 +425,11 @@ class RaceDetector:
         self.writes(cells, np.broadcast_to(thread, cells.shape), pending=True)
         if self.unfenced is None:
             raise Unsupported("which reads end before an asynchronous write is not followed here", line)
-        read = self.unfenced.line_of(cells)
-        if read is not None:
-            raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
+        warps = np.broadcast_to(thread, cells.shape) // self.warp
+        for warp in np.unique(warps).tolist():
+            read = self.unfenced.line_of(cells[warps == warp], warp, self.clock[warp])
+            if read is not None:
+                raise race(Kind.SHARED, OVERTAKEN_READ, read, line)
 
     def _record_deferred(self) -> None:
         """Record the deferred reads, as if each had been recorded when it was made.
@@ -546,7 +548,7 @@ class RaceDetector:
         """Return whether writes are ordered after those of all threads that wrote a cell without an order."""
         index, warp = self.other_writers[cells], self.warp_of[actor]
         found = np.ones(cells.shape, dtype=bool)
-        for each in np.unique(index[index >= 0]).tolist():
+        for each in _indices(index):
             times, steps = self.writers[each]
             here = index == each
             mine = warp[here]
@@ -603,7 +605,7 @@ class RaceDetector:
         # For each cell the times of all warps, then the steps of their lanes.
         accesses = np.zeros((own.size, 2, self.warps), dtype=np.int64)
         accesses[:, 1] = -1
-        for index in np.unique(before[before >= 0]).tolist():
+        for index in _indices(before):
             there = place[before == index]
             accesses[there] = np.maximum(accesses[there], np.stack(self.writers[index]))
         warp = self.warp_of[actor]
@@ -661,7 +663,7 @@ class RaceDetector:
         if self.unfenced is not None:
             lanes = np.arange(self.warps * self.warp) >= self.threads  # those that do not exist
             lanes[: threads.size] |= threads
-            self.unfenced.fence(lanes, self.warp, cells)
+            self.unfenced.fence(lanes, self.warp, cells, self.clock.diagonal())
 
     def _fence_of_published(self, cells: Array, threads: Array) -> None:
         """These threads execute a fence after these cells were written by other threads, or by them and published."""
@@ -694,8 +696,11 @@ class RaceDetector:
     def _visible_after_fences(self, cells: Array, actor: int) -> bool:
         """Return whether a fence makes these cells, which threads wrote, visible to asynchronous work of `actor`."""
         warp = actor // self.warp
-        for index in np.unique(self.fenced[cells]).tolist():
-            fences = self.fences[index] if index >= 0 else {}
+        fenced = self.fenced[cells]
+        if fenced.size and fenced.min() < 0:
+            return False
+        for index in _indices(fenced):
+            fences = self.fences[index]
             if not any(other == warp or self.clock[warp, other] >= time for other, time in fences.items()):
                 return False
         return True
@@ -900,7 +905,7 @@ class RaceDetector:
         agents = self._has_agents()
         tracked = self.arrived_at or self.phases or self.tracked or self.meetings
         pending = bool(tracked) or self.updates is not None or bool(self.updated.any())
-        unfenced = () if self.unfenced is None else tuple(self.unfenced.state())
+        unfenced = () if self.unfenced is None else tuple(self.unfenced.state(seen[: self.warps]))
         if not cells.size and not pending and not several.size and not agents and not any(map(len, unfenced)):
             return None
 
@@ -956,7 +961,7 @@ class RaceDetector:
             yield from (np.full(1, agent, dtype=np.int64), late, read[late] - seen[agent], read[cells] > 0)
         fenced = np.where(self.generic[cells], self.fenced[cells], -1)
         alike: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        for index in np.unique(fenced[fenced >= 0]).tolist():
+        for index in _indices(fenced):
             # All warps have seen a fence whose time counts as 0.
             times = {warp: max(time - int(seen[warp]), 0) for warp, time in self.fences[index].items()}
             known = ((-1, 0),) if 0 in times.values() else tuple(sorted(times.items()))
@@ -975,7 +980,7 @@ class RaceDetector:
         """
         late: dict[int, tuple[Array, Array]] = {}
         step, own = self.lockstep[: self.warps], np.eye(self.warps, dtype=bool)
-        for index in np.unique(self.other_writers[self.other_writers >= 0]).tolist():
+        for index in _indices(self.other_writers):
             times, steps = self.writers[index]
             if not ((self.clock[: self.warps, : self.warps] >= times) | own).all() or not (step > steps).all():
                 late[index] = np.maximum(times - seen[: self.warps], 0), steps >= step
@@ -1038,6 +1043,15 @@ def _alike(columns: Array) -> tuple[Array, Array, Array]:
     order = np.argsort(of_column, kind="stable")
     begins = np.flatnonzero(np.append(True, np.diff(of_column[order]) != 0))
     return order, order[begins], np.append(begins, columns.shape[1])
+
+
+def _indices(indices: Array) -> list[int]:
+    """Return the different ones of many indices, in their order, without the negative ones.
+
+    There are few of them, so that counting takes a fraction of the time of sorting.
+    """
+    found: list[int] = np.flatnonzero(np.bincount(indices[indices >= 0])).tolist()
+    return found
 
 
 def _as_slice(cells: Array) -> Array | slice:

@@ -17,29 +17,33 @@ from bitwise_core.execution.values.symbolic_vector import Array
 
 @dataclass(slots=True)
 class UnfencedReads:
-    """The lines of the last reads of each cell by each warp with no fence of all lanes of the warp after it.
+    """The lines of the last reads of each cell by each warp, and the time of its first fence of all lanes after them.
 
-    0 stands for no read.  `excused` are cells whose reads are assumed to be complete, until they are written again.
+    0 stands for no read, and for no fence.  `excused` are cells whose reads are assumed to be complete, until they are
+    written again.
     """
 
     warps: int
     lines: Array = field(init=False)
+    fenced: Array = field(init=False)
     excused: Array = field(init=False)
 
     def __post_init__(self) -> None:
         self.lines = np.zeros((self.warps, 64), dtype=np.int32)
+        self.fenced = np.zeros_like(self.lines)
         self.excused = np.zeros(0, dtype=np.int64)
 
     def copy(self) -> UnfencedReads:
         """Return an independent copy."""
         found = UnfencedReads(self.warps)
-        found.lines, found.excused = self.lines.copy(), self.excused
+        found.lines, found.fenced, found.excused = self.lines.copy(), self.fenced.copy(), self.excused
         return found
 
     def _require(self, cells: Array) -> None:
         more = int(cells.max(initial=-1)) + 1 - self.lines.shape[1]
         if more > 0:
-            self.lines = np.pad(self.lines, ((0, 0), (0, max(more, self.lines.shape[1]))))
+            width = ((0, 0), (0, max(more, self.lines.shape[1])))
+            self.lines, self.fenced = np.pad(self.lines, width), np.pad(self.fenced, width)
 
     def read(self, cells: Array, warps: Array, line: int) -> None:
         """Threads of these warps read these cells (flat arrays of one length) by the instruction of a line."""
@@ -48,6 +52,7 @@ class UnfencedReads:
             kept = ~np.isin(cells, self.excused)
             cells, warps = cells[kept], warps[kept]
         self.lines[warps, cells] = line
+        self.fenced[warps, cells] = 0
 
     def excuse(self, cells: Array) -> None:
         """The reads of the current content of these cells are assumed to be complete before any later write."""
@@ -58,16 +63,30 @@ class UnfencedReads:
         if self.excused.size:
             self.excused = np.setdiff1d(self.excused, cells)
 
-    def fence(self, threads: Array, warp: int, cells: slice) -> None:
-        """These threads (a boolean array) execute a fence for some cells."""
-        self.lines[threads.reshape(self.warps, warp).all(axis=1), cells] = 0
+    def fence(self, threads: Array, warp: int, cells: slice, times: Array) -> None:
+        """These threads (a boolean array) execute a fence for some cells, at the times of their warps."""
+        for each in np.flatnonzero(threads.reshape(self.warps, warp).all(axis=1)).tolist():
+            fenced = self.fenced[each, cells]
+            fenced[(self.lines[each, cells] != 0) & (fenced == 0)] = times[each]
 
-    def line_of(self, cells: Array) -> int | None:
-        """Return the line of a read of one of these cells without a fence, None for none."""
+    def line_of(self, cells: Array, warp: int, seen: Array) -> int | None:
+        """Return the line of a read of one of these cells that a write of a warp may overtake, None for none.
+
+        It may overtake those with no fence of the reading warp that comes before it: `seen` is the clock of the warp.
+        """
         self._require(cells)
-        return int(self.lines[:, cells].max(initial=0)) or None
+        times = self.fenced[:, cells]
+        ordered = (times > 0) & (times <= seen[: self.warps, None])
+        ordered[warp] = times[warp] > 0
+        return int(self.lines[:, cells].max(initial=0, where=~ordered)) or None
 
-    def state(self) -> Iterator[Array]:
-        """Yield arrays that are equal for two histories only if a later write overtakes reads in both or in neither."""
-        yield from np.nonzero(self.lines)
+    def state(self, seen: Array) -> Iterator[Array]:
+        """Yield arrays that are equal for two histories only if a later write overtakes reads in both or in neither.
+
+        All warps have seen the times `seen`, shape (warps,).
+        """
+        late = (self.lines != 0) & ((self.fenced == 0) | (self.fenced > seen[:, None]))
+        places = np.nonzero(late)
+        yield from places
+        yield np.maximum(self.fenced[places] - seen[places[0]], 0) * (self.fenced[places] > 0)
         yield self.excused

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, lines_read
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.memory.given_contents import GivenContents
@@ -40,7 +40,7 @@ def ticket_lines(prepared: PreparedLaunch, causes: Collection[Cause]) -> TicketL
     pairs = lines_with_infos(prepared)
     arrivals = {each.line for each in causes if each.kind is Kind.ARRIVAL}
     tickets = frozenset(line for line, kind in synchronising_lines(pairs).items() if all(kind)) & arrivals
-    if not tickets or prepared.blocks_interact:
+    if not tickets or prepared.blocks_interact or lines_read(prepared).isdisjoint(tickets):
         return None
     return TicketLines(tickets, unordered_lines(pairs))
 

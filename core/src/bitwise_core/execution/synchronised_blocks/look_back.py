@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, lines_read
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
@@ -46,6 +46,8 @@ def outputs_by_look_back(
     pairs = lines_with_infos(prepared)
     lines = _lines_of_flags(pairs)
     if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
+        return None
+    if lines_read(prepared).isdisjoint(lines):  # no block waits for another one
         return None
     launch = SynchronisedLaunch(prepared, assume, buffers)
     code = SynchronisingCode(blocks, lines, unordered_lines(pairs))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, lines_read
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.memory.given_contents import GivenContents
@@ -42,6 +42,8 @@ def outputs_by_turns(
     pairs = lines_with_infos(prepared)
     lines = {line: Synchronisation(*kind) for line, kind in synchronising_lines(pairs).items()}
     if not any(each.kind is Kind.ARRIVAL and each.line in lines for each in causes):
+        return None
+    if lines_read(prepared).isdisjoint(lines):  # no block waits for another one
         return None
     launch, blocks = SynchronisedLaunch(prepared, assume, buffers), prepared.launch.blocks
     code = SynchronisingCode(blocks, lines, unordered_lines(pairs))

@@ -24,6 +24,8 @@ MAXIMUM_EXAMINED = 1 << 16
 
 _Key = tuple[int, int]
 
+_NO_MEMBERS: frozenset[_Key] = frozenset()
+
 _EMPTY: _Key = (0, 0)
 """The payload of the set without members."""
 
@@ -51,19 +53,19 @@ class MemberSets:
         keys = np.concatenate([np.broadcast_to(each, shape).reshape(2, -1) for each in (left, right)])
         first, place = _different_columns(keys)
         different = keys[:, first].T
-        sums = np.broadcast_to(total, shape).reshape(2, -1)[:, first]
         shared = np.zeros(len(different), dtype=bool)
-        for row, (pair, key) in enumerate(zip(different.tolist(), sums.T.tolist(), strict=True)):
+        sums = np.zeros((2, len(different)), dtype=np.uint64)
+        for row, pair in enumerate(different.tolist()):
             left_key, right_key = (pair[0], pair[1]), (pair[2], pair[3])
-            if not self._note_disjoint(left_key, right_key, (key[0], key[1])):
+            if not self._note_disjoint(left_key, right_key, upper_half):
                 shared[row], sums[:, row] = self._note(left_key, right_key, upper_half)
         if not shared.any():
             return total
         place = place.reshape(shape[1:])
         return np.where(shared[place], sums[:, place], np.broadcast_to(total, shape))
 
-    def _note_disjoint(self, left: _Key, right: _Key, key: _Key) -> bool:
-        """Keep the union of two sets, of the payload `key`, if they share no member; return whether they share none."""
+    def _note_disjoint(self, left: _Key, right: _Key, upper_half: bool) -> bool:
+        """Keep the union of two sets if they share no member; return whether they share none."""
         if _EMPTY in (left, right) or left == right:
             return False
         one, other = self.members.get(left), self.members.get(right)
@@ -72,6 +74,7 @@ class MemberSets:
                 return False
         elif right in one if other is None else not one.isdisjoint(other):
             return False
+        key = _sum_of_union(left, right, _NO_MEMBERS, upper_half)
         if key not in self.members:
             count = (1 if one is None else len(one)) + (1 if other is None else len(other))
             if self.room >= count:

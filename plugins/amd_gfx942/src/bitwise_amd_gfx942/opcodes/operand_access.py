@@ -54,14 +54,14 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
             if type(found) is SelectedOffset:
                 return found.blended
             if type(found) is DeferredSelect:
-                return read_select(machine, found)
+                value = read_select(machine, found)
+                return _narrow_to_active(machine, value) if found.ends and type(value) is PackedVector else value
             if type(found) is DeferredLanes:
                 return found.in_active_lanes(machine)
             if type(found) is DeferredBlend:
                 held = found.in_lanes(machine.mask)
                 return _narrow_to_active(machine, held) if type(held) is PackedVector else held
-            value: Value = poison(32) if found is None else found
-            return value
+            return poison(32) if found is None else found
 
         return read
     return lambda machine: read_word(machine, name)
@@ -147,7 +147,10 @@ def part_reader(operand: Operand, low: int, bits: int, instruction: Instruction)
         if type(held) is DeferredBlend:
             held = held.written_in(machine.mask)
         if held is not None and is_unread_by_parts(held):
-            return part_of(held, low, bits)
+            found = part_of(held, low, bits)
+            if machine.mask is None or isinstance(found, PackedVector):
+                return found
+            return _narrow_part_to_active(machine, found, machine.mask)
         return extract(whole(machine), low, bits)
 
     return read

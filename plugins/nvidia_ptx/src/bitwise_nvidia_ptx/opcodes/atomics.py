@@ -10,17 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.assembly.module import (
-    Address,
-    Instruction,
-    Kernel,
-    Operand,
-    Register,
-    Symbol,
-    Vector,
-    once_a_kernel,
-    registers_of,
-)
+from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.domains.domain import DataDependent
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
@@ -99,10 +89,6 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if verb in _UPDATES:
         return _update(instruction, verb, kind)
     destination = instruction.operands[0] if root == "atom" else None
-    if destination is not None and read_registers(context.kernel, context.arch.opcodes).isdisjoint(
-        registers_of(destination)
-    ):
-        destination = None  # nothing reads the old value
     target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
     items = source.items if isinstance(source, Vector) else (source,)
     element, packed = PACKED.get(kind, (kind, 1))
@@ -143,19 +129,6 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if count != len(items):
         raise UnknownInstruction(instruction)
     return step
-
-
-@once_a_kernel
-def read_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str]:
-    """Return the registers that some instruction reads; the order of what is written to another has no effect."""
-    found: set[str] = set()
-    for instruction in kernel.instructions:
-        if instruction.guard is not None:
-            # What a guarded instruction leaves unchanged is among its reads, and no use of the register.
-            found.add(instruction.guard.register)
-            instruction = replace(instruction, guard=None)
-        found |= opcodes.info(instruction).reads
-    return frozenset(found)
 
 
 def _has_scope_of_block(instruction: Instruction) -> bool:

@@ -7,7 +7,7 @@ on an H200, so that it chooses well among the divisions.  They decide no bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CHUNK = 512
 MEMBERS = 8
@@ -28,8 +28,10 @@ _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
 _LAST = 0.6
 """The share of the time that the last parts take more than others, where there is a program for each."""
-_MEAN, _LONGER = 0.7, 0.5
-"""Where lengths may differ: the mean of the longest, and how much longer than the mean a whole row may take."""
+_MEANS, _LONGER = (0.56, 1.0), 0.35
+"""Where lengths may differ: means that are expected, as shares of the longest, and the share of the time of the longest
+row that programs take after the others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class Work:
     """The work of a launch: `rows` times at most 16 packed rows that share keys, of which `heads` are real.
 
     Each has up to `keys` keys of `depth` and values of `width` components, in 16 bits; `ragged` says that the lengths
-    may differ, and `windowed` that a window hides some.
+    may differ, and `windowed` that a window hides some.  The mean of the lengths is the share `mean` of the longest.
     """
 
     rows: int
@@ -184,6 +186,7 @@ class Work:
     width: int
     ragged: bool
     windowed: bool = False
+    mean: float = 1.0
 
     @property
     def chunks(self) -> int:
@@ -211,15 +214,19 @@ def division_of(work: Work, processors: int, device: Device | None = None) -> tu
         if (division.split and work.chunks == 1) or (division.columns > 1 and units > 4 * processors):
             continue
         programs = min(division.resident * processors, units)
-        found.append((seconds_of(work, division, programs, processors), place, division, programs))
+        times = [
+            seconds_of(replace(work, mean=mean), division, programs, processors)
+            for mean in (_MEANS if work.ragged else (1.0,))
+        ]
+        found.append((math.prod(times), place, division, programs))
     _, _, division, programs = min(found, key=lambda each: each[:2])
     return division, programs
 
 
 def seconds_of(work: Work, division: Division, programs: int, processors: int) -> float:
     """Return about how long a division takes with so many programs at a time."""
-    keys = work.keys * (_MEAN if work.ragged else 1.0)
-    chunks = max(1.0, keys / CHUNK) if work.ragged and work.chunks > 2 else work.chunks
+    keys = work.keys * work.mean
+    chunks = keys / CHUNK + 0.5 if work.mean < 1 and work.chunks > 1 else float(work.chunks)
     parts = work.rows * division.parts(chunks)
     units = parts * division.columns
     programs = min(programs, max(1, round(units)))
@@ -258,8 +265,9 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
             seconds += work.chunks * _HANDED
         else:
             seconds += states / _STATES + work.chunks * _MERGED_CHUNK + _MERGE
-    elif work.ragged:
-        seconds *= 1 + _LONGER / max(1.0, units / programs)
+    elif work.mean < 1:
+        longest = 2 * work.keys * (work.depth + work.width / division.columns) / rate
+        seconds = max(seconds, longest + start) if units <= programs else seconds + _LONGER * longest
     return seconds + (_RAGGED_START if work.ragged else _START)
 
 

@@ -320,12 +320,14 @@ def _turns_calls(
     stored = _stored_rows(operands, schedule)
     width = int(operands.value.shape[-1])
     dense = operands.query_starts is None
-    if schedule.members:
+    handed = schedule.members > 0  # the states of chunks stay in shared memory
+    if handed:
         assert desc.window is None
-        row_programs = sequences * groups * tiles * schedule.members
-        return [_alone_call(desc, operands, schedule, (None, None, None), row_programs)]
-    states = _states(parts * stored, width, workspace) if schedule.split else (None, None, None)
-    merge = [_merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split else []
+        assert columns == 1
+        assert schedule.alone or width == _power_below(width)
+        places = sequences * groups * tiles * schedule.members
+    states = _states(parts * stored, width, workspace) if schedule.split and not handed else (None, None, None)
+    merge = [_merge_call(desc, operands, schedule, states, tiles, chunks)] if schedule.split and not handed else []
     if schedule.alone:
         return [_alone_call(desc, operands, schedule, states, places), *merge]
     # A width that is no power of 2 has two parts, or is divided among the columns.
@@ -338,7 +340,7 @@ def _turns_calls(
     forward = Call(
         "chunk_turns",
         "visit_parts",
-        (min(schedule.programs, places), 1, 1),
+        (places if handed else min(schedule.programs, places), 1, 1),
         (
             query, *maps, out, logarithms, *states, *_lengths(operands), pages, operands.sinks, *_steps(query, dense),
             *_steps(out, dense), *_steps(logarithms, dense, 0),
@@ -357,6 +359,7 @@ def _turns_calls(
         1,
         dependent=True,
         registers=_registers(schedule),
+        cluster=max(1, schedule.members),
     )  # fmt: skip
     return [forward, *merge]
 
@@ -364,7 +367,7 @@ def _turns_calls(
 def _alone_call(
     desc: AttentionDesc, operands: AttentionOperands, schedule: Schedule, states: tuple[Any, Any, Any], places: int
 ) -> Call:
-    """Return the launch of programs whose warps copy themselves that take the parts of so many places."""
+    """Return the launch of programs of one warp that take the parts of so many places."""
     assert desc.chunk is not None
     query, out, logarithms, pages = operands.query, operands.out, operands.logarithms, operands.page_table
     heads, depth = (int(each) for each in query.shape[-2:])
@@ -389,8 +392,7 @@ def _alone_call(
             "GROUP": share, "M": schedule.rows, "N": desc.key_block, "CHUNK": desc.chunk, "PAGE": _page_size(operands),
             "STAGES": schedule.stages, "CAUSAL": desc.masking == "causal", "ALIGNED": operands.first_position is None,
             "WINDOW": desc.window is not None, "CAP": desc.cap_factor is not None,
-            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None, "MEMBERS": schedule.members,
-            "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
+            **_division(schedule, chunks, places), "LOGARITHMS": logarithms is not None,
         },
         schedule.warps,
         1,
@@ -402,12 +404,14 @@ def _alone_call(
 
 def _division(schedule: Schedule, chunks: int, places: int) -> dict[str, Any]:
     """Return the constants of kernels whose programs take parts: how they divide `chunks` of a row into `places`."""
-    split = 2 if schedule.runs else int(schedule.split)
+    split = 3 if schedule.members else 2 if schedule.runs else int(schedule.split)
     several = chunks > max(1, schedule.members) and (schedule.runs or bool(schedule.members) or not schedule.split)
     return {
         "SPLIT": split,
         "SEVERAL": several,
         "ONCE": bool(schedule.members) or (schedule.programs >= places and not schedule.runs),
+        "MEMBERS": schedule.members,
+        "SPAN": -(-chunks // schedule.members) if schedule.members else 1,
     }
 
 
@@ -416,8 +420,6 @@ def _registers(schedule: Schedule) -> int:
 
     One or two programs of 16 rows leave some for the next kernel, which starts before the last of them end.
     """
-    if schedule.members:
-        return min(248, (1 << 16) // (32 * schedule.warps * schedule.resident) // 8 * 8)
     if schedule.alone:
         return min(248, (1 << 16) // (32 * schedule.resident) // 8 * 8)
     threads = 32 * (schedule.warps + 4)  # those of the warp that copies are allocated as of four

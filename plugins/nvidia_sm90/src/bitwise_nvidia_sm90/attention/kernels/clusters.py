@@ -6,6 +6,11 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from bitwise_nvidia_sm90.attention.kernels.specialised import merged
+
+NOTHING = gl.constexpr(float("-inf"))
+LOADED = gl.constexpr(4)
+"""The states of chunks that a member loads at once."""
 _PADDING = gl.constexpr(8)
 """The words behind those of a row: its maximum, its denominator, and others that spread the rows over the banks."""
 BARRIER = gl.constexpr("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; mov.u32 $0, $1;")
@@ -74,3 +79,32 @@ def state_of_chunk(room, chunk, span, share, M: gl.constexpr, S: gl.constexpr, S
     total = gl.inline_asm_elementwise(LOAD, "=f,r", [row + 4], gl.float32, False, 1)
     places = places_in_room(other, share, M, S, OUT)
     return top, total, (gl.inline_asm_elementwise(LOAD, "=f,r", [places], gl.float32, False, 1),)
+
+
+@gluon.jit
+def merged_if(real, top, total, out, part):
+    """Return the state after the merge of a chunk if it is `real`."""
+    all_top, all_total, all_out = merged(top, total, out, part[0], part[1], part[2][0])
+    return gl.where(real, all_top, top), gl.where(real, all_total, total), gl.where(real, all_out, out)
+
+
+@gluon.jit
+def states_of_cluster(
+    room, behind, span, share,
+    M: gl.constexpr, S: gl.constexpr, SHARES: gl.constexpr, CHUNK: gl.constexpr, OUT: gl.constexpr,
+):  # fmt: skip
+    """Return a share of the state of all chunks of a row but the last, and that of the last; keys end at `behind`."""
+    ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
+    count = (behind + CHUNK - 1) // CHUNK
+    all_top, all_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
+    all_out = gl.zeros([M, S], gl.float32, OUT)
+    top, total, outs = state_of_chunk(room, count - 1, span, share, M, S, SHARES, OUT)
+    for first in range(0, count - 1, LOADED):
+        loaded = ()
+        for place in gl.static_range(LOADED):
+            loaded += (state_of_chunk(room, gl.minimum(first + place, count - 1), span, share, M, S, SHARES, OUT),)
+        for place in gl.static_range(LOADED):
+            all_top, all_total, all_out = merged_if(
+                first + place < count - 1, all_top, all_total, all_out, loaded[place]
+            )
+    return all_top, all_total, (all_out,), top, total, outs

@@ -13,6 +13,8 @@ LOOKED_UP = gl.constexpr(128)
 """The sequences whose lengths a program loads at once."""
 RUNS = gl.constexpr(2)
 """The SPLIT of programs that have runs of consecutive chunks, of which all have equally many."""
+CLUSTER = gl.constexpr(3)
+"""The SPLIT of programs of a cluster, which divide the chunks of a row."""
 
 
 @gluon.jit
@@ -349,3 +351,30 @@ def row_of_member(groups, queries, M: gl.constexpr, GROUP: gl.constexpr, MEMBERS
     place = gl.program_id(0) // MEMBERS
     width = (queries * GROUP + M - 1) // M * groups
     return place // width, place % groups, place % width // groups, gl.program_id(0) % MEMBERS
+
+
+@gluon.jit
+def part_of_member(
+    given, M: gl.constexpr, N: gl.constexpr, GROUP: gl.constexpr, CHUNK: gl.constexpr, CAUSAL: gl.constexpr,
+    ALIGNED: gl.constexpr, MEMBERS: gl.constexpr,
+):  # fmt: skip
+    """Return a member's place in its cluster, and its part as `first_part` does.
+
+    The place has whether it is one of those with chunks, its number, the most chunks of a member, the end of the keys
+    of the row, its sequence and the queries of that.  A row without keys has a first member.  A member without chunks
+    ends, and the others do not wait for it.
+    """
+    query_starts, key_starts, key_lengths, queries, keys, first_position, _, groups, sequences = given
+    RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
+    if RAGGED:
+        gdc_wait()
+    sequence, group, tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
+    own = lengths_of(sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED)
+    _, behind = keys_of_part(sequence, tile, 0, own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
+    span = (behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK)
+    inside = (member * span * CHUNK < behind) & (tile * M < own[0] * GROUP)
+    begin, end = member * span * CHUNK, gl.minimum(behind, (member + 1) * span * CHUNK)
+    if not RAGGED:
+        gdc_wait()
+    place = inside, member, span, behind, sequence, own[0]
+    return place, (member, member * 0, gl.where(inside, sequence, sequences), group, tile, begin, end)

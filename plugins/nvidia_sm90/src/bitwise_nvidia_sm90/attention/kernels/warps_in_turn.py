@@ -21,7 +21,6 @@ from bitwise_nvidia_sm90.attention.kernels.chunk_turns import (
     first_pages,
     is_whole,
     known_pages,
-    merged_parts,
     next_slot,
     product_layout,
     store_ended_chunk,
@@ -32,15 +31,15 @@ from bitwise_nvidia_sm90.attention.kernels.clusters import (
     hand_state,
     in_room,
     room_of_states,
-    state_of_chunk,
+    states_of_cluster,
     wait_for_cluster,
 )
 from bitwise_nvidia_sm90.attention.kernels.parts import (
+    CLUSTER,
     RUNS,
     first_part,
-    keys_of_part,
     part_after,
-    row_of_member,
+    part_of_member,
 )
 from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
     copy_tile,
@@ -51,8 +50,6 @@ from bitwise_nvidia_sm90.attention.kernels.tiles_of_keys import (
 )
 
 NOTHING = gl.constexpr(float("-inf"))
-LOADED = gl.constexpr(4)
-"""The states of chunks that a member of a cluster loads at once."""
 
 
 @gluon.jit
@@ -180,14 +177,6 @@ def visited_keys(
     return cursor, slot, phase, scores
 
 
-@gluon.jit
-def merged_if(real, top, total, outs, part):
-    """Return the state after the merge of a chunk if it is `real`."""
-    all_top, all_total, all_outs = merged_parts(top, total, outs, part[0], part[1], part[2])
-    out = gl.where(real, all_outs[0], outs[0])
-    return gl.where(real, all_top, top), gl.where(real, all_total, total), (out,)
-
-
 @gluon.jit(
     do_not_specialize=[
         "queries", "keys", "first_position", "window", "tiles", "groups", "chunks", "sequences", "stored",
@@ -209,13 +198,11 @@ def visit_parts_alone(
     """Compute parts of sequences in turn: with SPLIT store the state of each, else its rows' output.
 
     Keys have KP shares of S components, and values VP; stored rows have WIDTH components.  With ONCE a program has one
-    part.  The other arguments are those of `chunk_turns.visit_parts`.
+    part.  Parts of runs and of clusters, and the other arguments are those of `chunk_turns.visit_parts`.
     """
     RAGGED: gl.constexpr = (query_starts is not None) or (key_starts is not None) or (key_lengths is not None)
-    WARPS: gl.constexpr = gl.num_warps()
-    SCORES: gl.constexpr = product_layout(N, True, WARPS)
+    SCORES: gl.constexpr = product_layout(N, True, 1)
     OUT: gl.constexpr = SCORES
-    ALL: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, 8])
     QUERIES: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=SCORES, k_width=2)
     ROWS: gl.constexpr = gl.SliceLayout(1, OUT)
     KINDS: gl.constexpr = KP + VP
@@ -236,22 +223,11 @@ def visit_parts_alone(
         early = first_pages(
             key_map, pages, page_batch, queries, keys, groups, sequences, M, N, GROUP, CHUNK, PAGE, SPLIT, MEMBERS
         )  # fmt: skip
-    if MEMBERS:
+    if SPLIT == CLUSTER:
         room = room_of_states(SPAN, M, S, VP)
-        row_sequence, row_group, row_tile, member = row_of_member(groups, queries, M, GROUP, MEMBERS)
-        row_own = lengths_of(
-            row_sequence, query_starts, key_starts, key_lengths, queries, keys, first_position, sequences, ALIGNED
-        )
-        _, behind = keys_of_part(row_sequence, row_tile, 0, row_own, 0, M, N, GROUP, CHUNK, CAUSAL, False, False)
-        # A row without keys has a first member; a member without a chunk ends, and the others do not wait for it.
-        own_span = (behind + MEMBERS * CHUNK - 1) // (MEMBERS * CHUNK)
-        keys_of_member = own_span * CHUNK
-        of_cluster = (member * keys_of_member < behind) & (row_tile * M < row_own[0] * GROUP)
-        place, block, group, tile = member, member * 0, row_group, row_tile
-        sequence = gl.where(of_cluster, row_sequence, sequences)
-        begin, end = member * keys_of_member, gl.minimum(behind, (member + 1) * keys_of_member)
-        if not RAGGED:
-            gdc_wait()
+        member, part = part_of_member(given, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, MEMBERS)
+        place, block, sequence, group, tile, begin, end = part
+        row_group, row_tile = group, tile
     else:
         place, block, sequence, group, tile, begin, end = first_part(
             query_starts, key_starts, key_lengths, queries, keys, first_position, window, groups, sequences, M, N,
@@ -262,9 +238,6 @@ def visit_parts_alone(
         numbers = known_pages(key_map, early, of_keys, begin, N)
     else:
         numbers = pages_of_tile(key_map, pages, page, of_keys, begin, N, PAGE)
-    exchanged = None
-    if WARPS > 1:
-        exchanged = gl.allocate_shared_memory(gl.float32, [1, M, N], gl.SwizzledSharedLayout(8, 1, 8, order=[1, 0]))
     cursor = place, block, sequence, group, begin, end, batch, first, of_keys, page, numbers
     for stage in gl.static_range(STAGES):
         cursor = copied(
@@ -293,9 +266,9 @@ def visit_parts_alone(
             plain = gl.minimum(plain, tile * M // GROUP + own_first + 1)
         if WINDOW:
             plain = 0
-        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, gl.SliceLayout(1, ALL))
+        top, total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
         outs = shares_of_zeros(M, S, VP, OUT)
-        state_top, state_total = top, gl.zeros([M], gl.float32, ROWS)
+        state_top, state_total = top, total
         state_outs = shares_of_zeros(M, S, VP, OUT)
         row = ((sequence * groups + group) * tiles + tile).to(gl.int64) * stored
         states = part_top, part_total, part_out, row, chunks, tile * M, own_queries, 0
@@ -303,7 +276,7 @@ def visit_parts_alone(
         for start in range(begin, last, N):
             if SPLIT == RUNS:
                 store_ended_chunk(states, start, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
-            if MEMBERS and SPAN > 1 and (start % CHUNK == 0) & (start > begin):
+            if SPLIT == CLUSTER and SEVERAL and (start % CHUNK == 0) & (start > begin):
                 hand_state(in_room(room, (start - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
             state_top, state_total, state_outs, top, total, outs = after_chunk(
                 start, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
@@ -316,7 +289,7 @@ def visit_parts_alone(
             values, slot, phase = values_of_block(ring, full, slot, phase, N, S, VP, STAGES)
             top, total, outs = add_few(
                 (s,), (values,), start, plain, positions, own_keys, window, cap_factor, N, top, total, outs, scale,
-                exchanged, N, CAUSAL, WINDOW, CAP, False,
+                None, N, CAUSAL, WINDOW, CAP, False,
             )  # fmt: skip
             cursor = refilled(
                 cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
@@ -324,7 +297,7 @@ def visit_parts_alone(
             )  # fmt: skip
         if SPLIT == RUNS:
             store_ended_chunk(states, last, begin, top, total, outs, M, GROUP, CHUNK, S, S, WIDTH, OUT)
-        if MEMBERS and SPAN > 1 and (last % CHUNK == 0) & (last > begin):
+        if SPLIT == CLUSTER and SEVERAL and (last % CHUNK == 0) & (last > begin):
             hand_state(in_room(room, (last - begin) // CHUNK - 1, M, S, VP), top, total, outs, M, S, OUT)
         state_top, state_total, state_outs, top, total, outs = after_chunk(
             last, begin, state_top, state_total, state_outs, top, total, outs, CHUNK, SEVERAL
@@ -338,7 +311,7 @@ def visit_parts_alone(
         # What is behind the last key of a sequence belongs to others.
         top, total, outs = add_few(
             (s,), (values,), last, plain, positions, own_keys, window, cap_factor, own_keys - last, top, total, outs,
-            scale, exchanged, N, CAUSAL, WINDOW, CAP, RAGGED,
+            scale, None, N, CAUSAL, WINDOW, CAP, RAGGED,
         )  # fmt: skip
         cursor = refilled(
             cursor, before, KP, VP, of_copies, given, M, N, S, KP, VP, GROUP, CHUNK, PAGE, CAUSAL, ALIGNED, WINDOW,
@@ -347,7 +320,7 @@ def visit_parts_alone(
         packed = tile * M + gl.arange(0, M, ROWS)
         inside = packed // GROUP < own_queries
         own = own_queries, own_keys, own_first
-        if MEMBERS:
+        if SPLIT == CLUSTER:
             hand_state(in_room(room, (last - begin) // CHUNK, M, S, VP), top, total, outs, M, S, OUT)
         elif not SPLIT or (SPLIT == RUNS and is_whole(sequence, tile, begin, end, own, M, N, GROUP, CHUNK, CAUSAL)):
             store_output(
@@ -367,27 +340,17 @@ def visit_parts_alone(
                 place, block, sequence, query_starts, key_starts, key_lengths, queries, keys,
                 first_position, window, groups, sequences, M, N, GROUP, CHUNK, CAUSAL, ALIGNED, WINDOW, SPLIT, ONCE,
             )  # fmt: skip
-    if MEMBERS and of_cluster:
+    if SPLIT == CLUSTER and member[0]:
         wait_for_cluster()
+        _, number, span, behind, row_sequence, row_queries = member
         packed = row_tile * M + gl.arange(0, M, ROWS)
-        count = (behind + CHUNK - 1) // CHUNK
-        for share in range(member, VP, (count + own_span - 1) // own_span):
-            state_top, state_total = gl.full([M], NOTHING, gl.float32, ROWS), gl.zeros([M], gl.float32, ROWS)
-            state_outs = shares_of_zeros(M, S, 1, OUT)
-            top, total, outs = state_of_chunk(room, count - 1, own_span, share, M, S, VP, OUT)
-            for first_chunk in range(0, count - 1, LOADED):
-                loaded = ()
-                for place_of_chunk in gl.static_range(LOADED):
-                    chunk = gl.minimum(first_chunk + place_of_chunk, count - 1)
-                    loaded += (state_of_chunk(room, chunk, own_span, share, M, S, VP, OUT),)
-                for place_of_chunk in gl.static_range(LOADED):
-                    state_top, state_total, state_outs = merged_if(
-                        first_chunk + place_of_chunk < count - 1, state_top, state_total, state_outs,
-                        loaded[place_of_chunk],
-                    )  # fmt: skip
+        for share in range(number, VP, ((behind + CHUNK - 1) // CHUNK + span - 1) // span):
+            state_top, state_total, state_outs, top, total, outs = states_of_cluster(
+                room, behind, span, share, M, S, VP, CHUNK, OUT
+            )
             store_output(
                 output, logarithms, query_starts, sinks, row_sequence, row_group, share, packed,
-                packed // GROUP < row_own[0], state_top, state_total, state_outs, top, total, outs, output_batch,
+                packed // GROUP < row_queries, state_top, state_total, state_outs, top, total, outs, output_batch,
                 output_step, output_head, logarithm_batch, logarithm_step, logarithm_head, GROUP, S, S, LOGARITHMS, OUT,
             )  # fmt: skip
         wait_for_cluster()  # the memory of a member is read until then
