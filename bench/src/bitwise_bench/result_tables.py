@@ -119,7 +119,10 @@ def seconds(record: Mapping[str, Any]) -> str:
 def reading_times(record: Mapping[str, Any]) -> str:
     """Return the time of reading beside that of compiling for each target, and beside the first target's."""
     first, *_ = targets = record["targets"]
-    groups = {"drawn sizes": record["summary"], "a larger product": record["summary"].get("product")}
+    environment, settings = record["environment"], record["settings"]
+    seed, product = settings.get("sizes drawn by"), settings.get("product")
+    kind = "corpus" if seed is None else "drawn sizes"
+    groups = {kind: record["summary"], f"matrix product {product}": record["summary"].get("product")}
 
     def cell(spread: Mapping[str, float]) -> str:
         return f"{spread['median']:.2f} / {spread['ninth decile']:.2f} / {spread['most']:.2f}"
@@ -135,13 +138,11 @@ def reading_times(record: Mapping[str, Any]) -> str:
         *("target", "configurations", "kernels", "Unknown", "seconds to read", "reading / compiling"),
         *(f"reading / reading for {first}", "above 1.5"),
     )
-    environment, settings = record["environment"], record["settings"]
-    product = f" The larger product is {settings['product']}." if "product" in settings else ""
+    sizes = "" if seed is None else f" with sizes drawn by seed {seed}, which no earlier reading has seen"
     versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
     return _markdown(head, rows) + (
         "\n\nMedian / ninth decile / most; ratios of CPU seconds, the cache of the assembler warm. The configurations "
-        f"are those of the corpus with sizes drawn by seed {settings['sizes drawn by']}, which no earlier reading has "
-        f"seen.{product} {environment['cpu']}, {versions}."
+        f"are of the corpus{sizes}. {environment['cpu']}, {versions}."
     )
 
 
@@ -616,6 +617,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
         "reading-times": ("reading-times.json", reading_times),
+        "compile-times": ("compile-times-sm90-gfx942.json", reading_times),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
@@ -623,6 +625,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "public-kernels-sm100": ("public-kernels-sm100-beside-h200.json.xz", public_kernels_of_target),
         "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", public_kernels_of_target),
         "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", public_kernels_by_part),
+        "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),

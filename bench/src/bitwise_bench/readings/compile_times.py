@@ -71,8 +71,8 @@ def times_of(case: Case) -> dict[str, Any]:
 
 def cpu_seconds() -> float:
     """Return the CPU seconds of this process and of the processes that it has waited for, such as assemblers."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    times = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in times)
 
 
 def quantile(values: Sequence[float], part: float) -> float:
