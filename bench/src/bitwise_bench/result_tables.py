@@ -132,7 +132,7 @@ def reading_times(record: Mapping[str, Any]) -> str:
         for target in targets if found else ():
             own, beside = found[target], found.get(f"{target} over {first}")
             times = own["seconds to read"], own["reading over compiling, CPU"]
-            kernels = [target, name, own["kernels"], own["Unknown"]]
+            kernels = [target, name, own["kernels"], own.get("Unknown", "-")]
             rows.append([*kernels, *map(cell, times), *([cell(beside), beside["above 1.5"]] if beside else ["-", "-"])])
     head = (
         *("target", "configurations", "kernels", "Unknown", "seconds to read", "reading / compiling"),

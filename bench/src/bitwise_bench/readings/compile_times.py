@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
