@@ -637,6 +637,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "replayed-products": ("cublas-travels-sm90.json", replayed_products),
         "ordered-products": ("ordered-products-gfx942.json", ordered_products),
+        "ordered-products-second-seed": ("ordered-products-gfx942-seed7300000.json", ordered_products),
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
