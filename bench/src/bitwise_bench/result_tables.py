@@ -375,43 +375,6 @@ def public_kernels_by_part(record: Mapping[str, Any]) -> str:
     )
 
 
-def compile_times(record: Mapping[str, Any]) -> str:
-    """Return the times of reading kernels beside those of compiling them, and beside those of the first target."""
-    first, rows = record["targets"][0], []
-    for name, found in (
-        ("corpus", record["summary"]),
-        (record["settings"]["product"], record["summary"].get("product")),
-    ):
-        for target in record["targets"] if found else ():
-            each, other = found[target], found.get(f"{target} over {first}")
-            seconds, ratios = each["seconds to read"], each["reading over compiling, CPU"]
-            rows.append(
-                [
-                    f"gemm {name}" if found is not record["summary"] else name,
-                    target,
-                    each["kernels"],
-                    f"{1000 * seconds['median']:.0f} / {1000 * seconds['ninth decile']:.0f}",
-                    f"{ratios['median']:.2f} / {ratios['ninth decile']:.2f}",
-                    "-" if other is None else f"{other['median']:.2f} / {other['ninth decile']:.2f}",
-                    "-" if other is None else other["above 1.5"],
-                ]
-            )
-    head = (
-        "kernels",
-        "target",
-        "number",
-        "reading, ms",
-        "reading / compiling",
-        f"reading / reading for {first}",
-        "above 1.5",
-    )
-    environment = record["environment"]
-    return _markdown(head, rows) + (
-        f"\n\nMedian / ninth decile; ratios are of CPU seconds. {environment['cpu']}, Python {environment['python']}, "
-        f"NumPy {environment['numpy']}, Triton {environment['triton']}."
-    )
-
-
 def published_corpus(record: Mapping[str, Any]) -> str:
     """Return the rows of the published table: own figures, and the published ones in brackets."""
     rows = []
@@ -579,7 +542,6 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
-        "compile-times": ("compile-times-sm90-gfx942.json", compile_times),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
