@@ -617,7 +617,6 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
         "reading-times": ("reading-times.json", reading_times),
-        "compile-times": ("compile-times-sm90-gfx942.json", reading_times),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
