@@ -72,10 +72,11 @@ class AddressState:
 
     def forget_lanes(self, *steps: LaneStep) -> None:
         """Lanes that were named by a step are others from now on: what was written for them is kept for more."""
+        wanted = frozenset(steps)
+        named = [name for name, entries in self.words.items() if _name_a_step(entries, wanted)]
         for step in steps:
-            for name, entries in self.words.items():
-                if any(step in lanes or any(step in each for each in gone) for (lanes, _), gone in entries.items()):
-                    self.words[name] = _renamed(entries, partial(before, step=step), step)
+            for name in named:
+                self.words[name] = _renamed(self.words[name], partial(before, step=step), step)
             for name in [each for each, lanes in self.masks.items() if step in lanes]:
                 del self.masks[name]
 
@@ -84,6 +85,8 @@ class AddressState:
         lanes, meeting = self.lanes, (place,)
         if lanes != meeting:
             for name, entries in self.words.items():
+                if lanes != ALL and _are_of_all_lanes(entries):
+                    continue
                 self.words[name] = _renamed(
                     entries, lambda held: meeting if includes(lanes, held) else before(held, place), place, lanes
                 )
@@ -111,6 +114,22 @@ class AddressState:
 
 
 _NOTHING: _Entries = {}
+
+
+def _are_of_all_lanes(entries: _Entries) -> bool:
+    """Return whether all entries hold in all lanes, of which nothing is overwritten: their lanes keep their name."""
+    return all(not (lanes or overwritten) for (lanes, _), overwritten in entries.items())
+
+
+def _name_a_step(entries: _Entries, steps: frozenset[LaneStep]) -> bool:
+    """Return whether the lanes of some entry, or of what overwrote it, are named by one of these steps."""
+    for (lanes, _), overwritten in entries.items():
+        if not steps.isdisjoint(lanes):
+            return True
+        for each in overwritten:
+            if not steps.isdisjoint(each):
+                return True
+    return False
 
 
 def _renamed(
