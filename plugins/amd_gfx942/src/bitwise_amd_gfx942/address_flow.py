@@ -6,8 +6,10 @@ lanes for which it was written: a later write replaces it only if it is known to
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from bitwise_amd_gfx942.address_moves import OF_LANES, addresses_in, results_of, results_of_mask
 from bitwise_amd_gfx942.address_state import (
@@ -47,20 +49,18 @@ class Sources:
     """Registers that hold such a word at the start of the kernel."""
 
 
-@once_a_kernel
 def readers(kernel: Kernel, opcodes: OpcodeTable, sources: Sources) -> Mapping[int, frozenset[str]]:
     """Return the instructions, by identity, that read words of addresses as numbers, with the registers."""
-    if not kernel.instructions:
-        return {}
-    loaded: dict[int, list[tuple[int, int]]] = {}
-    for key, number, kind in sources.words:
-        loaded.setdefault(key, []).append((number, kind))
-    flow = _Flow(kernel, infos_of(kernel, opcodes), loaded)
-    first = AddressState({name: {(ALL, kind): frozenset()} for name, kind in sources.preloaded}, ALL, {})
+    return _flow(kernel, opcodes, sources.preloaded).readers(sources.words) if kernel.instructions else {}
+
+
+@once_a_kernel
+def _flow(kernel: Kernel, opcodes: OpcodeTable, preloaded: frozenset[tuple[str, int]]) -> _Flow:
+    first = AddressState({name: {(ALL, kind): frozenset()} for name, kind in preloaded}, ALL, {})
     entry = f"s{_kernarg_register(kernel)}", f"s{_kernarg_register(kernel) + 1}"
     for name, kind in zip(entry, (LOW, HIGH), strict=True):
         first.write(name, kind)
-    return flow.run(first, successors(kernel, opcodes))
+    return _Flow(kernel, infos_of(kernel, opcodes), first, successors(kernel, opcodes))
 
 
 def _kernarg_register(kernel: Kernel) -> int:
@@ -72,34 +72,61 @@ def _kernarg_register(kernel: Kernel) -> int:
 
 
 class _Flow:
-    """The flow of words of addresses through the registers of a kernel."""
+    """The flow of words of addresses through the registers of a kernel.
+
+    What is known only grows with the loads that return words.  So the flow of more loads goes on from that of fewer.
+    """
 
     def __init__(
-        self, kernel: Kernel, infos: Sequence[InstructionInfo], loaded: Mapping[int, Sequence[tuple[int, int]]]
+        self,
+        kernel: Kernel,
+        infos: Sequence[InstructionInfo],
+        first: AddressState,
+        following: Sequence[tuple[int, ...]],
     ) -> None:
-        self.kernel, self.infos, self.loaded = kernel, infos, loaded
-        self.found: dict[int, frozenset[str]] = {}
+        self.kernel, self.infos, self.first, self.following = kernel, infos, first, following
+        self.starts = _starts(following)
+        self.places = {id(each): index for index, each in enumerate(kernel.instructions)}
+        self.results: dict[frozenset[tuple[int, int, int]], Mapping[int, frozenset[str]]] = {}
+        self._begin()
 
-    def run(self, first: AddressState, following: Sequence[tuple[int, ...]]) -> Mapping[int, frozenset[str]]:
-        count = len(self.kernel.instructions)
-        entries: dict[int, AddressState] = {0: first}
-        arrivals = [0] * (count + 1)
-        for places in following:
-            for each in places:
-                arrivals[each] += 1
-        work = [0]
+    def _begin(self) -> None:
+        self.words: frozenset[tuple[int, int, int]] = frozenset()
+        self.loaded: dict[int, list[tuple[int, int]]] = {}
+        self.found: dict[int, frozenset[str]] = {}
+        self.entries: dict[int, AddressState] = {0: self.first.copy()}
+        self._run({0})
+
+    def readers(self, words: frozenset[tuple[int, int, int]]) -> Mapping[int, frozenset[str]]:
+        """Return the instructions that read words of addresses as numbers, if loads return these, see `Sources`."""
+        if words not in self.results:
+            if not words >= self.words:
+                self._begin()
+            changed = set()
+            for key, number, kind in words - self.words:
+                self.loaded.setdefault(key, []).append((number, kind))
+                changed.add(self.starts[bisect_right(self.starts, self.places[key]) - 1])
+            self.words = words
+            self._run(changed & self.entries.keys())
+            self.results[words] = dict(self.found)
+        return self.results[words]
+
+    def _run(self, changed: set[int]) -> None:
+        """Follow the flow from the beginnings of some runs of instructions, in the order of the text."""
+        starts, work = set(self.starts), sorted(changed)
+        waiting = set(work)
         while work:
-            index = work.pop()
-            state = entries[index].copy()
-            while True:
+            index = heappop(work)
+            waiting.discard(index)
+            state = self.entries[index].copy()
+            self._execute(index, state)
+            while self.following[index] == (index + 1,) and index + 1 not in starts:
+                index += 1
                 self._execute(index, state)
-                places = following[index]
-                if places == (index + 1,) and index + 1 < count and arrivals[index + 1] == 1:
-                    index += 1
-                    continue
-                break
-            work += [each for each in places if each < count and _enter(entries, each, state)]
-        return self.found
+            for each in self.following[index]:
+                if each < len(self.following) and _enter(self.entries, each, state) and each not in waiting:
+                    heappush(work, each)
+                    waiting.add(each)
 
     def _execute(self, index: int, state: AddressState) -> None:
         """Add the registers that an instruction reads as numbers, and change the state by what it writes."""
@@ -135,12 +162,24 @@ class _Flow:
             if not has_lanes(each):
                 forget_mask(state, each)
             elif each in info.writes and not partly and state.lanes == ALL:
-                for part in [other for other in state.words if other.startswith(f"{each} ")]:
-                    del state.words[part]
+                for part in state.parts_of(each):
+                    state.forget(part)
         if mask is not None:
             state.masks[mask[0]] = mask[1]
         state.lanes = lanes
         state.reads_every_lane = False
+
+
+def _starts(following: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the instructions where runs begin: those that other instructions precede than only the one before."""
+    arrivals: list[list[int]] = [[] for _ in range(len(following) + 1)]
+    for index, places in enumerate(following):
+        for each in places:
+            arrivals[each].append(index)
+    return [
+        0,
+        *(each for each in range(1, len(following)) if arrivals[each] != [each - 1] or len(following[each - 1]) > 1),
+    ]
 
 
 def _reads_every_lane(instruction: Instruction) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -33,10 +33,21 @@ class AddressState:
     masks: dict[str, Lanes]
     reads_every_lane: bool = False
     """Whether the current instruction may read lanes outside of the execution mask."""
+    parts: set[str] = field(default_factory=set)
+    """The names of `words` that are a part of a register or of private memory: with a space in them."""
 
     def copy(self) -> AddressState:
         """Return what is known, to be changed apart from this."""
-        return AddressState(dict(self.words), self.lanes, dict(self.masks))
+        return AddressState(dict(self.words), self.lanes, dict(self.masks), parts=set(self.parts))
+
+    def parts_of(self, name: str) -> list[str]:
+        """Return the known parts of a register or of private memory, such as lanes that were written alone."""
+        return [each for each in self.parts if each.startswith(f"{name} ")] if self.parts else []
+
+    def forget(self, name: str) -> None:
+        """A register, or a part of one, holds no word of an address any more."""
+        self.words.pop(name, None)
+        self.parts.discard(name)
 
     def kind(self, name: str) -> int:
         """Return what a register, or a place of private memory, may hold in a lane that is read."""
@@ -48,10 +59,9 @@ class AddressState:
 
     def kind_with_parts(self, name: str) -> int:
         """Return what a register may hold in some lane, also in one that was written alone."""
-        found, parts = self.kind(name), f"{name} "
-        for each in self.words:
-            if each.startswith(parts):
-                found |= self.kind(each)
+        found = self.kind(name)
+        for each in self.parts_of(name):
+            found |= self.kind(each)
         return found
 
     def write(self, name: str, kind: int, *, partly: bool = False) -> None:
@@ -65,10 +75,12 @@ class AddressState:
                     kept[lanes, old] = overwritten | {self.lanes}
         if kind:
             kept[self.lanes if has_lanes(name) else ALL, kind] = frozenset()
-        if kept:
-            self.words[name] = kept
-        else:
-            self.words.pop(name, None)
+        if not kept:
+            self.forget(name)
+            return
+        self.words[name] = kept
+        if " " in name:
+            self.parts.add(name)
 
     def forget_lanes(self, *steps: LaneStep) -> None:
         """Lanes that were named by a step are others from now on: what was written for them is kept for more."""
@@ -100,6 +112,7 @@ class AddressState:
     def join(self, other: AddressState) -> bool:
         """Add what is known on another path with the same lanes.  Return whether that changed anything."""
         changed = False
+        self.parts |= other.parts
         for name, entries in other.words.items():
             known = self.words.get(name, _NOTHING)
             both = dict(known)
@@ -210,8 +223,8 @@ def _lanes_of(operand: Operand, state: AddressState) -> Lanes | None:
 
 def forget_mask(state: AddressState, name: str) -> None:
     """A scalar register is written: its pair holds no known mask any more."""
-    key = lane_mask_key(name)
-    if key is not None and state.masks:
+    key = lane_mask_key(name) if state.masks else None
+    if key is not None:
         for each in [held for held in state.masks if lane_mask_key(held) == key]:
             del state.masks[each]
 
