@@ -116,6 +116,36 @@ def seconds(record: Mapping[str, Any]) -> str:
     )
 
 
+def reading_times(record: Mapping[str, Any]) -> str:
+    """Return the time of reading beside that of compiling for each target, and beside the first target's."""
+    first, *_ = targets = record["targets"]
+    environment, settings = record["environment"], record["settings"]
+    seed, product = settings.get("sizes drawn by"), settings.get("product")
+    kind = "corpus" if seed is None else "drawn sizes"
+    groups = {kind: record["summary"], f"matrix product {product}": record["summary"].get("product")}
+
+    def cell(spread: Mapping[str, float]) -> str:
+        return f"{spread['median']:.2f} / {spread['ninth decile']:.2f} / {spread['most']:.2f}"
+
+    rows = []
+    for name, found in groups.items():
+        for target in targets if found else ():
+            own, beside = found[target], found.get(f"{target} over {first}")
+            times = own["seconds to read"], own["reading over compiling, CPU"]
+            kernels = [target, name, own["kernels"], own.get("Unknown", "-")]
+            rows.append([*kernels, *map(cell, times), *([cell(beside), beside["above 1.5"]] if beside else ["-", "-"])])
+    head = (
+        *("target", "configurations", "kernels", "Unknown", "seconds to read", "reading / compiling"),
+        *(f"reading / reading for {first}", "above 1.5"),
+    )
+    sizes = "" if seed is None else f" with sizes drawn by seed {seed}, which no earlier reading has seen"
+    versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
+    return _markdown(head, rows) + (
+        "\n\nMedian / ninth decile / most; ratios of CPU seconds, the cache of the assembler warm. The configurations "
+        f"are of the corpus{sizes}. {environment['cpu']}, {versions}."
+    )
+
+
 def mutants(record: Mapping[str, Any]) -> str:
     """Return the verdicts on mutants, by kind of change."""
     rows = [
@@ -586,6 +616,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
+        "reading-times": ("reading-times.json", reading_times),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
@@ -593,6 +624,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "public-kernels-sm100": ("public-kernels-sm100-beside-h200.json.xz", public_kernels_of_target),
         "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", public_kernels_of_target),
         "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", public_kernels_by_part),
+        "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
@@ -624,6 +656,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "reading-times": "python -m bitwise_bench.readings.compile_times --other-sizes SEED --out RECORD",
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",

@@ -21,12 +21,13 @@ from bitwise_core.numerics import Bits, operation
 from bitwise_core.plugins import registry
 from bitwise_core.plugins.attention_calls import AttentionForm, AttentionGradientTensors, AttentionOperands
 from bitwise_nvidia_sm90 import approximations, matrix_units
-from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Work, division_of, seconds_of
+from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Division, Work, division_of, seconds_of
 from bitwise_nvidia_sm90.attention.launch import (
     Schedule,
     calls_of,
     can_specialise,
     schedule_of,
+    schedule_of_division,
     specialised_schedule,
 )
 from bitwise_nvidia_sm90.attention.launcher import AttentionKernels
@@ -531,7 +532,7 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
             slot = each.blocks * block * 2 * (components if each.alone else depth)
             exchanged = 0 if each.alone else 4 * 16 * each.blocks * block
             handed = 4 * 16 * ((components + 8) * (width // components) if each.alone else width + 8) * each.span
-            assert each.resident * (each.stages * slot + exchanged + handed + 1024) <= 227 << 10
+            assert each.resident * (each.stages * slot + exchanged + -(-handed // 1024) * 1024 + 1024) <= 227 << 10
             assert each.stages >= (max(2, depth // components) if each.alone else 3)
             assert not each.span or each.alone or depth != 96
             assert not each.alone or (each.blocks, each.columns) == (1, 1)
@@ -541,16 +542,20 @@ def test_divisions_of_few_rows_fit_a_multiprocessor() -> None:
 
 def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
-    for descriptor, sequences, keys, split, columns, alone in (
-        (desc, 1, 500, False, 2, False), (desc, 1, 65536, True, 1, True), (narrow, 99, 3000, False, 1, False),
-        (narrow, 2, 90000, True, 1, True), (narrow, 1, 2048, True, 2, False),
+    for descriptor, sequences, keys, split in (
+        (desc, 1, 500, False), (desc, 1, 65536, True), (desc, 64, 2048, False), (narrow, 2, 90000, True),
+        (narrow, 1, 2048, True), (narrow, 250, 1000, False),
     ):  # fmt: skip
         found = schedule_of(descriptor, sequences, 1, keys, 32, 8, False, 132, True)
-        assert (found.rows, found.split, found.columns, found.alone) == (16, split, columns, alone)
+        assert (found.rows, found.split) == (16, split)
     # Programs of one part each are as many as there may be parts.
-    assert schedule_of(narrow, 99, 1, 3000, 32, 8, True, 132, True).programs == 99 * 8 * 6
+    part = Division(True, 1, 2, 6, 1, 1.0, 1.0, 0.0, once=True)
+    schedule = schedule_of_division(part, 99 * 8, 3000)
+    assert schedule is not None
+    assert schedule.programs == 99 * 8 * 6
+    assert schedule_of_division(part, 99 * 8, 512) is None
     # One of several lengths may be the longest, and a window has few keys.
-    assert schedule_of(desc, 16, 1, 8000, 32, 8, True, 132, True).split
+    assert schedule_of(desc, 4, 1, 8000, 32, 8, True, 132, True).split
     windowed = attention_descriptor(form(depth=128, window=100))
     assert not schedule_of(windowed, 64, 1, 8000, 32, 8, True, 132, True).split
 
@@ -592,6 +597,33 @@ def test_copies_wait_for_the_loads_of_what_they_overwrite() -> None:
                 assert not loaded
                 released += 1
         assert released
+
+
+def test_tiles_behind_the_room_of_a_cluster_are_aligned_as_their_copies_are_swizzled() -> None:
+    """Dynamic memory lies behind static memory, and what a copy swizzles depends on the address."""
+    for name in ("two chunks", "pages of three chunks"):
+        problem, schedules = PROVED[name]
+        for schedule in schedules:
+            text = _source(problem, schedule)[0].text
+            found = re.findall(r"\.shared \.align (\d+) \.b8 handed\[(\d+)\]", text)
+            assert len(found) == (schedule.members > 0)
+            assert all(int(alignment) == 1024 and int(size) % 1024 == 0 for alignment, size in found)
+
+
+def test_a_room_of_another_size_moves_the_tiles_and_changes_bytes() -> None:
+    """As on a GPU, where rooms of 4608 bytes in front of tiles of 1024 bytes gave other results."""
+    problem = Problem(form(), ((1, 600),))
+    operands, buffers = operands_of(problem, np.random.default_rng(4))
+    from attention_sources import source_of
+
+    source = source_of(calls_of(problem.desc, operands, CLUSTER, 1, lambda _: None)[0])
+    moved = replace(source, text=re.sub(r"\.align 1024 \.b8 handed\[\d+\]", ".align 16 .b8 handed[4608]", source.text))
+    assert moved.text != source.text
+    assert source.launch is not None
+    used = {name: buffers[name] for name in source.launch.buffers()}
+    outs = [api.run(each, used, target="sm_90", audit_contraction=False)["out"] for each in (source, moved)]
+    assert outs[0].tobytes() == evaluated(problem, buffers)[0].tobytes()
+    assert outs[1].tobytes() != outs[0].tobytes()
 
 
 def test_other_descriptors_are_refused() -> None:

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, nargs="+", help="print the page of the records of GPUs, without measuring")
     parser.add_argument("--steps", default=",".join(STEPS), help=f"what to measure, of {', '.join(STEPS)}")
     parser.add_argument(
-        "--configurations", default="0-62", help="random problems: the numbers of their configurations, and ranges"
+        "--configurations", default="63-125", help="random problems: the numbers of their configurations, and ranges"
     )
     parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="evaluate random problems alone, and keep them")
     parser.add_argument("--evaluated", type=Path, metavar="FOLDER", help="where problems have been evaluated before")

@@ -89,7 +89,7 @@ def _candidates(depth: int) -> Iterator[Any]:
         span = {"cluster": 1, "long cluster": 2}.get(kind, 0)
         slot = blocks * block * 2 * (components if alone else depth)
         exchanged = 0 if alone else 4 * 16 * blocks * block
-        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room_of_states(depth, alone) * span) // slot)
+        stages = min(16, ((227 << 10) // resident - 1024 - exchanged - room_of_states(depth, alone, span)) // slot)
         least = max(2, depth // components) if alone else 3
         # One warp has no room for outputs of 256 components, and more have no tiles of two widths to hand.
         if stages >= least and not (alone and depth == 256) and not (span and not alone and depth == 96):
@@ -103,10 +103,11 @@ def _asked(division: Any, only: str | None) -> bool:
     return only is None or (only == "members") == (division.span > 0)
 
 
-def room_of_states(depth: int, alone: bool) -> int:
-    """Return the bytes in which a member of a cluster hands the state of a chunk."""
+def room_of_states(depth: int, alone: bool, count: int) -> int:
+    """Return the bytes in which a member of a cluster hands the states of so many chunks, a multiple of 1024."""
     components, width = min(64, depth & -depth), 128 if depth == 192 else depth
-    return 4 * 16 * ((components + 8) * (width // components) if alone else width + 8)
+    size = 4 * 16 * ((components + 8) * (width // components) if alone else width + 8)
+    return -(-size * count // 1024) * 1024
 
 
 def call_of(kind: str, case: dict[str, Any], place: int | None, small: bool = False) -> Any:

@@ -22,8 +22,10 @@ from bitwise_bench.command_line import command_parser
 from bitwise_nvidia_sm90.attention.few_rows import DEVICES, Device, Division, Work, division_of, seconds_of
 
 PROCESSORS = 132
-_LEAST, _MOST = 4, 9
-"""The numbers of divisions of a table."""
+_LEAST, _NEAR = 4, 1.01
+"""The least number of divisions of a table, and how much longer than the fastest one a division takes that it has."""
+_FITTED = 0.15
+"""How much errors of times count beside those of choices."""
 _RATES = (4.0, 400.0)
 _SHARES = (0.5, 1.3)
 _STARTS = (0.0, 5.0)
@@ -151,10 +153,11 @@ def fit(division: Division, cases: Iterable[tuple[Work, float]]) -> Division:
 def choice(
     device: Device, divisions: Sequence[Division], ragged: bool, case: Measured
 ) -> tuple[Division, float]:  # fmt: skip
-    """Return the division that the model chooses for a case, and its seconds."""
+    """Return the division that the model chooses for a case, of those that were timed for it, and its seconds."""
+    divisions = [each for each in divisions if bare(each) in case.seconds]
     own = replace(device, ragged=tuple(divisions)) if ragged else replace(device, equal=tuple(divisions))
     chosen, _ = division_of(case.work, PROCESSORS, own)
-    return chosen, case.seconds.get(bare(chosen), math.inf)
+    return chosen, case.seconds[bare(chosen)]
 
 
 def regret(device: Device, divisions: Sequence[Division], ragged: bool, cases: Sequence[Measured]) -> float:
@@ -171,19 +174,58 @@ def regret(device: Device, divisions: Sequence[Division], ragged: bool, cases: S
 
 
 def chosen_divisions(device: Device, ragged: bool, cases: Sequence[Measured]) -> list[Division]:
-    """Return the fitted divisions without those whose absence makes no choice worse."""
+    """Return the fitted divisions of which one is nearly the fastest for a case, without those that mislead choices."""
+    near = {
+        each for case in cases for each, seconds in case.seconds.items()
+        if seconds <= _NEAR * min(case.seconds.values())
+    }  # fmt: skip
     every = {each for case in cases for each in case.seconds}
+    near |= {each for each in every if _serves_all([each])}
     kept = [
         fit(each, [(case.work, case.seconds[each]) for case in cases if each in case.seconds])
-        for each in sorted(every, key=repr)
+        for each in sorted(near, key=repr)
     ]
     while len(kept) > _LEAST:
-        now = regret(device, kept, ragged, cases)
         others = [[each for each in kept if each is not one] for one in kept]
+        others = [each for each in others if _serves_all(each)]
         fewer = min(others, key=lambda each: regret(device, each, ragged, cases))
-        if regret(device, fewer, ragged, cases) > now * (1 + 2e-4) and len(kept) <= _MOST:
+        if regret(device, fewer, ragged, cases) > regret(device, kept, ragged, cases) * (1 - 1e-4):
             break
         kept = fewer
+    return refined(device, kept, ragged, cases)
+
+
+def _serves_all(divisions: Sequence[Division]) -> bool:
+    """Return whether one of the divisions serves any number of rows and keys."""
+    return any(not each.split and each.columns == 1 for each in divisions)
+
+
+def refined(
+    device: Device, divisions: Sequence[Division], ragged: bool, cases: Sequence[Measured]
+) -> list[Division]:  # fmt: skip
+    """Return the divisions with numbers near the fitted ones, with which the model chooses better."""
+    kept = list(divisions)
+
+    def loss(changed: Sequence[Division]) -> float:
+        errors = [
+            min(abs(math.log(expected(case.work, each) / case.seconds[bare(each)])), 0.2)
+            for case in cases for each in changed if bare(each) in case.seconds
+        ]  # fmt: skip
+        return math.log(regret(device, changed, ragged, cases)) + _FITTED * sum(errors) / len(errors)
+
+    least, improved = loss(kept), True
+    while improved:
+        improved = False
+        for place, each in enumerate(kept):
+            for other in (
+                *(replace(each, rate=float(f"{each.rate * one:.3g}")) for one in (0.8, 0.92, 1.08, 1.25)),
+                *(replace(each, share=float(f"{each.share * one:.3g}")) for one in (0.95, 0.98, 1.02, 1.05)),
+                *(replace(each, start=max(0.0, round(each.start + one, 3))) for one in (-0.5, 0.5)),
+            ):
+                changed = [*kept[:place], other, *kept[place + 1 :]]
+                found = loss(changed)
+                if found < least - 1e-4:
+                    kept, least, improved = changed, found, True
     return kept
 
 

@@ -53,6 +53,7 @@ def _bytes(record: Mapping[str, Any], first: Mapping[str, Any]) -> str:
             f" Nor had any of {correctness['before']} problems with earlier kernels of the same descriptors."
             if "before" in correctness else ""
         )
+        + (f" {correctness['mended']}" if "mended" in correctness else "")
         + (f" They do not include {correctness['not covered']}." if "not covered" in correctness else "")
         + ("" if same else " Their descriptors are earlier ones than those of the first GPU of this page.")
         + f" The last 40 rows of a sequence were computed in {len(patterns)} cases as a prefill, in parts, in batches "

@@ -219,14 +219,20 @@ def _place_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
 
 
 def _place_shared_arrays(machine: Machine, module: Module, kernel: Kernel) -> None:
-    """Place static shared arrays first, then the dynamic ones, as the assembler does, except for their order."""
+    """Place static shared arrays first, then the dynamic ones, as the assembler does, except for their order.
+
+    Dynamic arrays begin at their own alignment behind the static ones.  A swizzle of 128 bytes depends on the address
+    modulo 1024, so static arrays of other sizes change what it does to a dynamic array.
+    """
     address = SHARED_BASE
     for array in (*module.shared, *kernel.shared):
         if array.size:
             address = -(-address // array.align) * array.align
             machine.symbols[array.name] = address
             address += array.size
-    address = -(-address // 1024) * 1024
+    dynamic = [array for array in (*module.shared, *kernel.shared) if not array.size]
+    alignment = max((array.align for array in dynamic), default=1)
+    address = -(-address // alignment) * alignment
     for array in (*module.shared, *kernel.shared):
         if not array.size:
             machine.symbols[array.name] = address

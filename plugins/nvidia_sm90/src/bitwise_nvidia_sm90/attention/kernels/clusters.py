@@ -19,9 +19,14 @@ LOAD = gl.constexpr("ld.shared::cluster.f32 $0, [$1];")
 OF_MEMBER = gl.constexpr("mapa.shared::cluster.u32 $0, $1, $2;")
 
 
+_ALIGNMENT = 1024
+"""The bytes to which tiles with the swizzle of a copy are aligned in shared memory.  They lie behind the room."""
+
+
 @gluon.constexpr_function
 def _declared(words):
-    return f"{{ .shared .align 16 .b8 handed[{4 * words}]; mov.u32 $0, handed; mov.u32 $0, handed; }}"
+    size = -(-4 * words // _ALIGNMENT) * _ALIGNMENT
+    return f"{{ .shared .align {_ALIGNMENT} .b8 handed[{size}]; mov.u32 $0, handed; }}"
 
 
 @gluon.jit
