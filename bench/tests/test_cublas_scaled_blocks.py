@@ -20,5 +20,5 @@ def test_the_summary_and_the_table_have_means_of_ratios() -> None:
         "declined": 1, "other bytes": 1,
     }  # fmt: skip
     table = scaled_blocks([{"environment": {"gpu": "G"}, "summary": found}])
-    assert "| G | 2 | 2.00 | 1.00 | 4.00 | - | 4.00 | - | 1.00 | - | - | - | 1.00 | 1 |" in table
+    assert "| G, layers | 2 | 2.00 | 1.00 | 4.00 | - | 4.00 | - | 1.00 | - | - | - | 1.00 | 1 |" in table
     assert scaled_blocks([]).startswith("This is not measured yet")

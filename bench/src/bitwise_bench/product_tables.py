@@ -103,25 +103,29 @@ def library_bytes(records: Sequence[Mapping[str, Any]]) -> str:
 def fused_epilogues(record: Mapping[str, Any]) -> str:
     """Return the speed of products with an epilogue over PyTorch's separate operators, by part and epilogue."""
     rows = []
-    columns = ("ours", "library", "compiled")
+    columns = ("ours", "first call", "library", "compiled")
     for part, each in record["parts"].items():
         totals = each["summary"]
         for name in (None, *totals["ours"]["epilogues"]):
             means = [totals.get(column, {}) for column in columns]
             shown = [found.get("mean") if name is None else found.get("epilogues", {}).get(name) for found in means]
             cases = [row for row in each["rows"] if "ours" in row and name in (None, row["epilogue"])]
-            below = sum(row["sequence"] < row["ours"] for row in cases)
+            below = [
+                sum(row["sequence"] < row[column] for row in cases) if column in cases[0] else "-"
+                for column in ("ours", "first call")
+            ]
             cells = ["-" if found is None else f"{found:.2f}" for found in shown]
-            rows.append([f"{part}: {name or 'all'}", len(cases), *cells, below])
+            rows.append([f"{part}: {name or 'all'}", len(cases), *cells, *below])
     environment = record["environment"]
-    head = ("speed over torch.mm and separate operators", "products", "`matmul`", "cuBLASLt's epilogue",
-            "torch.compile", "`matmul` below 1")  # fmt: skip
+    head = ("speed over torch.mm and separate operators", "products", "`matmul`", "timed at its first call",
+            "cuBLASLt's epilogue", "torch.compile", "`matmul` below 1", "timed, below 1")  # fmt: skip
     wrong, fused, count = (
         sum(each["summary"][name] for each in record["parts"].values()) for name in ("other bytes", "fused", "cases")
     )
     return _markdown(head, rows) + (
         f"\n\nGeometric means; {wrong} outputs have other bytes than the operators. A fused kernel computes {fused} of "
         f"{count} products, and the product and the operators the others. "
+        "A kernel that is timed at its first call is the fastest of four. "
         "cuBLASLt's epilogue and torch.compile (with dynamic shapes) may return other bytes. "
         f"{environment['gpu']}, cuBLASLt {environment['library']}, PyTorch {environment['torch']}, "
         f"Triton {environment['triton']}."
@@ -141,7 +145,8 @@ def scaled_blocks(records: Sequence[Mapping[str, Any]]) -> str:
     for each in records:
         found = each["summary"]
         means = [f"{found[name]:.2f}" if name in found else "-" for name in (*names, "slowest")]
-        rows.append([each["environment"]["gpu"], found["products"], *means, found["other bytes"]])
+        label = f"{each['environment']['gpu']}, {each.get('set', 'layers')}"
+        rows.append([label, found["products"], *means, found["other bytes"]])
     shown = (name.replace("x", " x ") for name in names)
     head = ("cuBLAS's time over ours", "products", *shown, "slowest", "other bytes")
     return _markdown(head, rows) + (

@@ -18,6 +18,7 @@ from typing import Any
 
 from bitwise_bench import model_tables, product_tables
 from bitwise_bench.compressed_text import read_text
+from bitwise_bench.public_kernels.agreement import PARTS
 from bitwise_bench.readings.between_generations import compiled, table_of
 from bitwise_bench.readings.overpartition_reasons import REASONS
 from bitwise_core.plugins import registry
@@ -112,6 +113,36 @@ def seconds(record: Mapping[str, Any]) -> str:
     return (
         _markdown(head, rows)
         + f"\n\nOne core of {environment['cpu']}, Python {environment['python']}, NumPy {environment['numpy']}."
+    )
+
+
+def reading_times(record: Mapping[str, Any]) -> str:
+    """Return the time of reading beside that of compiling for each target, and beside the first target's."""
+    first, *_ = targets = record["targets"]
+    environment, settings = record["environment"], record["settings"]
+    seed, product = settings.get("sizes drawn by"), settings.get("product")
+    kind = "corpus" if seed is None else "drawn sizes"
+    groups = {kind: record["summary"], f"matrix product {product}": record["summary"].get("product")}
+
+    def cell(spread: Mapping[str, float]) -> str:
+        return f"{spread['median']:.2f} / {spread['ninth decile']:.2f} / {spread['most']:.2f}"
+
+    rows = []
+    for name, found in groups.items():
+        for target in targets if found else ():
+            own, beside = found[target], found.get(f"{target} over {first}")
+            times = own["seconds to read"], own["reading over compiling, CPU"]
+            kernels = [target, name, own["kernels"], own.get("Unknown", "-")]
+            rows.append([*kernels, *map(cell, times), *([cell(beside), beside["above 1.5"]] if beside else ["-", "-"])])
+    head = (
+        *("target", "configurations", "kernels", "Unknown", "seconds to read", "reading / compiling"),
+        *(f"reading / reading for {first}", "above 1.5"),
+    )
+    sizes = "" if seed is None else f" with sizes drawn by seed {seed}, which no earlier reading has seen"
+    versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
+    return _markdown(head, rows) + (
+        "\n\nMedian / ninth decile / most; ratios of CPU seconds, the cache of the assembler warm. The configurations "
+        f"are of the corpus{sizes}. {environment['cpu']}, {versions}."
     )
 
 
@@ -331,6 +362,49 @@ def public_kernels(record: Mapping[str, Any]) -> str:
     )
 
 
+def public_kernels_of_target(record: Mapping[str, Any]) -> str:
+    """Return the figures about kernels that were compiled for another target than that of the GPU where they ran.
+
+    Two counts of Unknown: of the kernels that moved no bytes on that GPU, and of those of them that the reading does
+    not call undetermined.
+    """
+    rows = []
+    for part in PARTS:
+        for name, of_inductor in (("packages", False), ("TorchInductor", True), ("all", None)):
+            entries = [
+                entry
+                for entry in record["launches"]
+                if entry["part"] == part and of_inductor in (None, entry["launch"].startswith("inductor"))
+            ]
+            kernels = [kernel for entry in entries for kernel in entry["kernels"] if not kernel.get("error")]
+            moved = [kernel for kernel in kernels if kernel.get("moved")]
+            still = [kernel for kernel in kernels if not kernel.get("moved")]
+            unknown = [kernel for kernel in still if kernel.get("unknown")]
+            open_ones = [kernel for kernel in unknown if not kernel.get("undetermined")]
+            if not still:
+                continue
+            determined = len(still) - len(unknown) + len(open_ones)
+            rows.append(
+                [
+                    f"{part}, {name}",
+                    len(entries),
+                    len(still),
+                    f"{len(unknown)} ({100 * len(unknown) / len(still):.1f} %)",
+                    f"{len(open_ones)} of {determined} ({100 * len(open_ones) / determined:.1f} %)",
+                    f"{sum(kernel.get('unknown') is not None for kernel in moved)} of {len(moved)}",
+                ]
+            )
+    head = (
+        *("part", "launches", "kernels that moved no bytes on an H200", "of these without a class"),
+        *("Unknown, of those that the reading calls determined", "that moved: named"),
+    )
+    environment = record["environment"]["bytes"]
+    return _markdown(head, rows) + (
+        f"\n\nTriton {environment['triton']}. The same kernels, compiled for sm_90, ran on an "
+        f"{environment['gpu'].split()[1]}; those of the table did not run."
+    )
+
+
 def public_kernels_by_part(record: Mapping[str, Any]) -> str:
     """Return the figures about kernels whose launches are in an open and a held-out part."""
     rows = []
@@ -542,11 +616,15 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "siblings": ("reading-siblings.json", siblings),
         "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
+        "reading-times": ("reading-times.json", reading_times),
         "published-corpus": ("published-corpus-sm90-h100.json", published_corpus),
         "published-corpus-gfx942": ("published-corpus-gfx942.json", published_corpus),
         "public-kernels": ("public-kernels-sm90-h100.json", public_kernels),
         "public-kernels-unseen": ("public-kernels-unseen-sm90-h100.json", public_kernels),
+        "public-kernels-sm100": ("public-kernels-sm100-beside-h200.json.xz", public_kernels_of_target),
+        "public-kernels-sm103": ("public-kernels-sm103-beside-h200.json.xz", public_kernels_of_target),
         "public-kernels-held-out": ("public-kernels-held-out-sm90-h200.json.xz", public_kernels_by_part),
+        "public-kernels-later": ("public-kernels-later-sm90-h200.json.xz", public_kernels_by_part),
         "mutants": ("mutants.json", mutants),
         "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
@@ -558,6 +636,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "cross-device-replay": ("cublas-travels-sm90.json", cross_device_replay),
         "replayed-products": ("cublas-travels-sm90.json", replayed_products),
         "ordered-products": ("ordered-products-gfx942.json", ordered_products),
+        "ordered-products-second-seed": ("ordered-products-gfx942-seed7300000.json", ordered_products),
         "audits": ("cublas-audit-models-sm90.json", audits),
         "train-equals-serve": ("train-equals-serve-sm90-h100.json", model_tables.train_equals_serve),
         "train-equals-serve-h200": ("train-equals-serve-sm90-h200.json", model_tables.train_equals_serve),
@@ -577,6 +656,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "reading-times": "python -m bitwise_bench.readings.compile_times --other-sizes SEED --out RECORD",
         "mode-costs": "nox -s bench-mode",
         "mode-costs-h200": "nox -s bench-mode",
         "train-equals-serve-h200": "nox -s gpu-train-equals-serve",

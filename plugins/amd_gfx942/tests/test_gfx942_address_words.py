@@ -100,6 +100,10 @@ KNOWN = {
     "a buffer that is there": "s_cmp_lg_u64 s[10:11], 0\ns_cselect_b32 s20, 0, 1\nv_add_u32_e32 v5, s20, v2",
     "low bits": "s_and_b32 s20, s10, 0xfc\nv_add_u32_e32 v5, s20, v2",
     "a number that nothing uses": f"v_xor_b32_e32 v9, s11, v2\n{PLAIN}",
+    "an equality with a neighbour's address, or with zero": f"{OFFSET}\n{OWN}\nv_mov_b32_e32 v8, 0\nv_mov_b32_e32 v9, 0\n"
+    "v_mov_b32_dpp v8, v6 wave_shl:1 row_mask:0xf bank_mask:0xf\nv_mov_b32_dpp v9, v7 wave_shl:1 row_mask:0xf bank_mask:0xf\n"
+    "v_lshl_add_u64 v[6:7], v[6:7], 0, 4\nv_cmp_eq_u64_e32 vcc, v[6:7], v[8:9]\nv_cndmask_b32_e64 v9, 0, 1, vcc\n"
+    "v_cmp_gt_u32_e32 vcc, 63, v0\nv_cndmask_b32_e64 v8, 0, 1, vcc\nv_sub_u32_e32 v9, v9, v8\nv_add_u32_e32 v5, v9, v2",
     "an order in one buffer": "s_add_u32 s20, s10, 16\ns_addc_u32 s21, s11, 0\nv_mov_b32_e32 v6, s10\nv_mov_b32_e32 v7, s11\n"
     "v_cmp_gt_u64_e32 vcc, s[20:21], v[6:7]\nv_cndmask_b32_e64 v9, 1, 0, vcc\nv_add_u32_e32 v5, v9, v2",
 }  # fmt: skip

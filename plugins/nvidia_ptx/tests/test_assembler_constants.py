@@ -56,10 +56,10 @@ def kernel(divisor: str, opcode: str = "div.full.f32 %r3, %r1, %f2;") -> str:
     return text(body, shared=arrays).replace(".param .u64 in)", ".param .u64 in, .param .f32 c, .param .s32 n)")
 
 
-def outcome(left: str, right: str) -> Outcome:
+def outcome(left: str, right: str, threads: int = 32) -> Outcome:
     buffers = (Argument(kind="buffer", buffer=each, dtype="fp32") for each in ("out", "in"))
     scalars = Argument(kind="fp32", value=3.0), Argument(kind="i32", value=3)
-    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=(*buffers, *scalars))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(threads, 1, 1), args=(*buffers, *scalars))
     options = Options(audit_contraction=False)
     return compare(Source("l", left, launch), Source("r", right, launch), SM90, options).verdict.outcome
 
@@ -91,3 +91,38 @@ def test_a_number_that_differs_between_threads_is_none_that_the_assembler_knows(
     first = kernel("and.b32 %r4, %r0, 7; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;")
     second = kernel("shl.b32 %r4, %r0, 29; shr.u32 %r4, %r4, 29; add.u32 %r4, %r4, 3; cvt.rn.f32.u32 %f2, %r4;")
     assert outcome(first, second) is Outcome.EQUAL
+
+
+AT_RUN_TIME = "min.s32 %r4, %r9, 32; cvt.rn.f32.s32 %f5, %r4; setp.gt.u32 %p1, %r0, 31;"
+"""%f5: a number, 3, that the assembler may know; %p1: some threads."""
+OF_BLOCK = {
+    "one computation": "mov.f32 %f2, %f5;",
+    "a load in some threads": "mov.f32 %f2, %f5; @%p1 ld.global.b32 %r7, [%d1];",
+    "a branch that all threads take": "setp.gt.s32 %p2, %r9, 1; @%p2 bra B; mov.f32 %f5, 0f3f800000; B: mov.f32 %f2, %f5;",
+}
+OF_THREADS = {
+    "a choice": f"selp.f32 %f2, {THREE}, %f5, %p1;",
+    "a number from a choice": f"selp.f32 %f4, {THREE}, %f5, %p1; add.f32 %f2, %f4, 0f00000000;",
+    "a move in some threads": f"mov.f32 %f2, %f5; @%p1 mov.f32 %f2, {THREE};",
+    "another move in some threads": f"mov.f32 %f2, %f5; mov.f32 %f6, %f5; @%p1 mov.f32 %f6, {THREE};",
+    "a branch": f"mov.f32 %f2, %f5; @%p1 bra B; mov.f32 %f2, {THREE}; B:",
+    "a branch around nothing": "mov.f32 %f2, %f5; @%p1 bra B; add.u32 %r7, %r7, 1; B:",
+    "a branch on data": "setp.gt.s32 %p2, %r1, 5; mov.f32 %f2, %f5; @%p2 bra B; add.u32 %r7, %r7, 1; B:",
+}
+
+
+def quotient_of_all_threads(divisor: str) -> str:
+    """Return a kernel whose threads store the quotient of one loaded number at one place."""
+    loads = "ld.param.f32 %f3, [c]; ld.param.s32 %r9, [n]; ld.global.b32 %r1, [%d1];"
+    body = f"{loads} {AT_RUN_TIME} {divisor} div.full.f32 %r3, %r1, %f2; st.global.b32 [%d0], %r3;"
+    return text(body, threads=64).replace(".param .u64 in)", ".param .u64 in, .param .f32 c, .param .s32 n)")
+
+
+@pytest.mark.parametrize("name", OF_BLOCK)
+def test_threads_with_one_computation_and_the_same_branches_have_one_result(name: str) -> None:
+    assert outcome(*[quotient_of_all_threads(OF_BLOCK[name])] * 2, threads=64) is Outcome.EQUAL
+
+
+@pytest.mark.parametrize("name", OF_THREADS)
+def test_threads_that_may_execute_other_copies_have_results_of_their_own(name: str) -> None:
+    assert outcome(*[quotient_of_all_threads(OF_THREADS[name])] * 2, threads=64) is Outcome.UNKNOWN

@@ -67,6 +67,7 @@ MERGED = {
         "mov.b16 %h8, 0; add.rn.sat.f16 %h3, %h1, %h2;", HALF, "max.NaN.f16 %h9, %h3, %h8; mov.b32 %r9, {%h9, %h9};"),
     "shift of a negated half": ("neg.s16 %h3, %h1;", HALF, "shr.s16 %h9, %h3, 1; mov.b32 %r9, {%h9, %h9};"),
     "extension of a magnitude": ("abs.s16 %h3, %h1;", HALF, "cvt.s32.s16 %r9, %h3;"),
+    "conversion of a magnitude without a sign": ("abs.s16 %h3, %h1;", HALF, "cvt.rm.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
     "comparison of a difference from 0": (
         "sub.s16 %h3, 0, %h1;", HALF, "setp.lt.s16 %p1, %h3, 0; selp.b32 %r9, 1, 2, %p1;"),
     "shift of a widened number": ("cvt.s64.u32 %d3, %r1;", LONG, "shl.b64 %d9, %d3, 8; mov.b64 {%r19, %r9}, %d9;"),
@@ -105,6 +106,8 @@ MERGED = {
     "pair of a computed literal, or of a load in some lanes": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r4, 0xffff0000; mov.b32 %r7, 0x80008000; mov.b32 %r3, 0; @%p1 mul.lo.s32 %r3, %r4, %r7; setp.gt.u32 %p2, %r0, 9; @%p2 ld.global.b32 %r3, [%d2+8];", PAIR, "mul.rn.bf16x2 %r9, %r3, %r2;"),
     "pair of a computed literal in a register that held a load": ("mov.b32 %r3, %r2; add.u32 %r4, %r3, %r1; not.b32 %r3, 0x7fffffff;", PAIR, "fma.rn.bf16x2 %r9, %r3, %r3, %r3;"),
     "pair of what a computed literal makes": ("mov.b32 %r7, %r2; add.u32 %r4, %r7, %r1; not.b32 %r7, 0x7fffffff; xor.b32 %r3, %r7, 0x40;", PAIR, "fma.rn.bf16x2 %r9, %r3, %r3, %r3;"),
+    "one pair twice, of halves that are negated one by one": (
+        "neg.f16 %h5, %h1; xor.b16 %h6, %h2, 0x8000; mov.b32 %r3, {%h5, %h6};", PAIR, "sub.rn.f16x2 %r9, %r3, %r3;"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip
@@ -143,6 +146,32 @@ def test_a_literal_in_a_shuffle_is_known_to_the_assembler() -> None:
     use = " max.f16x2 %r9, %r3, %r2;"
     shuffled = canonical(f"mov.b32 %r3, 0x00008000; {PAIR}" + use)
     assert shuffled != canonical("mov.b32 %r3, 0x00008000;" + use)
+
+
+def test_what_a_thread_stores_in_its_own_memory_is_known_to_the_assembler() -> None:
+    kept = (
+        "mov.u32 %r18, room; mad.lo.u32 %r18, %r0, 4, %r18; ex2.approx.ftz.f32 %f3, %f1; st.shared.f32 [%r18], %f3;"
+        " {} ld.shared.f32 %f3, [{}]; {} rcp.approx.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"
+    )
+
+    def form(barrier: str, place: str, hidden: str) -> object:
+        body = LOAD + kept.format(barrier, place, hidden) + store("%r9", 32)
+        return hashes(body, dtype="u32", shared=".shared .align 16 .b8 room[128];")
+
+    for barrier in ("", "bar.sync 0;"):
+        assert form(barrier, "%r18", "") != form(barrier, "%r18", WORD)
+    other = "bar.sync 0; xor.b32 %r19, %r18, 4;"
+    assert form(other, "%r19", "") == form(other, "%r19", WORD)
+
+
+def test_a_field_behind_its_register_is_one_of_its_text_also_of_a_number_of_the_launch() -> None:
+    """ptxas does not know the number of a thread: it takes one bit of it for a sign."""
+    field = "bfe.u32 %r3, %r0, 1, 1; {} bfe.s32 %r9, %r3, 32, 15;"
+    assert canonical(field.format("")) != canonical(field.format(PAIR))
+    inside = "bfe.u32 %r3, %r0, 1, 3; {} bfe.s32 %r9, %r3, 1, 2;"
+    assert canonical(inside.format("")) == canonical(inside.format(PAIR))
+    literal = "mov.b32 %r3, 5; bfe.s32 %r9, %r3, 32, 15;"
+    assert canonical(literal) == canonical(f"mov.b32 %r19, 5; {literal}")
 
 
 def test_an_operation_on_one_value_twice_is_one_of_its_text() -> None:
@@ -184,6 +213,8 @@ UNMERGED = {
     "move under another comparison": (
         "mov.f32 %f3, %f1; setp.lt.f32 %p1, %f1, 0f3F000000; @!%p1 mov.f32 %f3, 0f3F000000;", WORD,
         "max.f32 %f9, %f3, 0f00000000; mov.b32 %r9, %f9;"),
+    "conversion of a negation without a sign": (
+        "neg.s16 %h3, %h1;", HALF, "cvt.rm.f32.u16 %f9, %h3; mov.b32 %r9, %f9;"),
     "logic operation on three values": ("lop3.b32 %r3, %r1, %r2, %r5, 0xc0;", PAIR, "xor.b32 %r9, %r3, %r1;"),
     "pair that some lanes load": ("setp.lt.u32 %p1, %r0, 7; mov.b32 %r3, 0; @%p1 ld.global.b32 %r3, [%d2+8];", PAIR,
                                   "mul.rn.bf16x2 %r9, %r3, %r2;"),

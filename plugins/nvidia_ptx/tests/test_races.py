@@ -157,7 +157,7 @@ END = "@%p1 mbarrier.inval.shared.b64 [%d15]; st.global.b32 [%d7], %r0;"
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (INIT.format(64) + ROUND + "bar.sync 0;" + END, "uses an mbarrier"),
+        (INIT.format(64) + ROUND + "bar.sync 0;" + END, "uses a memory barrier"),
         (INIT.format(64) + "bar.sync 0;" + ROUND + END, "overwrites shared memory that another reads"),
         (INIT.format(63) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END, "more often than its phase waits for"),
         (INIT.format(65) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END, "hangs"),

@@ -108,7 +108,7 @@ def test_blocks_copy_sizes_of_their_own() -> None:
         ("bulk_group [", "bulk_group.cp_mask [", "cp_mask"),
         ("fence.proxy.async.shared::cta; bar.sync 0;", "bar.sync 0;", "no proxy fence"),
         ("fence.proxy.async.shared::cta; bar.sync 0;", "fence.proxy.async.shared::cta;", "race"),
-        (".shared::cluster.global.mbarrier", ".shared::cluster.shared::cta.mbarrier", "not modelled"),
+        (".shared::cluster.global.mbarrier", ".shared::cluster.shared::cta.mbarrier", "outside shared memory"),
     ],
 )
 def test_what_is_not_defined_or_not_waited_for_is_unknown(old: str, new: str, reason: str) -> None:

@@ -119,7 +119,7 @@ RACES = {
     "without a barrier after the initialisation": (HANDED.replace(BOTH, "bar.sync 0;"), "may not have started"),
     "with a relaxed barrier after the initialisation": (
         HANDED.replace("barrier.cluster.arrive", "barrier.cluster.arrive.relaxed"),
-        "uses an mbarrier",
+        "uses a memory barrier",
     ),
     "arrival without release": (HANDED.replace("arrive.release", "arrive.relaxed"), "no barrier between"),
     "arrival released to its own block": (HANDED.replace("arrive.release.cluster", "arrive"), "no barrier between"),

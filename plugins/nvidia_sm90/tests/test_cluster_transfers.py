@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitwise_core.checker.analysis import analyse
+from bitwise_core.checker.sources import Options, Source
 from bitwise_core.execution.domains.domain import Unsupported
-from cluster_kernels import text, verdict, words
+from bitwise_nvidia_sm90.architecture import SM90
+from cluster_kernels import launch, text, verdict, words
 
 SIZE = 4
 CLUSTERS = f".reqnctapercluster {SIZE}"
@@ -210,3 +213,12 @@ def test_an_arrival_without_the_scope_of_the_cluster_publishes_no_data() -> None
     body = f"{START} {RELAXED} {NEXT} st.shared::cluster.b32 [%r14], %r20; bar.sync 0; {REMOTE} {LOOP} ld.shared.b32 %r21, [%r11]; {END}"
     with pytest.raises(Unsupported, match="no barrier between"):
         run(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"), [(STORED, True), (COPIED, True), (f"{START} {BOTH} st.global.b32 [%d9], %r20;", False)]
+)
+def test_a_verdict_says_what_was_not_measured(body: str, said: bool) -> None:
+    source = Source("k.ptx", text(body, CLUSTERS, 64), launch((8,), threads=64))
+    notes = analyse(source, SM90, {"out": 1, "in": 2}, Options()).notes
+    assert any("were not measured here" in each for each in notes) == said

@@ -17,7 +17,7 @@ from pathlib import Path
 from bitwise_nvidia_sm90.gemm.driver_launches import Image, active_clusters
 from bitwise_nvidia_sm90.gemm.kernels.warpgroup_tiles import SHARED_BYTES
 
-_SIZES = (1, 2, 4, 8)
+_SIZES = (2, 4, 8)
 _THREADS = 384
 _TEXT = b""".version 8.0
 .target sm_90

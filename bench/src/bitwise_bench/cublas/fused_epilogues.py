@@ -314,8 +314,8 @@ def rows(
                 ]
                 record |= {"group": f"fused-{case.epilogue}", "layout": "nt", "maps columns": True}
                 record |= {"output bytes": found.element_size(), "loads": given.matrices}
-                if first_call:
-                    launches["first call"] = each.first_call(first_call)
+            if kernels and first_call:
+                launches["first call"] = each.first_call(first_call)
             if library is not None:
                 launches["library"] = library
             if compiled:

@@ -152,7 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with Library() as library:
         version = library.version
-    found = {"environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": version}}
+    found: dict[str, Any] = {
+        "environment": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "library": version}
+    }
+    found["set"] = "layers" if given.drawn is None else f"drawn from {given.drawn}"
     problems = (layers() if given.drawn is None else drawn(given.drawn))[given.skip :: given.every]
     rows: list[dict[str, Any]] = []
     deadline = time.time() + given.seconds

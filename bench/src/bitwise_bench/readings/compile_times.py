@@ -41,9 +41,9 @@ def chosen_ids(cases: Mapping[str, Mapping[str, Case]], first: int, stride: int,
 
 def times_of(case: Case) -> dict[str, Any]:
     """Compile and read a configuration; return seconds, or the error."""
-    from bitwise_bench.compilation.sources import compile_source, group_buffers
+    from bitwise_bench.compilation.sources import compile_source
     from bitwise_core.checker.analysis import analyse
-    from bitwise_core.checker.sources import Options
+    from bitwise_core.checker.sources import Options, buffers_of
     from bitwise_core.plugins import registry
 
     before = cpu_seconds()
@@ -53,8 +53,10 @@ def times_of(case: Case) -> dict[str, Any]:
         # A configuration that the compiler refuses has no time.
         return {"error": f"{type(error).__name__}: {error}"[:200]}
     compiled = cpu_seconds() - before
-    arch, buffers = registry.default().arch(case.target), group_buffers(case)
+    arch, buffers = registry.default().arch(case.target), buffers_of([source])
     found = analyse(source, arch, buffers, Options())
+    if found.failed:
+        return {"error": str(found.unknown)[:200]}
     walls, cores = [], []
     for _ in range(_READINGS):
         start, used = time.perf_counter(), time.process_time()
@@ -64,14 +66,14 @@ def times_of(case: Case) -> dict[str, Any]:
     return {
         "compile": round(seconds, 4), "compile, CPU": round(compiled, 4),
         "read": round(min(walls), 4), "read, CPU": round(min(cores), 4),
-        "unknown": found.unknown, "MiB of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        "unknown": found.unknown,
     }  # fmt: skip
 
 
 def cpu_seconds() -> float:
     """Return the CPU seconds of this process and of the processes that it has waited for, such as assemblers."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    times = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in times)
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -100,7 +102,7 @@ def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str,
             "seconds to read": spread([each["read"] for each in good]),
             "reading over compiling": spread([each["read"] / each["compile"] for each in good]),
             "reading over compiling, CPU": spread([each["read, CPU"] / each["compile, CPU"] for each in good]),
-            "MiB of the largest process": max([0, *(each.get("MiB of the process", 0) for each in good)]),
+            "Unknown": sum(each.get("unknown") is not None for each in good),
         }
     first = targets[0]
     for target in targets[1:]:

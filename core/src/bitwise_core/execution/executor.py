@@ -164,6 +164,12 @@ class Executor:
                 self.separated.end()
         machine.mask, machine.runs_to_end = outer, to_end
 
+    def _forget_dead_registers_at(self, pc: int, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        """Forget the registers that no group may read, while one runs that is at instruction `pc`."""
+        if self.separated is None or group.registers is self.machine.registers:
+            group.pc = pc
+            self._forget_dead_registers(groups)
+
     def _forget_dead_registers(self, groups: list[LaneGroup]) -> None:
         """Forget the registers that no group may read."""
         machine = self.machine
@@ -225,6 +231,8 @@ class Executor:
                 raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
             if not budget[0] & _STEPS_BETWEEN_CHECKS:
                 check_time(instructions[pc].line)
+                if self.depth == 0 and len(machine.registers) > self.most_registers:
+                    self._forget_dead_registers_at(pc, group, groups)
             machine.line = instructions[pc].line
             machine.pc = pc
             if machine.condition is not None:
@@ -391,6 +399,7 @@ class Executor:
             return
         if not machine.parted_lanes and self._splits_warps(active, rest):
             machine.splits_warps = machine.parted_lanes = True
+        machine.splits_blocks = machine.splits_blocks or self._splits_blocks(active, rest)
         group.mask, group.pc = rest, pc + 1
         groups.append(replace(group, pc=control.target, mask=active))
 
@@ -403,11 +412,16 @@ class Executor:
         one, other = (whole_mask(each, shape).reshape(-1, machine.warp).any(axis=1) for each in (left, right))
         return bool((one & other).any())
 
+    def _splits_blocks(self, left: Array, right: Array) -> bool:
+        """Return whether some block has lanes in both of these masks."""
+        one, other = (np.broadcast_to(each.any(axis=1), (self.machine.blocks,)) for each in (left, right))
+        return bool((one & other).any())
+
     def _jump(self, control: Jump, group: LaneGroup, groups: list[LaneGroup]) -> None:
         if not self.follows_data:
             raise Unsupported("an indirect branch is followed for a given launch only", self._line(group.pc))
         active = self.machine.active()
-        self.machine.splits_warps = self.machine.parted_lanes = True
+        self.machine.splits_warps = self.machine.parted_lanes = self.machine.splits_blocks = True
         targets = np.broadcast_to(control.targets, active.shape)
         first, *others = np.unique(targets[active]).tolist()
         groups += [replace(group, pc=place, mask=active & (targets == place)) for place in others]
@@ -427,6 +441,7 @@ class Executor:
                 "the kernel's control flow depends on data, and its end may not be reached", self._line(pc)
             )
         entered = self.entered.get(pc, 0)
+        machine.splits_blocks = True
         splits, parted = machine.splits_warps, machine.parted_lanes
         machine.splits_warps = machine.parted_lanes = True
         if entered == 0 and run_as_function(machine, program, pc, control.target, join, taken, self._for_side):
@@ -566,7 +581,7 @@ class Executor:
     def _run_forward_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
-        machine.splits_warps = machine.parted_lanes = True
+        machine.splits_warps = machine.parted_lanes = machine.splits_blocks = True
         guarded = self.program.kernel.instructions[pc].guard is not None
         reconvergence = self.program.reconvergence.get(pc) if guarded else None
         if (

@@ -151,7 +151,8 @@ class Machine:
     to add.  `cluster` is the state of the clusters, None if the blocks of a cluster do not depend on each other.
     `storing_agents` counts the asynchronous stores to global memory.  `splits_warps`: a branch may have split a warp;
     whether its lanes are together again is not determined.  `parted_lanes`: the same since the last aligned barrier
-    that all threads have passed, or the last exchange between all lanes of all warps.  `lowest_lane` is the note of
+    that all threads have passed, or the last exchange between all lanes of all warps.  `splits_blocks`: threads of a
+    block may have taken different ways.  `lowest_lane` is the note of
     executions that use `assumptions.LOWEST_LANE`, empty where it was requested, None where it does not hold.  `used`
     collects the notes of measured facts that the execution used.  `runs_to_end`: the current part of the program is
     not to stop at an instruction.
@@ -191,6 +192,7 @@ class Machine:
     storing_agents: int = 0
     splits_warps: bool = False
     parted_lanes: bool = False
+    splits_blocks: bool = False
     lowest_lane: str | None = None
     used: set[str] = field(default_factory=set)
     runs_to_end: bool = True

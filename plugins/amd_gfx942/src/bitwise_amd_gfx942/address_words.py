@@ -21,6 +21,7 @@ from bitwise_amd_gfx942.address_flow import WITHOUT_READS, Sources, readers
 from bitwise_amd_gfx942.address_moves import COMPARES_64, ENDS_64, UPPER_BITS
 from bitwise_amd_gfx942.address_state import HIGH, LOW, names_of
 from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_amd_gfx942.opcodes.operand_access import word_reader
 from bitwise_amd_gfx942.registers import EXEC, SCC, lane_mask_key
 from bitwise_core.assembly.module import Instruction, Kernel
 from bitwise_core.execution.active_lanes import active_values
@@ -145,23 +146,27 @@ def _key(machine: Machine, name: str) -> str:
 
 
 def _in_one_buffer(machine: Machine, instruction: Instruction) -> bool:
-    """Return whether an instruction compares two addresses in one buffer, whose order the launch decides."""
+    """Return whether an instruction compares addresses in one buffer, whose order the launch decides.
+
+    An address may also be compared with zero, for equality.
+    """
     name = form(instruction.opcode).name
     if not (name.startswith(COMPARES_64) and name.endswith(ENDS_64)):
         return False
-    held = []
+    held: list[Array] = []
     for operand in instruction.operands[-2:]:
-        names = names_of(operand)
-        words = [machine.registers.get(each) for each in names]
-        if len(words) != 2 or not all(isinstance(each, np.ndarray) for each in words):
+        words = [machine.known(word_reader(each, instruction)(machine)) for each in names_of(operand)]
+        if len(words) != 2 or words[0] is None or words[1] is None:
             return False
-        low, high = (np.asarray(each).astype(np.uint64) for each in words)
-        lanes = machine.mask
-        execution = machine.registers.get(EXEC)
-        if name.startswith("v_") and isinstance(execution, np.ndarray):
-            lanes = execution if lanes is None else lanes & execution
-        held.append(np.unique(buffers_at(active_values(low | high << np.uint64(32), lanes))).tolist())
-    return held[0] == held[1] and len(held[0]) == 1 and held[0] != [0]
+        held.append(words[0].astype(np.uint64) | words[1].astype(np.uint64) << np.uint64(32))
+    one, other = held
+    known = (buffers_at(one) == buffers_at(other)) & (buffers_at(one) > 0)
+    if name.rsplit("_", 2)[1] in ("eq", "ne", "lg"):
+        known = known | (one == 0) | (other == 0)
+    lanes, execution = machine.mask, machine.registers.get(EXEC)
+    if name.startswith("v_") and isinstance(execution, np.ndarray):
+        lanes = execution if lanes is None else lanes & execution
+    return bool(active_values(known, lanes).all())
 
 
 def _clears_upper_bits(machine: Machine, instruction: Instruction, names: frozenset[str]) -> bool:

@@ -158,6 +158,39 @@ def may_be_constant(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> b
     return not (isinstance(operand, Register) and operand.name in _known_registers(kernel, opcodes)[1])
 
 
+_MAY_BE_GUARDED = frozenset({"bra", "ld", "ldu", "st", "red", "atom", "cp", "mbarrier", "prefetch", "fence"})
+"""The instructions for whose guards an assembler makes no copies of the code behind them."""
+
+
+@once_a_kernel
+def _chosen_registers(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[str] | None:
+    """Return the registers whose computation a predicate may choose between threads that take the same branches.
+
+    None where any register may be one: an instruction has a guard for which an assembler may copy the code behind it.
+    """
+    found: set[str] = set()
+    edges: list[tuple[frozenset[str], frozenset[str]]] = []
+    for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
+        base = instruction.opcode.split(".", 1)[0]
+        if instruction.guard is not None and base not in _MAY_BE_GUARDED:
+            return None
+        if instruction.guard is not None or base in ("selp", "slct"):
+            found.update(info.writes)
+        edges.append((info.writes, info.reads - info.writes))
+    _propagate(edges, found)
+    return frozenset(found)
+
+
+def _is_one_computation(instruction: Instruction, context: Context, operand: Operand | None) -> bool:
+    """Return whether threads that take the same branches compute a number by the same instructions.
+
+    The number is the `operand` of an instruction, None: each of its operands.
+    """
+    chosen = _chosen_registers(context.kernel, context.arch.opcodes)
+    operands = instruction.operands[1:] if operand is None else (operand,)
+    return chosen is not None and chosen.isdisjoint(registers_of(*operands))
+
+
 def literal_suffix(known: bool | None) -> str:
     """Return the part of an approximation's name that says whether its operand is a literal: ".literal" or "".
 
@@ -171,7 +204,8 @@ def of_this_text(step: Step, instruction: Instruction, context: Context, operand
 
     It is for an approximation of a number that the assembler may or may not know: whether it evaluates the instruction
     itself may differ between the copies that it makes of a loop, so the result of each execution in each thread is a
-    number of its own.  The same text is assembled to the same copies.
+    number of its own.  The same text is assembled to the same copies.  The threads of a block that have taken the same
+    branches execute the same copy: where they compute the number by the same instructions, they have one result.
 
     With an `operand`, this holds only where it is one number in all threads, for which the result is no number.
     """
@@ -179,6 +213,7 @@ def of_this_text(step: Step, instruction: Instruction, context: Context, operand
     assert isinstance(destination, Register)
     program = program_digest(context.module, context.kernel)
     name = f"{instruction.opcode} at line {instruction.line} of {program}"
+    together = _is_one_computation(instruction, context, operand)
 
     def run(machine: Machine) -> None:
         domain = machine.domain.name
@@ -194,7 +229,9 @@ def of_this_text(step: Step, instruction: Instruction, context: Context, operand
         if domain != "terms":
             raise Unsupported(f"the instruction {instruction.opcode} {_UNCLEAR}", instruction.line)
         count = machine.memory.executions[instruction.line] = machine.memory.executions.get(instruction.line, 0) + 1
-        parts = [found, as_symbolic_vector(machine.thread.astype(np.uint64))]
+        of_block = together and not machine.splits_blocks and machine.condition is None and machine.mask is None
+        whose = machine.thread[:, :1] if of_block else machine.thread
+        parts = [found, as_symbolic_vector(whose.astype(np.uint64))]
         machine.write(
             destination, term(found.bits, f"{name}, execution {count}", parts, recorder=machine.domain.recorder)
         )

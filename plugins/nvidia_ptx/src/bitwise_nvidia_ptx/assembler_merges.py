@@ -60,6 +60,9 @@ _PAIR_OF_FLOATS = re.compile(r"(add|sub|mul|fma|min|max)\.[\w.]*b?f16x2")
 _SIGN_EXTENDING = re.compile(
     r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.s16|setp?\.[\w.]*s16|cvt\.[\w.]*\.s16"
 )
+_OF_UNSIGNED_HALVES = re.compile(
+    r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.u16|setp?\.[\w.]*u16|cvt\.[\w.]*\.u16"
+)
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
 _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
 _LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
@@ -79,6 +82,7 @@ _FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 _BITS = {"f16": 16, "f32": 32, "f64": 64}
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """The effects of instructions whose results no assembler knows, but for shuffles, through which it passes literals."""
+_OWN_MEMORY = frozenset({"shared", "shared::cta", "local"})
 _ONES = {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF0 << 48}
 
 
@@ -116,6 +120,14 @@ class _Sources:
         """The index of the instruction whose operands are followed."""
         self._reuses_registers = any(len(each) > 1 for each in self.flow.definitions.values())
         self._from_literals: dict[int, bool] = {}
+        self._stores: dict[Operand, list[tuple[str, int]]] = {}
+        """What is stored in shared and local memory, by the address in the text."""
+        for index, instruction in enumerate(kernel.instructions):
+            if instruction.opcode.startswith("st.") and not _OWN_MEMORY.isdisjoint(instruction.opcode.split(".")):
+                target, *stored = instruction.operands
+                self._stores.setdefault(target, []).extend(
+                    (name, index) for one in stored for name in registers_of(one)
+                )
         ends = (
             index + 1
             for index, each in enumerate(self.flow.infos)
@@ -254,6 +266,17 @@ class _Sources:
                 yield instruction
                 if self._passes_on(instruction) or (literals and instruction.opcode.startswith("shfl.")):
                     pending += [(each, index) for each in self.flow.infos[index].reads]
+                pending += self._stored(instruction)
+
+    def _stored(self, load: Instruction) -> Sequence[tuple[str, int]]:
+        """Return the registers, with their places, that the kernel stores where a load of its own memory reads.
+
+        ptxas passes on what a thread stores and loads by one address of the text, also across a barrier.
+        """
+        base, *parts = load.opcode.split(".")
+        if base != "ld" or _OWN_MEMORY.isdisjoint(parts) or not self._stores:
+            return ()
+        return self._stores.get(load.operands[1], ())
 
     def comparisons(self, predicate: Operand, user: Instruction) -> Iterator[Instruction]:
         """Yield the comparisons from which a predicate that `user` reads may be computed."""
@@ -341,8 +364,8 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
-    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _PAIR_OF_FLOATS, _TO_EIGHT_BITS,
-    _TO_INTEGER, _LOW, _HIGH,
+    _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
+    _TO_EIGHT_BITS, _TO_INTEGER, _LOW, _HIGH,
 )  # fmt: skip
 
 
@@ -416,12 +439,17 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         return _Merge("a rounding to tf32 with an operation on pairs, of which it takes one half")
     if _TO_EIGHT_BITS.fullmatch(opcode):
         return _of_eight_bits(operands, sources)
-    if _SIGN_EXTENDING.fullmatch(opcode):
+    if _SIGN_EXTENDING.fullmatch(opcode) or (
+        _OF_UNSIGNED_HALVES.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each == "abs.s16")
+    ):
+        # ptxas takes a magnitude of 16 bits for a number that is not negative, with or without a sign.
         return _of_halves(operands, sources)
     if _PAIR_OF_FLOATS.fullmatch(opcode) and any(
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
     ):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
+    if _PAIR_OF_FLOATS.fullmatch(opcode) and _share_negated_halves(operands, sources):
+        return _Merge("an operation on one pair twice, of which halves are negated one by one")
     return _of_clamps(instruction, sources) if base in ("min", "max", "selp") else None
 
 
@@ -515,7 +543,11 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: _
     nested = base == "bfe" and _of_kind(operands[:1], sources, lambda each: each.startswith("bfe."))
     if nested or (known and not inside):
         unknown = tuple(operands[:2] if base == "bfi" else operands[:1])
-        return _Merge("a bit field with the operation whose result it takes", bits=bits, unknown=unknown)
+        # Behind the register, the bits of a number that the assembler does not know depend on what it knows of it.
+        evaluated = all(is_assembler_constant(each, sources.kernel, sources.opcodes) for each in unknown)
+        what = "a bit field with the operation whose result it takes"
+        behind = len(numbers) == 2 and not inside
+        return _Merge(what, bits=bits, unknown=unknown if evaluated or not behind else ())
     return None
 
 
@@ -572,6 +604,28 @@ def _has_signs(operand: Operand, sources: _Sources) -> bool:
             elif len(halves) > 1 and any(sources.may_be(one, lambda number: bool(number & 0x8000)) for one in halves):
                 return True
     return False
+
+
+def _share_negated_halves(operands: Sequence[Operand], sources: _Sources) -> bool:
+    """Return whether two operands may be one pair that is put together of halves, of which one may be negated.
+
+    ptxas takes the signs out of the halves, and loses one of them.
+    """
+    if not any(each.startswith(_HALF_SIGNS) and not each.endswith("x2") for each in sources.present):
+        return False
+    seen = set[int]()
+    for operand in operands:
+        made = list(sources.of(operand))
+        negated = any(each.opcode.startswith(_HALF_SIGNS) and not each.opcode.endswith("x2") for each in made)
+        packs = {id(each) for each in made if isinstance(each.operands[-1], Vector)} if negated else set[int]()
+        if not seen.isdisjoint(packs):
+            return True
+        seen |= packs
+    return False
+
+
+_HALF_SIGNS = ("neg.f16", "neg.bf16", "neg.ftz.f16", "abs.f16", "abs.bf16", "abs.ftz.f16", "xor.b16")
+"""The beginnings of opcodes that may change the sign of a number of 16 bits."""
 
 
 def _is_computed_literal(operand: Operand, sources: _Sources) -> bool:

@@ -1,31 +1,49 @@
-"""The evidence for the matrix instructions of a kernel, for the notes of a verdict."""
+"""The evidence for the instructions of a kernel that were not measured, for the notes of a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bitwise_core.assembly.module import Module
+from bitwise_core.assembly.module import Instruction, Module
 from bitwise_core.execution.architecture import ContractionAudit
 from bitwise_core.numerics.mma import MmaSpec
 
 Audit = Callable[[Module, str, str | None], ContractionAudit]
 
 _MATRIX = ("mma", "wgmma", "tcgen05")
+_TRANSFERS = ("st.async.", "cp.async.bulk.shared::cluster.shared::cta.")
+TRANSFERS = (
+    "transfers between the blocks of a cluster that memory barriers count (st.async, cp.async.bulk) follow the PTX "
+    "ISA, and were not measured here"
+)
 
 
 def with_row_evidence(audit: Audit, name: str, rows: Sequence[MmaSpec]) -> Audit:
-    """Return an audit whose method also names the sources of an architecture's rows, if none of them was measured."""
+    """Return an audit whose method also says what of a kernel is published, and was not measured.
+
+    That are matrix instructions, with the sources of an architecture's rows, if none of these was measured, and
+    transfers between blocks.
+    """
     own = [row for row in rows if row.architecture == name]
-    if any(row.status == "measured by us" for row in own):
-        return audit
+    measured = any(row.status == "measured by us" for row in own)
     sources = " and ".join(sorted({row.source for row in own if row.result.startswith("fp")}))
 
     def audited(module: Module, text: str, entry: str | None) -> ContractionAudit:
         found = audit(module, text, entry)
-        kernels = [module.kernel(entry), *module.functions.values()]
-        if not any(each.opcode.split(".")[0] in _MATRIX for kernel in kernels for each in kernel.instructions):
+        if measured and not any(each in text for each in _TRANSFERS):
             return found
-        note = f"the matrix instructions of {name} follow published rows, of which none was measured here ({sources})"
-        return ContractionAudit(found.module, f"{found.method}; {note}")
+        instructions = [
+            each for kernel in (module.kernel(entry), *module.functions.values()) for each in kernel.instructions
+        ]
+        notes = [TRANSFERS] * any(each.opcode.startswith(_TRANSFERS) for each in instructions)
+        if not measured and any(_is_of_matrices(each) for each in instructions):
+            notes.append(
+                f"the matrix instructions of {name} follow published rows, of which none was measured here ({sources})"
+            )
+        return ContractionAudit(found.module, "; ".join([found.method, *notes])) if notes else found
 
     return audited
+
+
+def _is_of_matrices(instruction: Instruction) -> bool:
+    return instruction.opcode.split(".")[0] in _MATRIX

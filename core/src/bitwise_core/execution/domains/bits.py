@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -227,27 +227,51 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
             break
     else:
         return function(*operands)
-    known: bool | Array = True
-    sticky: L.Flags = 0
-    numbers = []
-    for operand in operands:
-        if isinstance(operand, np.ndarray):
-            numbers.append(operand)
-            continue
-        lanes = as_symbolic_vector(operand)
-        _require_known_or_sticky(lanes)
-        known = np.logical_and(known, L.constant_mask(lanes))
-        sticky = sticky | L.sticky_flags(lanes)
-        numbers.append(L.constants_of(lanes))
+    numbers, known, sticky = _patterns_together([_patterns(operand) for operand in operands])
     result = function(*numbers)
-    if np.all(known):
+    if known is True or L.every(np.asarray(known)):
         return result
-    made = L.constant_vector(result)
     shape_of = np.broadcast_shapes(result.shape, np.shape(known))
     flags = np.broadcast_to(np.where(known, np.uint32(L.CONST), np.uint32(L.TERM) | sticky), shape_of)
-    return L.as_array_if_constant(
-        SymbolicVector(bits, np.broadcast_to(made.words, (2, *shape_of)), L.uniform_flags(flags))
-    )
+    return SymbolicVector(bits, np.broadcast_to(L.both_words(result), (2, *shape_of)), L.uniform_flags(flags))
+
+
+_Patterns: TypeAlias = tuple[Array, bool | Array, L.Flags]
+"""Numbers, the lanes in which they are known, and the flags that say why others are not."""
+
+
+def _patterns(value: Value) -> _Patterns:
+    """Return the patterns of a value.  Raises Unsupported if a lane is neither constant nor marked as undefined."""
+    if isinstance(value, np.ndarray):
+        return value, True, 0
+    if type(value) is L.PackedVector and value.bits in L.UNSIGNED:
+        parts, known, sticky = _patterns_together([_patterns(part) for part in value.parts])
+        kind, low = L.UNSIGNED[value.bits], 0
+        joined: Array = np.zeros((1, 1), dtype=kind)
+        for numbers, part in zip(parts, value.parts, strict=True):
+            joined = joined | numbers.astype(kind) << kind(low)
+            low += L.width(part)
+        return joined, known, sticky
+    lanes = as_symbolic_vector(value)
+    known = L.constant_mask(lanes)
+    if known is True:
+        return L.constants_of(lanes), True, 0
+    _require_known_or_sticky(lanes)
+    return L.constants_of(lanes), known, L.sticky_flags(lanes)
+
+
+def _patterns_together(found: Sequence[_Patterns]) -> tuple[list[Array], bool | Array, L.Flags]:
+    """Return the numbers of several values, the lanes in which all are known, and the flags of all."""
+    known: bool | Array = True
+    sticky: L.Flags = 0
+    for _, own, flags in found:
+        if own is True:
+            continue
+        if own is not known:
+            known = own if known is True else np.logical_and(known, own)
+        if flags is not sticky:
+            sticky = sticky | flags
+    return [numbers for numbers, _, _ in found], known, sticky
 
 
 def matrix_step(unit: MatrixUnit, rows: Array, columns: Array, accumulators: Array) -> Array:

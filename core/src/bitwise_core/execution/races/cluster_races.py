@@ -129,7 +129,7 @@ class ClusterDetector(RaceDetector):
         """
         self._require(cells)
         if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
-            raise race(Kind.SHARED, READ_RACE.replace("reads", "uses an mbarrier in", 1), None)
+            raise race(Kind.SHARED, READ_RACE.replace("reads", "uses a memory barrier in", 1), None)
         agent = self._agent(_COUNTED_USES, *barriers)
         times = self.reads_by_agent.setdefault(agent, np.zeros(self.writer.size, dtype=np.int32))
         times[cells] = self.clock[agent, agent]

@@ -52,7 +52,7 @@ def blocks_may_wait(prepared: PreparedLaunch) -> bool:
     uses: Counter[str] = Counter(name for info in infos for name in info.reads)
     for program in programs:
         for instruction, info in zip(program.kernel.instructions, program.infos, strict=True):
-            if info.nondeterminism is None and info.nondeterministic_result is None:
+            if info.nondeterminism is None and info.nondeterministic_result is None and not info.acquires:
                 continue
             # A guarded instruction reads the registers that it may leave unchanged, which is no use of its result.
             own = opcodes.info(replace(instruction, guard=None)).reads

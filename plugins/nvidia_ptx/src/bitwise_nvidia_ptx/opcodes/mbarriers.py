@@ -145,7 +145,7 @@ def _touch(machine: Machine, address: int, *, writes: bool) -> None:
         if writes:
             races.writes(where, actors)
         else:
-            races.reads(where, actors, "uses an mbarrier in")
+            races.reads(where, actors, "uses a memory barrier in")
 
 
 def _cells_of(machine: Machine, address: int) -> Array:

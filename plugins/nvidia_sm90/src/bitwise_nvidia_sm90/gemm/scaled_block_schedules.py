@@ -38,7 +38,7 @@ class ScaledBlockCosts:
     before, of a tile, and of the kernel that adds slices.  `operation`, `alone`, `multiplied`: those of an operation on
     a sum, of a sum that one consumer has alone, and of a product where nothing else happens.  `consumer`, `load`,
     `copied`, `outside`: those of a stage for each consumer, of an instruction of it that loads scales, of a byte that
-    is copied, and of a line of a tile that is larger than the matrix.  `waited`, `late`: those of the wait for a stage,
+    is copied, and of a line of a tile that is outside of the matrix.  `waited`, `late`: those of the wait for a stage,
     by the stages behind it, and for scales that are loaded to registers.
 
     `selected`: the selections of scales by the columns that share one, for each sum, in units of its operations.
@@ -164,9 +164,15 @@ def expected_seconds(
     stage = stage * (1 + beside * costs.beside) + copied * costs.copied * (1 + beside)
     stage += costs.waited / (tiles.stages - 1)
     stage += 0.0 if tiles.maps_row_scales and tiles.maps_column_scales else costs.late
-    outside = max(0, tiles.block_m - down) / tiles.cluster[1] + max(0, tiles.block_n - across) / tiles.cluster[0]
-    stage += outside * costs.outside
     stages = -(-plan.slices.span // BLOCK)
     crowded = 2 * at_once * blocks > multiprocessors * tiles.resident
     launch = costs.launch + crowded * costs.crowded + sliced * costs.merge
-    return launch + rounds * (stages * stage * costs.factor(blocks) + costs.tile)
+    # Copies of the last tiles along each side fill the lines outside of the matrix with zeros.
+    sides = (
+        (-down % tiles.block_m / tiles.cluster[1], down <= tiles.block_m),
+        (-across % tiles.block_n / tiles.cluster[0], across <= tiles.block_n),
+    )
+    outside = max(lines + other * alone for (lines, _), (other, alone) in (sides, sides[::-1]))
+    every = rounds if all(alone for _, alone in sides) else 1
+    found = launch + rounds * (stages * stage * costs.factor(blocks) + costs.tile)
+    return found + every * stages * outside * costs.outside
