@@ -544,7 +544,7 @@ def test_few_rows_are_divided_by_their_number_and_their_keys() -> None:
     desc, narrow = (attention_descriptor(form(depth=depth)) for depth in (128, 64))
     for descriptor, sequences, keys, split in (
         (desc, 1, 500, False), (desc, 1, 65536, True), (desc, 64, 2048, False), (narrow, 2, 90000, True),
-        (narrow, 1, 2048, True), (narrow, 250, 1000, False),
+        (narrow, 1, 2048, True), (narrow, 99, 3000, False),
     ):  # fmt: skip
         found = schedule_of(descriptor, sequences, 1, keys, 32, 8, False, 132, True)
         assert (found.rows, found.split) == (16, split)

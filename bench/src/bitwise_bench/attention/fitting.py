@@ -1,9 +1,11 @@
-"""The numbers of `few_rows.DEVICES`, fitted to the times of divisions that `divisions` measured.
+"""Numbers for `few_rows.DEVICES`, fitted to the times of divisions that `divisions` measured.
 
     python -m bitwise_bench.attention.fitting FILE [FILE ...]
 
 It prints the table, and how much longer the chosen divisions take than the fastest ones, with the table that is used
-and with the new one.  A division is left out where the others choose as well without it.
+and with the new one.  A division is left out where the others choose as well without it.  A table that chooses best for
+the shapes of a fit may choose worse for others, so that it replaces the one in use after a measurement of shapes that
+the fit has not seen.
 """
 
 from __future__ import annotations

@@ -24,10 +24,6 @@ _STATES = 6.96e11
 """Bytes of states that are written and read in a second."""
 _CACHED, _CACHE = 4.62e12, 4e7
 """Bytes a second of what fits the cache, and its bytes."""
-_FAR = 0.65
-"""The share of its rate at which a program of several warps streams what is not cached; rates of lengths that may
-differ have it.
-"""
 _UNEVEN = 0.25
 """How much of the time is lost where some multiprocessors have one program more than others."""
 _LAST = 0.6
@@ -84,94 +80,86 @@ class Device:
 
 
 _WHOLE, _SPLIT = False, True
-_ALONE, _ALONE_ONCE, _ONCE, _RUNS = {"alone": True}, {"alone": True, "once": True}, {"once": True}, {"runs": True}
+_ALONE, _ONCE, _ALONE_ONCE = {"alone": True}, {"once": True}, {"alone": True, "once": True}
 DEVICES = {
     64: Device(
         4.68e12,
         (
-            Division(_WHOLE, 1, 9, 3, 1, 20.2, 1.01, 0, **_ALONE_ONCE),
-            Division(_WHOLE, 2, 1, 8, 1, 37.6, 0.831, 1.18, **_ONCE),
-            Division(_SPLIT, 1, 6, 4, 1, 22.8, 1, 0.3, **_ALONE),
-            Division(_SPLIT, 1, 9, 3, 1, 29.4, 1, 1.25, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 6, 1, 42, 1.04, 0.837, **_ONCE),
+            Division(_WHOLE, 2, 1, 8, 1, 37.1, 0.982, 0.379, **_ONCE),
+            Division(_WHOLE, 1, 2, 8, 1, 20.6, 1.08, 1.87),
+            Division(_WHOLE, 1, 9, 3, 1, 20.1, 0.937, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 40.3, 0.832, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 52.5, 0.575, 0, **_ONCE),
+            Division(_SPLIT, 1, 9, 3, 1, 24.5, 0.987, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 4, 1, 27.7, 1.21, 2.01, **_ALONE_ONCE),
         ),
         (
-            Division(_WHOLE, 1, 9, 3, 1, 22.8, 0.767, 0.75, **_ALONE_ONCE),
-            Division(_WHOLE, 2, 1, 8, 1, 38.7, 0.835, 0.988, **_ONCE),
-            Division(_SPLIT, 1, 6, 4, 1, 31.5, 1.02, 1.44, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 9, 3, 1, 25.6, 0.939, 0, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 6, 1, 359, 0.933, 0.912, **_ONCE),
-            Division(_SPLIT, 2, 2, 6, 2, 16.3, 1, 0.838, **_ONCE),
+            Division(_WHOLE, 2, 1, 8, 1, 38.8, 0.908, 0, **_ONCE),
+            Division(_WHOLE, 1, 9, 3, 1, 20.8, 1.3, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 2, 2, 6, 1, 57.9, 0.792, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 6, 2, 168, 0.527, 0.934, **_ONCE),
+            Division(_SPLIT, 1, 9, 3, 1, 33.1, 1.22, 1.23, **_ALONE_ONCE),
         ),
     ),
     96: Device(
         4.57e12,
         (
-            Division(_WHOLE, 1, 2, 6, 1, 36, 0.79, 1.55, **_ONCE),
-            Division(_WHOLE, 1, 4, 13, 1, 23.2, 0.787, 1.44, **_ALONE),
-            Division(_SPLIT, 1, 2, 6, 1, 54, 0.984, 0.613, **_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 24.6, 0.986, 0, **_ALONE),
-            Division(_SPLIT, 1, 6, 9, 1, 27.7, 0.955, 0.71, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 28, 0.925, 0.65, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 4, 1, 137, 0.882, 0),
-            Division(_SPLIT, 2, 2, 4, 1, 43.9, 0.925, 0, **_ONCE),
+            Division(_WHOLE, 1, 2, 6, 1, 31.7, 1.16, 3.69, **_ONCE),
+            Division(_WHOLE, 1, 4, 13, 1, 31.6, 0.957, 0, **_ALONE),
+            Division(_SPLIT, 2, 2, 4, 1, 72.6, 0.798, 0),
+            Division(_SPLIT, 2, 2, 4, 1, 33.9, 0.97, 0, **_ONCE),
+            Division(_SPLIT, 1, 2, 6, 1, 139, 1.3, 2.52, **_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 12.5, 1.05, 0.226, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 15.9, 1.3, 2.9, **_ALONE_ONCE),
         ),
         (
-            Division(_WHOLE, 1, 2, 6, 1, 34.6, 0.874, 1.51, **_ONCE),
-            Division(_WHOLE, 1, 4, 13, 1, 28, 1.01, 0.375, **_ALONE),
-            Division(_SPLIT, 1, 2, 6, 1, 33.6, 0.983, 0.463, **_ONCE),
-            Division(_SPLIT, 1, 6, 9, 1, 16.6, 1.05, 1.85, **_ALONE_ONCE),
-            Division(_SPLIT, 1, 9, 6, 1, 16.6, 0.977, 1.1, **_ALONE_ONCE),
-            Division(_SPLIT, 2, 2, 4, 1, 31.3, 0.986, 0),
-            Division(_SPLIT, 2, 2, 4, 1, 37.4, 0.955, 0.425, **_ONCE),
+            Division(_WHOLE, 1, 2, 6, 1, 30.7, 1.17, 0, **_ONCE),
+            Division(_SPLIT, 2, 2, 4, 1, 49, 0.723, 0, **_ONCE),
+            Division(_SPLIT, 1, 9, 6, 1, 8.71, 0.993, 0, **_ALONE_ONCE),
+            Division(_SPLIT, 1, 6, 9, 1, 34.9, 0.938, 0, **_ALONE_ONCE),
         ),
     ),
     128: Device(
         4.49e12,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 66.4, 0.958, 0.487, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 2, 56.5, 0.914, 2, **_ONCE),
-            Division(_WHOLE, 2, 1, 3, 1, 52.8, 1.01, 1.01),
-            Division(_SPLIT, 1, 1, 6, 1, 95.4, 1.1, 0.875, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 2, 61, 0.71, 0.225, **_ONCE),
-            Division(_SPLIT, 1, 2, 3, 1, 45.3, 1.15, 1.89, **_ONCE),
-            Division(_SPLIT, 1, 3, 4, 1, 72.2, 1.23, 4.03, **_ALONE),
-            Division(_SPLIT, 1, 6, 2, 1, 32.1, 1.02, 0.237, **_ALONE),
+            Division(_WHOLE, 2, 1, 3, 1, 45.5, 1.19, 2.3),
+            Division(_WHOLE, 1, 2, 3, 1, 30.6, 1.03, 0, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 66.7, 1.13, 4.97, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 79.1, 1.2, 1.38, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 73.8, 0.77, 0.468, **_ONCE),
+            Division(_SPLIT, 1, 3, 4, 1, 27.3, 1.24, 0, **_ALONE),
         ),
         (
-            Division(_WHOLE, 1, 1, 6, 1, 63.4, 0.93, 0.375, **_ONCE),
-            Division(_WHOLE, 1, 1, 6, 2, 55.4, 0.87, 0.988, **_ONCE),
-            Division(_WHOLE, 1, 2, 3, 1, 32.7, 0.85, 0, **_ONCE),
-            Division(_WHOLE, 2, 1, 3, 1, 52.8, 0.933, 1.1),
-            Division(_SPLIT, 1, 1, 6, 2, 41.6, 1, 0.688, **_ONCE),
-            Division(_SPLIT, 1, 2, 3, 1, 108, 1.12, 2.3),
-            Division(_SPLIT, 1, 2, 3, 1, 74, 1, 0.912, **_ONCE),
-            Division(_SPLIT, 1, 6, 2, 1, 38.1, 1.01, 4.17, **_ALONE_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 55.8, 1.3, 0.891, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 53.7, 0.982, 0.896, **_ONCE),
+            Division(_SPLIT, 1, 2, 3, 1, 25.9, 1.05, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 84.4, 0.922, 1.67, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 2, 78.3, 0.689, 2.19, **_ONCE),
+            Division(_SPLIT, 1, 6, 2, 1, 13.4, 1.06, 2.34, **_ALONE_ONCE),
         ),
     ),
     192: Device(
         4.44e12,
         (
-            Division(_WHOLE, 2, 1, 4, 1, 71.1, 0.897, 0),
-            Division(_WHOLE, 2, 1, 4, 1, 71.7, 0.886, 0.613, **_ONCE),
-            Division(_SPLIT, 1, 2, 4, 1, 26.1, 1, 0),
-            Division(_SPLIT, 1, 6, 4, 1, 59.4, 0.959, 1.73, **_ALONE),
-            Division(_SPLIT, 2, 1, 4, 1, 39.9, 0.946, 0.462, **_RUNS),
+            Division(_WHOLE, 2, 1, 4, 1, 64.7, 0.925, 2),
+            Division(_SPLIT, 1, 2, 4, 1, 37.5, 1.08, 0),
+            Division(_SPLIT, 1, 1, 6, 1, 78.6, 1.12, 1.42, **_ONCE),
+            Division(_SPLIT, 1, 5, 5, 1, 22.5, 1.17, 0, **_ALONE_ONCE),
         ),
         (
-            Division(_WHOLE, 2, 1, 4, 1, 69.1, 1.1, 2.54),
-            Division(_WHOLE, 2, 1, 4, 1, 69.5, 1, 2.52, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 52.2, 0.937, 0.5, **_ONCE),
-            Division(_SPLIT, 1, 5, 5, 1, 27.9, 1.06, 0.125, **_ALONE_ONCE),
+            Division(_WHOLE, 2, 1, 4, 1, 75, 0.92, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 136, 0.849, 2.45, **_ONCE),
+            Division(_SPLIT, 1, 5, 5, 1, 28.5, 1.02, 0.968, **_ALONE_ONCE),
         ),
     ),
     256: Device(
         4.46e12,
         (
-            Division(_WHOLE, 1, 1, 6, 1, 69.1, 1.01, 0),
-            Division(_WHOLE, 1, 1, 6, 1, 69.8, 0.995, 0.238, **_ONCE),
-            Division(_SPLIT, 1, 1, 6, 1, 73.6, 1.04, 0.65),
-            Division(_SPLIT, 1, 1, 6, 1, 66.4, 1, 0, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 1, 57.4, 0.984, 0),
+            Division(_WHOLE, 1, 1, 6, 1, 75.6, 1.12, 4.29, **_ONCE),
+            Division(_WHOLE, 1, 1, 6, 2, 58.4, 1.07, 5.17),
+            Division(_WHOLE, 1, 1, 6, 2, 51.6, 0.888, 0, **_ONCE),
+            Division(_SPLIT, 1, 1, 6, 1, 108, 1.16, 2.09),
         ),
         (
             Division(_WHOLE, 1, 1, 6, 1, 50.8, 1.3, 0, **_ONCE),
@@ -248,8 +236,7 @@ def seconds_of(work: Work, division: Division, programs: int, processors: int) -
     # Programs that share a row read the same keys.
     repeated = division.columns * (work.depth + work.width / division.columns) / components
     bandwidth = (_CACHED if cached else DEVICES[work.depth].memory) * division.share * repeated
-    near = cached or division.alone or work.ragged
-    rate, start = division.rate * 1e9 * (1.0 if near else _FAR), division.start * 1e-6
+    rate, start = division.rate * 1e9, division.start * 1e-6
 
     def streamed(count: float) -> float:
         """Return the bytes a second of each of so many programs."""
