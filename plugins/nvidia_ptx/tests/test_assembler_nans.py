@@ -231,3 +231,26 @@ def test_open_bits_are_followed_for_every_launch(name: str) -> None:
         assert outcome(OPEN + OPEN_BITS[name], every_launch) is not Outcome.EQUAL
         plain = OPEN.replace("max.f32 %f1, %f2, %f2", "add.rn.f32 %f1, %f2, 0f3f800000")
         assert outcome(plain + OPEN_BITS[name], every_launch) is Outcome.EQUAL
+
+
+@pytest.mark.parametrize("dtype", ["u64", "fp64", None])
+@pytest.mark.parametrize("first", ["", "min.NaN.f32 %f1, %f1, %f1;", "cvt.f64.f32 %g2, %f1; cvt.rn.f32.f64 %f1, %g2;"])
+def test_units_of_fp64_pass_on_bits_of_a_nan_for_every_launch_too(dtype: str | None, first: str) -> None:
+    """On an H200, a conversion to fp64 keeps the sign and the payload of a NaN."""
+    end = "mul.wide.u32 %d9, %r0, 8; add.s64 %d9, %d0, %d9; st.global.b64 [%d9], %g1;"
+    arguments = (Argument(kind="buffer", buffer="out", dtype=dtype), Argument(kind="buffer", buffer="in", dtype="fp32"))
+    launch = Launch(file="k.ptx", entry="k", grid=(1, 1, 1), block=(32, 1, 1), args=arguments)
+
+    def outcome(one: str, other: str, every_launch: bool) -> Outcome:
+        bodies = (f"{LOAD} mov.b32 %f1, %r1; {each} cvt.f64.f32 %g1, %f1; {end}" for each in (one, other))
+        texts = (text(each).replace(".param .u64 ", ".param .u64 .ptr .global .align 16 ") for each in bodies)
+        options = Options(every_launch=every_launch, audit_contraction=False)
+        return compare(*(Source("k", each, launch) for each in texts), SM90, options).verdict.outcome
+
+    if dtype == "fp64":
+        assert outcome("", "", True) is Outcome.EQUAL
+    elif first:
+        assert outcome("", first, False) is not Outcome.EQUAL
+        assert outcome("", first, True) is not Outcome.EQUAL
+    else:
+        assert outcome("", "", True) is Outcome.UNKNOWN

@@ -18,6 +18,7 @@ from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_repr
 from bitwise_core.checker.collector_pause import PROCESS_COLLECTOR, CollectorPause
 from bitwise_core.checker.missing_tensors import missing_tensors
 from bitwise_core.checker.parametric.given_launch import stores_distinct_elements
+from bitwise_core.checker.parametric.memory import UNSPECIFIED_NAN_STORED
 from bitwise_core.checker.parametric.signature import Run, parametric_signature
 from bitwise_core.checker.results import LARGE_GRID, NO_AUDIT, AnalysisResult, given_digests, given_note, places_of
 from bitwise_core.checker.sources import Options, Source
@@ -314,6 +315,7 @@ class Session:
         partial_result.module = module
         cluster = None if source.launch is None else source.launch.cluster
         found = parametric_signature(module, module.kernel(entry), arch, cluster)
+        _check_nans_of_fp64(found.run, source.launch)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:
@@ -430,6 +432,18 @@ def outputs_of_all_blocks(
             values = memory.undetermined
             raise _with_reaching_causes(error, values, scratch, ready, buffers, options) from None
         return found
+
+
+def _check_nans_of_fp64(run: Run, launch: Launch | None) -> None:
+    """Raise Unsupported where a result of fp64 is stored in a buffer whose elements are not known to be of fp64.
+
+    All NaNs of a buffer of fp64 count as one value.  Elsewhere their bits count, and the units of fp64, conversions
+    included, pass on those of an operand.
+    """
+    arguments = () if launch is None else launch.args
+    for pointer, line in run.memory.fp64_results.items():
+        if pointer >= len(arguments) or arguments[pointer].dtype != "fp64":
+            raise Unsupported(UNSPECIFIED_NAN_STORED, line)
 
 
 def _outputs_of_every_order(

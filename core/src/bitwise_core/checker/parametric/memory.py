@@ -27,6 +27,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import exact_hash, full_hash, may_be_moved, term
 from bitwise_core.numerics import Operation
 
+UNSPECIFIED_NAN_STORED = "a stored value may have bits of a NaN that no document specifies"
 COPIED_BITS = 16
 """Copied elements are compared in parts of this width, so that the width of a copy does not matter."""
 
@@ -87,6 +88,8 @@ class ParametricMemory:
         self.path: list[Value] = []
         self.iterations: list[int] = []
         """The atoms that number the iterations of the loops around the current instruction."""
+        self.fp64_results: dict[int, int] = {}
+        """The buffers to which results of fp64 are stored, with the line of a store: units pass on bits of a NaN."""
         self.mask_differs: int | None = None
         """The line of a store whose active threads differ between instances of the launch."""
 
@@ -303,7 +306,9 @@ class ParametricMemory:
             raise Unsupported("a stored value depends on an undefined value", line)
         marked = np.bitwise_and(flags_of_value, L.NAN_MARK) != 0
         if flags & L.UNSPECIFIED_NAN or np.any(marked & may_be_moved(flags_of_value)):
-            raise Unsupported("a stored value may have bits of a NaN that no document specifies", line)
+            raise Unsupported(UNSPECIFIED_NAN_STORED, line)
+        if value.bits == 64 and np.any(marked):
+            self.fp64_results.setdefault(pointer, line)
         total: Any = hashing.mix(
             addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
         )
