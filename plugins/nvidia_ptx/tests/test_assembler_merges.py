@@ -108,6 +108,10 @@ MERGED = {
     "pair of what a computed literal makes": ("mov.b32 %r7, %r2; add.u32 %r4, %r7, %r1; not.b32 %r7, 0x7fffffff; xor.b32 %r3, %r7, 0x40;", PAIR, "fma.rn.bf16x2 %r9, %r3, %r3, %r3;"),
     "one pair twice, of halves that are negated one by one": (
         "neg.f16 %h5, %h1; xor.b16 %h6, %h2, 0x8000; mov.b32 %r3, {%h5, %h6};", PAIR, "sub.rn.f16x2 %r9, %r3, %r3;"),
+    "magnitude of an upper half": (
+        "mov.b16 %h7, 1; mov.b16 %h8, 0; mad.hi.u16 %h3, %h7, %h1, %h8;", HALF, "abs.ftz.f16 %h9, %h3; mov.b32 %r9, {%h9, %h9};"),
+    "root of a comparison": (
+        "set.leu.u32.f32 %r3, %f1, %f2;", PAIR, "mov.b32 %f3, %r3; sqrt.rn.ftz.f32 %f9, %f3; mov.b32 %r9, %f9;"),
     "magnitudes of a saturated number": (
         "fma.rn.sat.f32 %f3, %f1, %f2, %f1;", WORD, "mov.b32 %r3, %f3; abs.bf16x2 %r9, %r3;"),
 }  # fmt: skip

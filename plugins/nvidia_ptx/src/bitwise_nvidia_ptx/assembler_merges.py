@@ -63,6 +63,9 @@ _SIGN_EXTENDING = re.compile(
 _OF_UNSIGNED_HALVES = re.compile(
     r"(shr|div|rem|mul\.hi|mul\.wide|mad\.hi|mad\.wide|min|max|sad)\.u16|setp?\.[\w.]*u16|cvt\.[\w.]*\.u16"
 )
+_UPPER_HALF = re.compile(r"(mul|mad)\.hi\.[us]16")
+_OF_SHORT_FLOAT = re.compile(r"(add|sub|mul|fma|min|max|abs|neg|cvt|setp?|ex2|tanh)\.([\w.]*\.)?b?f16")
+_ROUNDED_FUNCTION = re.compile(r"(sqrt|rcp|div)\.r[nzmp]\.(ftz\.)?f32")
 _HALF_NEGATION = re.compile(r"(neg|abs|sub)\.s16")
 _TO_EIGHT_BITS = re.compile(r"cvt\.[\w.]*e[45]m[23]x2\.(f32|f16x2)")
 _LOAD = re.compile(r"ld(\.(volatile|relaxed|acquire)(\.\w+)?)?\.(global|shared)\b")
@@ -365,7 +368,7 @@ def _merges(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, _Merge]:
 _BASES = frozenset({"cvt", "min", "max", "selp", "lop3", "shl", "shr", "bfe", "bfi", "copysign", "abs", "set", "setp"})
 _OPCODES = (
     _APPROXIMATION, _SCALING, _PAIR_OF_INTEGERS, _RECTIFIER, _SIGN_EXTENDING, _OF_UNSIGNED_HALVES, _PAIR_OF_FLOATS,
-    _TO_EIGHT_BITS, _TO_INTEGER, _LOW, _HIGH,
+    _TO_EIGHT_BITS, _TO_INTEGER, _LOW, _HIGH, _OF_SHORT_FLOAT, _ROUNDED_FUNCTION,
 )  # fmt: skip
 
 
@@ -448,6 +451,10 @@ def _merge_of(instruction: Instruction, sources: _Sources) -> _Merge | None:
         _has_signs(each, sources) or _is_computed_literal(each, sources) for each in operands
     ):
         return _Merge("an operation on pairs with a literal whose halves have two signs")
+    if _OF_SHORT_FLOAT.fullmatch(opcode) and _of_kind(operands, sources, _takes_upper_half):
+        return _Merge("an operation on a float of 16 bits with the product of which it takes one half")
+    if _ROUNDED_FUNCTION.fullmatch(opcode) and _of_kind(operands, sources, lambda each: each.startswith("set.")):
+        return _Merge("a quotient or a root with the comparison whose result it takes")
     if _PAIR_OF_FLOATS.fullmatch(opcode) and _share_negated_halves(operands, sources):
         return _Merge("an operation on one pair twice, of which halves are negated one by one")
     return _of_clamps(instruction, sources) if base in ("min", "max", "selp") else None
@@ -604,6 +611,10 @@ def _has_signs(operand: Operand, sources: _Sources) -> bool:
             elif len(halves) > 1 and any(sources.may_be(one, lambda number: bool(number & 0x8000)) for one in halves):
                 return True
     return False
+
+
+def _takes_upper_half(opcode: str) -> bool:
+    return _UPPER_HALF.fullmatch(opcode) is not None
 
 
 def _share_negated_halves(operands: Sequence[Operand], sources: _Sources) -> bool:
