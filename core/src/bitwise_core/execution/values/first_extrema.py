@@ -276,8 +276,8 @@ def _may_be_an_order(
 
     That tests once whether a number is less than the other one.  It tests which of the numbers is NaN, unless the first
     one is known to be none.  It tests which place is lower, unless that is known.  It tests whether the numbers are
-    equal, unless the first place is known not to be lower.  So there is nothing to build where a conjunction does not
-    test these.
+    equal, unless the first one is known to be no NaN, where other tests may say so, or the first place is known not to
+    be lower.  So there is nothing to build where a conjunction does not test these.
     """
     possible = lanes & (made.unknown | (made.equalities > 1) | made.others | sets[0].numbers)
     if not L.some(possible):
@@ -290,7 +290,7 @@ def _may_be_an_order(
         possible = possible & (made.of_integers | made.unknown | known)
         if not L.some(possible):
             return False
-    without_equality = made.unknown | (made.equalities > 0) | (known & ~lower & ~sets[0].numbers)
+    without_equality = made.unknown | (made.equalities > 0) | sets[0].numbers | (known & ~lower)
     if L.some(possible & without_equality & (made.less < 2)):
         return True
     # A test for equality may have another form, such as with an infinity.
