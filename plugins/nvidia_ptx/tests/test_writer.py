@@ -27,6 +27,9 @@ TEXTS = {
           { .reg .b32 u; add.s32 u, t0, %r1; } done: mov.b32 %r2, t2; }
         { } { { .reg .b32 t; mov.b32 t, 7; mov.b32 %r3, t; } }
         setp.eq.b32 p, %r1, 1; @p bra end; end: ret; }""",
+    "labels beside blocks": """.entry k() { .reg .b32 %r<4>; .reg .pred p; before: { .reg .pred q; inner:
+        setp.eq.b32 q, %r1, 0; @q bra inner; last: } after: { .reg .pred q; { outer: { innermost: setp.eq.b32 q, %r1, 1;
+        @q bra innermost; } @q bra outer; next: } behind: @q bra behind; } bra before; bra after; ret; }""",
     "arrays": """.extern .shared .align 16 .b8 dynamic[]; .global .align 4 .b8 table[4] = {1, 2, 3, 255};
         .const .align 8 .b64 one[1] = {7}; .entry k() { .shared .align 8 .b8 fixed[24]; .local .align 4 .b8 stack[12];
         .reg .b64 %rd<4>; mov.u64 %rd1, dynamic; mov.u64 %rd2, table+2; mov.u64 %rd3, fixed; st.local.b32 [stack+4], 1;

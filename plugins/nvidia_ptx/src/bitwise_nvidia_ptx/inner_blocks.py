@@ -1,6 +1,6 @@
 """The inner `{ }` blocks of a function, recovered from the unique names that the parser gave to their declarations.
 
-Position 2 i is before instruction i, where its labels are; position 2 i + 1 is the instruction.
+Position 2 i + 1 is instruction i.  The labels before it have positions from 2 i on, see `labels_before`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Block:
     """An inner block: its number, in the order in which blocks open, and the positions of its first and last name."""
 
     number: int
-    first: int
-    last: int
+    first: float
+    last: float
 
 
 def split(name: str) -> tuple[str, int]:
@@ -45,7 +45,7 @@ def spelling(register: str) -> str:
 
 def inner_blocks(kernel: Kernel) -> list[Block]:
     """Return the inner blocks that contain names, in the order of their numbers."""
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[float, float]] = {}
     for number, position in _uses(kernel):
         first, last = found.get(number, (position, position))
         found[number] = min(first, position), max(last, position)
@@ -61,10 +61,25 @@ def inner_blocks(kernel: Kernel) -> list[Block]:
     return ordered[::-1]
 
 
-def _uses(kernel: Kernel) -> Iterator[tuple[int, int]]:
+def labels_before(kernel: Kernel) -> dict[int, list[tuple[str, float]]]:
+    """Return the labels before each instruction and before the end, in the order of the text, with their positions.
+
+    The positions of the labels between two instructions lie between theirs.
+    """
+    found: dict[int, list[str]] = {}
+    for name, index in kernel.labels.items():
+        found.setdefault(index, []).append(name)
+    return {
+        index: [(name, 2 * index + place / len(names)) for place, name in enumerate(names)]
+        for index, names in found.items()
+    }
+
+
+def _uses(kernel: Kernel) -> Iterator[tuple[int, float]]:
     """Yield, for each name, the number of the block that declares it and the position of the name."""
-    for name, position in kernel.labels.items():
-        yield split(name)[1], 2 * position
+    for labels in labels_before(kernel).values():
+        for name, position in labels:
+            yield split(name)[1], position
     for position, instruction in enumerate(kernel.instructions):
         names: list[object] = [each for operand in instruction.operands for each in parts(operand)]
         if instruction.guard is not None:

@@ -6,7 +6,7 @@ declare.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -29,7 +29,7 @@ from bitwise_core.assembly.module import (
     parts,
     symbols_of,
 )
-from bitwise_nvidia_ptx.inner_blocks import declared, inner_blocks, spelling, split
+from bitwise_nvidia_ptx.inner_blocks import Block, declared, inner_blocks, labels_before, spelling, split
 
 
 def write(module: Module) -> str:
@@ -87,38 +87,52 @@ def _signature(kernel: Kernel) -> str:
 
 
 def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
-    names, labels = _declarations(kernel), _labels(kernel)
-    waiting, still_open, opened = inner_blocks(kernel), [], 0
+    names, labels = _declarations(kernel), labels_before(kernel)
+    blocks = _Blocks(inner_blocks(kernel), names)
     source: SourceLine | None = None
     yield from (_signature(kernel), "{", *names.get(0, ()))
-    for position in range(2 * len(kernel.instructions) + 1):
-        while waiting and waiting[0].first <= position:
-            block = waiting.pop(0)
-            # Blocks without names are numbered as well.
-            yield from ["{", "}"] * (block.number - opened - 1)
-            opened = block.number
-            if opened:
-                yield from ("{", *names.get(block.number, ()))
-                still_open.append(block)
-        if position % 2 == 0:
-            yield from labels.get(position // 2, ())
-        else:
-            instruction = kernel.instructions[position // 2]
-            if instruction.source is not None and instruction.source != source:
-                source = instruction.source
-                yield f".loc {context.files[source.file]} {source.line} {source.column}"
-            yield from _instruction(instruction, context, position)
-        while still_open and still_open[-1].last <= position:
-            still_open.pop()
-            yield "}"
+    for index in range(len(kernel.instructions) + 1):
+        for name, place in labels.get(index, ()):
+            yield from blocks.begin(place)
+            yield f"{split(name)[0]}:"
+            yield from blocks.end(place)
+        if index == len(kernel.instructions):
+            break
+        position = 2 * index + 1
+        yield from blocks.begin(position)
+        instruction = kernel.instructions[index]
+        if instruction.source is not None and instruction.source != source:
+            source = instruction.source
+            yield f".loc {context.files[source.file]} {source.line} {source.column}"
+        yield from _instruction(instruction, context, position)
+        yield from blocks.end(position)
     yield "}"
 
 
-def _labels(kernel: Kernel) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for name, index in kernel.labels.items():
-        found.setdefault(index, []).append(f"{split(name)[0]}:")
-    return found
+class _Blocks:
+    """The inner blocks of a kernel that are still to be written, and those that are open."""
+
+    def __init__(self, waiting: list[Block], names: Mapping[int, Sequence[str]]) -> None:
+        self.waiting, self.names = waiting, names
+        self.open: list[Block] = []
+        self.number = 0
+
+    def begin(self, position: float) -> Iterator[str]:
+        """Yield the beginnings of the blocks that begin at a position."""
+        while self.waiting and self.waiting[0].first <= position:
+            block = self.waiting.pop(0)
+            # Blocks without names are numbered as well.
+            yield from ["{", "}"] * (block.number - self.number - 1)
+            self.number = block.number
+            if block.number:
+                yield from ("{", *self.names.get(block.number, ()))
+                self.open.append(block)
+
+    def end(self, position: float) -> Iterator[str]:
+        """Yield the ends of the open blocks that end at a position."""
+        while self.open and self.open[-1].last <= position:
+            self.open.pop()
+            yield "}"
 
 
 def _declarations(kernel: Kernel) -> dict[int, list[str]]:
