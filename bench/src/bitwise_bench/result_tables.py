@@ -131,17 +131,17 @@ def reading_times(record: Mapping[str, Any]) -> str:
     for name, found in groups.items():
         for target in targets if found else ():
             own, beside = found[target], found.get(f"{target} over {first}")
-            times = own["seconds to read"], own["reading over compiling, CPU"]
+            times = own["CPU seconds to read"], own["reading over compiling"]
             kernels = [target, name, own["kernels"], own.get("Unknown", "-")]
             rows.append([*kernels, *map(cell, times), *([cell(beside), beside["above 1.5"]] if beside else ["-", "-"])])
     head = (
-        *("target", "configurations", "kernels", "Unknown", "seconds to read", "reading / compiling"),
+        *("target", "configurations", "kernels", "Unknown", "CPU seconds to read", "reading / compiling"),
         *(f"reading / reading for {first}", "above 1.5"),
     )
     sizes = "" if seed is None else f" with sizes drawn by seed {seed}, which no earlier reading has seen"
     versions = f"Python {environment['python']}, NumPy {environment['numpy']}, Triton {environment['triton']}"
     return _markdown(head, rows) + (
-        "\n\nMedian / ninth decile / most; ratios of CPU seconds, the cache of the assembler warm. The configurations "
+        "\n\nMedian / ninth decile / most, of CPU seconds, with a warm cache of the assembler. The configurations "
         f"are of the corpus{sizes}. {environment['cpu']}, {versions}."
     )
 

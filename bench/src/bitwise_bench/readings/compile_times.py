@@ -90,18 +90,14 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def summary(rows: Sequence[dict[str, Any]], targets: Sequence[str]) -> dict[str, Any]:
-    """Return the spreads of seconds and of ratios; ratios between targets are of CPU seconds.
-
-    On a busy machine only ratios of CPU seconds mean something.
-    """
+    """Return the spreads of CPU seconds and of their ratios: other seconds mean nothing on a busy machine."""
     found: dict[str, Any] = {}
     for target in targets:
         good = [row[target] for row in rows if "read" in row[target]]
         found[target] = {
             "kernels": len(good),
-            "seconds to read": spread([each["read"] for each in good]),
-            "reading over compiling": spread([each["read"] / each["compile"] for each in good]),
-            "reading over compiling, CPU": spread([each["read, CPU"] / each["compile, CPU"] for each in good]),
+            "CPU seconds to read": spread([each["read, CPU"] for each in good]),
+            "reading over compiling": spread([each["read, CPU"] / each["compile, CPU"] for each in good]),
             "Unknown": sum(each.get("unknown") is not None for each in good),
         }
     first = targets[0]
