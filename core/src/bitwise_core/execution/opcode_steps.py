@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -74,3 +74,24 @@ def for_each_set_of_threads(machine: Machine, act: Callable[[], None]) -> None:
             act()
     finally:
         machine.mask = outer
+
+
+def step_with_registers(
+    step: Step, names: Iterable[str], machine: Machine, replaced: Callable[[str, Value], Value]
+) -> Control | None:
+    """Execute a step that finds other values in some registers, which keep their contents.
+
+    `replaced` returns the value that is found, of the name of a register and its content.
+    """
+    registers = machine.registers
+    before = {**registers, **{name: replaced(name, registers[name]) for name in names if name in registers}}
+    machine.registers = dict(before)
+    try:
+        return step(machine)
+    finally:
+        after, machine.registers = machine.registers, registers
+        for name, value in after.items():
+            if value is not before.get(name):
+                registers[name] = value
+        for name in before.keys() - after.keys():
+            registers.pop(name, None)

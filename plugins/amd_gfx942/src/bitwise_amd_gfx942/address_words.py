@@ -28,8 +28,9 @@ from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.launch import buffers_at
 from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.opcode_steps import step_with_registers
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
-from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 _REASON = "the address of a buffer, which the launch does not give, is read as a number"
 POINTERS = "arguments that are addresses"
@@ -119,24 +120,11 @@ def may_read_words(machine: Machine, instructions: frozenset[int]) -> bool:
 def _with_undetermined(step: Step, machine: Machine, names: Iterable[str]) -> Control | None:
     """Execute a step that finds undetermined values in some registers, which keep their contents."""
     shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
-    keys = {_key(machine, name) for name in names}
-    replaced = {
-        key: undetermined(1 if key == SCC or key.endswith(" mask") else 32, shape, recorder)
-        for key in keys
-        if key in machine.registers
-    }
-    outer = machine.registers
-    before = {**outer, **replaced}
-    machine.registers = dict(before)
-    try:
-        return step(machine)
-    finally:
-        after, machine.registers = machine.registers, outer
-        for key, value in after.items():
-            if value is not before.get(key):
-                outer[key] = value
-        for key in before.keys() - after.keys():
-            outer.pop(key, None)
+
+    def unknown(key: str, _: Value) -> Value:
+        return undetermined(1 if key == SCC or key.endswith(" mask") else 32, shape, recorder)
+
+    return step_with_registers(step, {_key(machine, name) for name in names}, machine, unknown)
 
 
 def _key(machine: Machine, name: str) -> str:

@@ -14,7 +14,7 @@ Compilers exchange the addresses of lanes as two words and put them together aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ from bitwise_core.execution.active_lanes import active_values
 from bitwise_core.execution.architecture import OpcodeTable, infos_of
 from bitwise_core.execution.launch import buffers_at, is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.opcode_steps import step_with_registers
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, width
@@ -77,29 +78,13 @@ def reading_addresses(step: Step, instruction: Instruction, kernel: Kernel, opco
         if not names:
             return step(machine)
         if known is None:  # for every launch, where addresses are symbols
-            return step_with_registers(step, names, machine, lambda value: poison(width(value)))
+            return step_with_registers(step, names, machine, lambda _, value: poison(width(value)))
         if not known.note(Cause(Kind.UNDEFINED, REASON, line)):
             return step(machine)
         shape, recorder = (machine.blocks, machine.threads), machine.domain.recorder
-        return step_with_registers(step, names, machine, lambda value: undetermined(width(value), shape, recorder))
+        return step_with_registers(step, names, machine, lambda _, value: undetermined(width(value), shape, recorder))
 
     return run
-
-
-def step_with_registers(
-    step: Step, names: Iterable[str], machine: Machine, replaced: Callable[[Value], Value]
-) -> Control | None:
-    """Execute a step that finds other values in some registers, which keep their contents."""
-    registers = machine.registers
-    before = {**registers, **{name: replaced(registers[name]) for name in names if name in registers}}
-    machine.registers = dict(before)
-    try:
-        return step(machine)
-    finally:
-        after, machine.registers = machine.registers, registers
-        for name, value in after.items():
-            if value is not before.get(name):
-                registers[name] = value
 
 
 def _now(machine: Machine, name: str, origins: Origins) -> Origins:

@@ -18,11 +18,12 @@ from bitwise_core.execution.architecture import Context, OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import Effect
 from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.opcode_steps import step_with_registers
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import term
-from bitwise_nvidia_ptx.address_numbers import Flow, definitions_in_block, flow_of, step_with_registers
+from bitwise_nvidia_ptx.address_numbers import Flow, definitions_in_block, flow_of
 
 REASON = "the address of an array, which the assembler chooses, is stored or selects global memory"
 
@@ -69,7 +70,7 @@ def storing_addresses(step: Step, instruction: Instruction, context: Context) ->
         if domain.name == "bits":
             return step(machine)
 
-        def of_program(value: Value) -> Value:
+        def of_program(_: str, value: Value) -> Value:
             return term(
                 width(value), name, [as_symbolic_vector(value)], L.INTEGER, exact=True, recorder=domain.recorder
             )

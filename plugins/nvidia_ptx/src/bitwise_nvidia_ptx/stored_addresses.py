@@ -30,6 +30,7 @@ from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import is_like_address
 from bitwise_core.execution.machine import Control, Machine, Step
+from bitwise_core.execution.opcode_steps import step_with_registers
 from bitwise_core.execution.races.undetermined import Cause, Kind, undetermined
 from bitwise_core.execution.values.symbolic_vector import Array, width
 from bitwise_core.execution.values.term_hash import poison
@@ -39,7 +40,6 @@ from bitwise_nvidia_ptx.address_numbers import (
     WORD,
     flow_of,
     keeps_upper_word,
-    step_with_registers,
     stored_registers,
 )
 from bitwise_nvidia_ptx.special_registers import RANK_SHIFT
@@ -143,7 +143,7 @@ def _symbols_stored(
         return step(machine)
     held = {name: machine.registers.get(name) for name in stored}
     names = [name for name, value in held.items() if value is not None and (name in halves or pointers_in(value))]
-    return step_with_registers(step, names, machine, lambda value: poison(width(value))) if names else step(machine)
+    return step_with_registers(step, names, machine, lambda _, value: poison(width(value))) if names else step(machine)
 
 
 def _forget(machine: Machine, name: str, line: int) -> None:
