@@ -72,7 +72,7 @@ def parts_of_word(value: Value, bits: int) -> tuple[int, tuple[LoadsAndZeros, ..
 
 
 def elements_of(addresses: Array, zeros: bool, bits: int, size: int) -> SymbolicVector:
-    """Return elements of `bits` bits of loads and zeros of `size` bits, whose addresses have the shape (blocks, ..., n).
+    """Return elements of `bits` bits of loads and zeros of `size` bits, with addresses of shape (blocks, ..., n).
 
     The elements' words have the shape (2, blocks, ..., n * size / bits).
     """

@@ -150,9 +150,7 @@ def _loads_of(of: Fragment) -> _Loads | None:
     return _Loads(size, lanes)
 
 
-def _loaded_elements(
-    alike: Sequence[Fragment], loads: Sequence[_Loads | None]
-) -> tuple[SymbolicVector, Array] | None:
+def _loaded_elements(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) -> tuple[SymbolicVector, Array] | None:
     """The elements of fragments by wave, block, row and k, for some of their blocks, and the number of each block.
 
     The blocks of the fragments follow each other, and so do the numbers of each.  None if some element is neither a
