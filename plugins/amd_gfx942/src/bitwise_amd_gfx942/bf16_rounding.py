@@ -200,7 +200,7 @@ def _unless_addresses(
 
 
 def _rounded_with(copies: int, wanted: tuple[int, ...]) -> Callable[[Machine, Sequence[Value]], Value | None]:
-    """Return the conversion of a value where what follows its copies are these numbers, which returns None elsewhere."""
+    """Return the conversion of a value where the numbers after its copies are these; it returns None elsewhere."""
 
     def rounded(machine: Machine, values: Sequence[Value]) -> Value | None:
         x, constants = values[0], values[copies:]
