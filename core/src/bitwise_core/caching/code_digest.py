@@ -19,8 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
-
 from bitwise_core.caching.recalled_digests import FileState, file_state, recalled
 from bitwise_core.installed_distributions import installed_version
 
@@ -42,6 +40,7 @@ _MARGIN = 1.0
 
 _IGNORED = ("__pycache__",)
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\w+)[\w.]*[ \t]+import|import[ \t]+(\w+))", re.M)
+_NUMPY_VERSION = re.compile(r"""^version\s*=\s*["']([^"'\n]+)["']""", re.M)
 _USES = "bitwise_core"
 
 
@@ -75,7 +74,20 @@ def code_digest(modules: Iterable[ModuleType]) -> str | None:
 
 def _platform() -> tuple[object, ...]:
     optimize = sys.flags.optimize
-    return sys.version, sys.implementation.name, optimize, platform.machine(), sys.byteorder, np.__version__
+    return sys.version, sys.implementation.name, optimize, platform.machine(), sys.byteorder, _numpy_version()
+
+
+def _numpy_version() -> str:
+    """Return the version of NumPy, which is read from its module of versions as long as this process needs no NumPy."""
+    if "numpy" not in sys.modules:
+        for folder in _folders("numpy"):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                stated = _NUMPY_VERSION.findall((folder / "version.py").read_text(encoding="utf-8"))
+                if len(stated) == 1:
+                    return str(stated[0])
+    import numpy as np
+
+    return np.__version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from bitwise_core.checker.analysis import MAXIMUM_LANES
 from bitwise_core.checker.divergence import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
-from bitwise_core.execution.assumptions import replace_non_finite
+from bitwise_core.execution.finite_patterns import replace_non_finite
 from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.determined_runs import may_wait, simulate_determined
 from bitwise_core.execution.domains.domain import Unsupported
