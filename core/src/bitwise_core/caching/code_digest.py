@@ -113,9 +113,10 @@ def _folders(name: str) -> list[Path]:
 
 def _uses_core(folder: Path) -> bool:
     """Return whether a module directly in the folder imports core.  A plugin of several modules has such a module."""
-    files = [folder] if folder.is_file() else sorted(folder.glob("*.py"))
+    path = str(folder)
     try:
-        found = _code(str(folder), _states(map(str, files)))
+        files = [path] if os.path.isfile(path) else [os.path.join(path, each) for each in os.listdir(path)]
+        found = _code(path, _states(each for each in files if each.endswith(".py")))
     except OSError:
         return True
     return _USES in found.imports
@@ -130,7 +131,8 @@ def _code_of(folder: Path) -> _Code | None:
     """Return the code of all files; None if one cannot be read or is newer than this process."""
     try:
         states = _states(_walk(folder))
-        if any(max(each.modified, each.changed) > (_STARTED - _MARGIN) * 1e9 for each in states):
+        newest = (_STARTED - _MARGIN) * 1e9
+        if any(each.modified > newest or each.changed > newest for each in states):
             return None
         return _code(str(folder), states)
     except OSError:
