@@ -24,7 +24,8 @@ from bitwise_core.caching.entry_files import OFF_VARIABLE
 from bitwise_core.caching.key_digest import key_digest
 from bitwise_core.checker import analysis, readings
 from bitwise_core.checker.analysis import Session
-from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, compare_or_recall, readers
+from bitwise_core.checker.kernel_comparisons import compare_or_recall
+from bitwise_core.checker.kernel_readings import ANALYSIS, Execution, analysis_jobs, readers
 from bitwise_core.checker.partition import Partition, partition, verdicts
 from bitwise_core.checker.readings import Reading, ReadingCache, kernel_subject, open_cache, reading_key
 from bitwise_core.checker.results import LARGE_GRID, AnalysisResult
