@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import repeat
 
-from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of, same_text
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, parts, registers_of
 from bitwise_core.execution.control_flow import EXIT
-from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo, once_a_text
 from bitwise_core.execution.known_sequences import Definition, KnownSequence
 from bitwise_core.execution.program import Program
 from bitwise_core.execution.program_analyses import live_at
@@ -159,6 +160,7 @@ def _may_be_member(effects: Effect) -> bool:
     return effects.overlaps(Effect.LANEWISE) and not effects & ~_PERMISSIONS
 
 
+@once_a_text
 def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[[str], str]) -> _Text:
     keys = dict.fromkeys(map(storage, info.reads - info.retained if info.retained else info.reads))
     whole = len(keys)
@@ -177,26 +179,11 @@ def _text_of(instruction: Instruction, info: InstructionInfo, storage: Callable[
     )
 
 
-_TEXTS: dict[Hashable, _Text] = {}
-"""The most recent texts, by the identity of their info and the storage of registers."""
-
-_MAXIMUM_TEXTS = 1 << 14
-
-
 def _texts(program: Program) -> list[_Text]:
     """Return what cones need to know about each instruction; equal texts have one record."""
     found: list[_Text] | None = program.analyses.get("texts of cones")
     if found is None:
-        storage = program.storage
-        found = []
-        for instruction, info in zip(program.kernel.instructions, program.infos, strict=True):
-            key = id(info), storage
-            text = _TEXTS.get(key)
-            if text is None or text.info is not info or same_text(text.instruction) != same_text(instruction):
-                if len(_TEXTS) >= _MAXIMUM_TEXTS:
-                    _TEXTS.clear()
-                text = _TEXTS[key] = _text_of(instruction, info, storage)
-            found.append(text)
+        found = list(map(_text_of, program.kernel.instructions, program.infos, repeat(program.storage)))
         program.analyses["texts of cones"] = found
     return found
 
