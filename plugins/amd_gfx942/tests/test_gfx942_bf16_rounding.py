@@ -55,6 +55,16 @@ ALSO = {
         "v_and_b32_sdwa v11, v12, v10 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
     ),
     "a sum that is used twice": ("v5, v20, v11, vcc", "v5, v20, v11, vcc\nv_xor_b32_e32 v5, v5, v11"),
+    "a copy is tested": ("v_cmp_o_f32_e32 vcc, v10, v10", "v_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v12"),
+    "a copy is added": (
+        "v_add3_u32 v11, v10, v11, s20",
+        "v_mov_b32_e32 v12, v10\nv_add3_u32 v11, v12, v11, s20",
+    ),
+    "copies of an accumulator": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_accvgpr_write_b32 a3, v10\nv_accvgpr_read_b32 v12, a3\nv_accvgpr_read_b32 v13, a3\n"
+        "v_cmp_o_f32_e32 vcc, v12, v13",
+    ),
     "the register of x is written": ("v_lshrrev_b32_e32 v11, 16", "v_mov_b32_e32 v12, v10\nv_lshrrev_b32_e32 v11, 16"),
 }
 """Replacements of which the result is the sequence's, too."""
@@ -91,6 +101,18 @@ OTHERS = {
         "src0_sel:DWORD src1_sel:WORD_1",
     ),
     "another mask": ("v5, v20, v11, vcc", "v5, v20, v11, s[24:25]"),
+    "a copy is changed before the test": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_mov_b32_e32 v12, v10\nv_add_f32_e32 v12, v12, v3\nv_cmp_o_f32_e32 vcc, v12, v12",
+    ),
+    "a copy of a later value is tested": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_add_f32_e32 v10, v10, v3\nv_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v12",
+    ),
+    "a copy and another value are tested": (
+        "v_cmp_o_f32_e32 vcc, v10, v10",
+        "v_mov_b32_e32 v12, v10\nv_cmp_o_f32_e32 vcc, v12, v3",
+    ),
     "x is another value at the sum": ("v_add3_u32", "v_add_f32_e32 v10, v10, v3\nv_add3_u32"),
     "x is another value at the test": ("v_cmp_o", "v_add_f32_e32 v10, v10, v3\nv_cmp_o"),
     "the mask is another one at the select": ("v_cndmask", "v_cmp_lt_f32_e32 vcc, v3, v10\nv_cndmask"),

@@ -5,7 +5,8 @@ With b the bits of x, the sequence computes
     carrying = b + bfe(b, 16, 1) + 0x7fff
     result = (x is a number ? carrying : 0x7fff << 16) >> 16
 
-The bit may be taken from the high half of x instead.  The sum carries into the high half exactly where rounding to
+The bit may be taken from the high half of x instead, and x may be read from several copies of one register, such as of
+an accumulator that no other instruction reads.  The sum carries into the high half exactly where rounding to
 nearest even rounds up, and the pattern after the largest number is that of infinity; a NaN becomes 0x7fff.  So the low
 half of the result is x rounded to bf16, and its high half is zero: `bf16_rounded_by_integers_with_selected_nan` of the
 rules, whose proof this uses.
@@ -58,10 +59,14 @@ _SELECT_HIGH_FALSE = f"{_SELECT_HIGH}.src0_sel:WORD_1.src1_sel:DWORD"
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """An instruction with the definitions of its sources; None for a source that is no register."""
+    """An instruction with the definitions of its sources; None for a source that is no register.
+
+    `origins` are the definitions of which these are copies, or these themselves.
+    """
 
     instruction: Instruction
     sources: tuple[Definition | None, ...]
+    origins: tuple[Definition | None, ...]
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -75,19 +80,26 @@ def bf16_roundings(kernel: Kernel, infos: Sequence[InstructionInfo], first: int,
         return
     run: dict[int, _Read] = {}
     latest: dict[str, int] = {}
+    copied: dict[Definition | None, Definition] = {}
     for index in range(first, end):
         instruction = instructions[index]
         if instruction.opcode in _READ:
-            run[index] = _Read(instruction, tuple(_definition(each, latest) for each in instruction.operands[1:]))
+            sources = tuple([_definition(each, latest) for each in instruction.operands[1:]])
+            run[index] = _Read(instruction, sources, tuple([copied.get(each, each) for each in sources]))
             found = _rounding(run, index)
             if found is not None:
                 members = frozenset(id(instructions[each]) for each in found.members)
                 yield replace(found, compute=_unless_addresses(found.compute, members))
+        if instruction.opcode in _MOVES and all(_is_vector(each) for each in instruction.operands):
+            result, source = (_definition(each, latest) for each in instruction.operands)
+            if result is not None and source is not None:
+                copied[result[0], index] = copied.get(source, source)
         for name in infos[index].writes:
             latest[storage(name)] = index
 
 
 _SELECTS = (*_SELECT, _SELECT_HIGH_TRUE, _SELECT_HIGH_FALSE)
+_MOVES = ("v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32", "v_mov_b32_e32", "v_mov_b32_e64")
 _READ = frozenset((_SUM, _BIT, *_BIT_OF_HALF, *_SHIFT, *_AND, *_NUMBER, *_NAN, *_SELECTS))
 
 
@@ -99,6 +111,10 @@ def _definition(operand: Operand, latest: dict[str, int]) -> Definition | None:
         return None
     (key,) = keys
     return key, latest.get(key, -1)
+
+
+def _is_vector(operand: Operand) -> bool:
+    return isinstance(operand, Register) and operand.name[0] in "va" and operand.name[1:].isdigit()
 
 
 def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
@@ -139,9 +155,12 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
             continue
         x, of_bit = taken
         others = [each for each in range(3) if each != place]
-        halves = [each for each in others if run[add].sources[each] != x]
-        if len(halves) != 1 or run[test].sources != (x, x):
+        origin = run[bit].origins[run[bit].sources.index(x)]
+        halves = [each for each in others if run[add].origins[each] != origin]
+        if len(halves) != 1 or run[test].origins != (origin, origin):
             continue
+        read = (x, *(run[add].sources[each] for each in others if each not in halves), *run[test].sources)
+        copies = tuple(dict.fromkeys(each for each in read if each is not None))
         constants = [
             _Constant(run[add].operands[halves[0]], run[add].sources[halves[0]], ROUNDING_AND_NAN),
             _Constant(select.operands[nan], select.sources[nan], of_nan),
@@ -150,8 +169,8 @@ def _rounding(run: dict[int, _Read], root: int) -> KnownSequence | None:
         ]
         if all(each.given is not None or _is_number(each.operand, each.wanted) for each in constants):
             held = [(each.given, each.wanted) for each in constants if each.given is not None]
-            inputs = (x, *(given for given, _ in held))
-            compute = _rounded_with(tuple(wanted for _, wanted in held), mask is not None)
+            inputs = (*copies, *(given for given, _ in held))
+            compute = _rounded_with(len(copies), tuple(wanted for _, wanted in held), mask is not None)
             return KnownSequence(tuple(sorted({*members, add, bit})), inputs, compute)
     return None
 
@@ -199,14 +218,16 @@ def _unless_addresses(
     return unless
 
 
-def _rounded_with(wanted: tuple[int, ...], is_high: bool) -> Callable[[Machine, Sequence[Value]], Value | None]:
-    """Return the conversion of a first value where the others are these numbers, which returns None elsewhere.
+def _rounded_with(
+    copies: int, wanted: tuple[int, ...], is_high: bool
+) -> Callable[[Machine, Sequence[Value]], Value | None]:
+    """Return the conversion of a value where the numbers after its copies are these; it returns None elsewhere.
 
     `is_high`: the rounded number is the high half of the result, else the low one.
     """
 
     def rounded(machine: Machine, values: Sequence[Value]) -> Value | None:
-        x, *constants = values
+        x, constants = values[0], values[copies:]
         for each, number in zip(constants, wanted, strict=True):
             if not isinstance(each, np.ndarray) or each.size != 1 or int(each.flat[0]) != number:
                 return None
