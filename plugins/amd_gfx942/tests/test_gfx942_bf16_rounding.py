@@ -300,7 +300,10 @@ MASKED = (
 MASKED_ALSO = {
     "the mask as a literal": ("v11, s26, v11", "v11, 0xffff0000, v11"),
     "the mask as the second source": ("v_and_b32_e32 v11, s26, v11", "v_and_b32_e64 v11, v11, s26"),
-    "the mask in a vector register": ("v_and_b32_e32 v11, s26, v11", "v_mov_b32_e32 v12, s26\nv_and_b32_e32 v11, v11, v12"),
+    "the mask in a vector register": (
+        "v_and_b32_e32 v11, s26, v11",
+        "v_mov_b32_e32 v12, s26\nv_and_b32_e32 v11, v11, v12",
+    ),
     "the number for NaN as a literal": ("v5, v20, v11, vcc", "v5, 0x7fff0000, v11, vcc"),
 }
 

@@ -140,7 +140,7 @@ def _loads_of(of: Fragment) -> _Loads | None:
     """What the registers of a fragment load; None if some element is neither a load nor zero."""
     if of.bits > 32 or of.domain.recorder is not None:
         return None
-    size, lanes = 0, []
+    size, lanes = 0, list[LoadsAndZeros]()
     for register in of.registers:
         found = parts_of_word(register, of.bits)
         if found is None or size not in (0, found[0]):
