@@ -29,8 +29,8 @@ stated. An instance is a rule for one choice of its parameters, which are writte
 
 For all bit patterns of the variables that satisfy the conditions, both sides have the same bits, or, where a rule says
 *the same number*, the same bits or a NaN each. An inference states a fact about the result of an operation. The
-operations are those of [the vocabulary](../../core/OPERATIONS.md), with every rounding, signed zeros, subnormal numbers,
-infinities and NaNs.
+operations are those of [the vocabulary](../../core/OPERATIONS.md), with every rounding, signed zeros, subnormal
+numbers, infinities and NaNs.
 
 Under *the finite assumption*, the variables of floating-point formats are finite numbers. Nothing is assumed about
 intermediate values. A rule under this assumption must therefore not be applied to a constant that is infinite or NaN.
