@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitwise_core.checker.parametric.accessed_elements import LoadedElement, StoredElement
+from bitwise_core.checker.parametric.atom_bounds import AtomBounds, as_numbers
 from bitwise_core.checker.parametric.coordinates import EXTENT, STRIDES, TILE, Coordinate
 from bitwise_core.checker.parametric.integers import ParametricIntegers
 from bitwise_core.checker.parametric.polynomial import Monomial, Polynomial
-from bitwise_core.checker.parametric.store_bounds import StoreBounds, as_numbers
 from bitwise_core.checker.parametric.tile_enumeration import are_distinct_tiles, enumerates_all_tiles
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.time_limit import check_time
@@ -92,7 +92,7 @@ class _BufferCheck:
     ) -> None:
         self.integers, self.table, self.loads = integers, integers.table, loads
         self.coordinates = integers.coordinates
-        self.bounds = StoreBounds(integers)
+        self.bounds = AtomBounds(integers)
         self.stores = [self.bounds.possible(each) for each in stores]
         self.accesses: tuple[StoredElement | LoadedElement, ...] = (*self.stores, *loads)
         self.line = stores[-1].line

@@ -18,7 +18,7 @@ import numpy as np
 
 from bitwise_core.checker.parametric import polynomial as P
 from bitwise_core.checker.parametric.access_history import AccessHistory, restore_any
-from bitwise_core.checker.parametric.accesses import accesses_only
+from bitwise_core.checker.parametric.accesses_only import accesses_only
 from bitwise_core.checker.parametric.coordinates import Coordinate, Substitution
 from bitwise_core.checker.parametric.induction_variables import InductionVariables, LoopBody
 from bitwise_core.checker.parametric.integers import implies, tighten

@@ -1,4 +1,4 @@
-"""Bounds of integers where an element is stored: of atoms that are not negative, by the conditions of the store."""
+"""Bounds of atoms that are not negative, in the threads that store an element, by the conditions of the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAXIMUM_CHANGE = 1 << 40
 """The largest amount of a term with a negative factor in a sum that is proved to be nonnegative."""
 
 
-class StoreBounds:
+class AtomBounds:
     """The bounds of the atoms of a launch where its elements are stored."""
 
     def __init__(self, integers: ParametricIntegers) -> None:
