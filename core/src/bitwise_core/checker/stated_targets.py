@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from bitwise_core.assembly.module import Module
     from bitwise_core.checker.readings import ReadingCache
 
+FOLDER = "targets"
+"""The folder of stated targets in the cache directory."""
+
 Parser: TypeAlias = "Callable[[str, str], Module]"
 
 
@@ -23,12 +26,12 @@ def stated_target(source: Source, parse: Parser, cache: ReadingCache | None) -> 
     It is recalled where this code has parsed the same text before, and kept where the text can be parsed.
     """
     key = _key(source, parse, cache)
-    kept = None if cache is None else cache.read(key)
+    kept = None if cache is None else cache.read(cache.beside(FOLDER), key)
     if kept is not None:
         return kept.decode()
     target = _parsed(source, parse).target
     if cache is not None:
-        cache.write(key, target.encode)
+        cache.write(cache.beside(FOLDER), key, target.encode)
     return target
 
 

@@ -15,7 +15,6 @@ from bitwise_core.checker.readings import ReadingCache
 from bitwise_core.checker.sources import Arches, Options, Source
 from bitwise_core.checker.verdicts import Comparison, Counterexample, Divergence, Outcome, Side, Verdict
 from bitwise_core.checker.wording import counted
-from bitwise_core.cli.buffer_files import write_buffers
 from bitwise_core.cli.common import kernels, print_answer, print_assumptions
 from bitwise_core.cli.exit_status import printable
 from bitwise_core.errors import InputError
@@ -78,6 +77,8 @@ def search_and_write(
     counterexample = verdict.counterexample
     if counterexample is None or search.out is None:
         return verdict
+    from bitwise_core.cli.buffer_files import write_buffers
+
     write_buffers(search.out, counterexample.arrays)
     return replace(verdict, counterexample=replace(counterexample, path=str(search.out)))
 
