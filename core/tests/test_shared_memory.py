@@ -117,13 +117,16 @@ def stored_value(rng: np.random.Generator, kind: str, lanes: int) -> tuple[Value
         return PackedVector((load(32, start, blocks), SymbolicVector(32, L.both_words(words), flags))), 8
     if kind == "conditional loads":
         return SymbolicVector(64, np.stack([start, start + np.uint64(1)]), L.LOAD), 8
+    if kind == "zeros":
+        return PackedVector((np.zeros((1, 1), dtype=np.uint32),) * 4), 16
     if kind == "numbers":
         return start, 8
     return SymbolicVector(64, rng.integers(0, 2**64, (2, blocks, lanes), dtype=np.uint64), L.TERM), 8
 
 
 STORED = (
-    "loads", "halves", "loads or zeros", "elements", "elements or zeros", "conditional loads", "numbers", "terms",
+    "loads", "halves", "loads or zeros", "elements", "elements or zeros", "conditional loads", "numbers", "zeros",
+    "terms",
 )  # fmt: skip
 
 
@@ -147,6 +150,7 @@ def test_chunks_of_loads_hold_what_cells_hold(granule: int, seed: int) -> None:
         mask = [None, rng.random((1, 8)) < 0.7, np.broadcast_to(rng.random((2, 1)) < 0.7, (2, 8))][rng.integers(0, 3)]
         for each in (memory, cells_only):
             each.store(each.cells(address, None), value, mask)
+            assert each.holds(each.cells(address, None), value, mask).all()
         for index, held in enumerate((memory.chunks, memory.elements)):
             used[index] |= held is not None and bool(held.held.any())
         bits = int(rng.choice([each for each in (8, 16, 32, 64) if each >= 8 * granule]))

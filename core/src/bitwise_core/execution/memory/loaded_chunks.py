@@ -8,7 +8,7 @@ another order are loads of one cell, for each of which one number is kept where 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
@@ -37,20 +37,24 @@ def addresses_of(value: Value) -> list[Array] | None:
     rest = list(reversed(parts))
     while rest:
         part = rest.pop()
-        if not isinstance(part, SymbolicVector) or part.bits not in (32, 64):
+        if not _has_width(part, 32, 64):
             return None
         known = loads_and_zeros(part)
         start = None if known is None or not known.is_apart else known.addresses
-        if start is not None and part.bits == 32:
+        if start is not None and _has_width(part, 32):
             other = rest.pop() if rest else None
-            start = None if not isinstance(other, SymbolicVector) or other.bits != 32 else _both(start, other)
+            start = _both(start, other) if _has_width(other, 32) else None
         if start is None:
             return None
         found.append(start)
     return found
 
 
-def _both(start: Array, other: SymbolicVector) -> Array | None:
+def _has_width(part: object, *bits: int) -> TypeGuard[Array | SymbolicVector]:
+    return isinstance(part, np.ndarray | SymbolicVector) and L.width(part) in bits
+
+
+def _both(start: Array, other: Array | SymbolicVector) -> Array | None:
     """Return the addresses of chunks, of which `start` holds those of the low halves; None if they are none."""
     known = loads_and_zeros(other)
     if known is None or not known.is_apart:
@@ -62,15 +66,15 @@ def _both(start: Array, other: SymbolicVector) -> Array | None:
 
 def addresses_of_cells(value: Value, granule: int) -> list[Array] | None:
     """Return for each cell of a value the address that it is loaded from, or `ZERO`; None for any other value."""
-    parts: tuple[object, ...] = (value,)
+    parts: tuple[Value, ...] = (value,)
     if isinstance(value, PackedVector):
         parts = value.parts if value.whole is None else ()
     found: list[Array] = []
     for part in parts:
-        known = loads_and_zeros(part) if isinstance(part, SymbolicVector) and part.bits % (8 * granule) == 0 else None
+        known = loads_and_zeros(part) if L.width(part) % (8 * granule) == 0 else None
         if known is None or not known.is_apart:
             return None
-        for place in range(0, part.bits // 8, granule):  # type: ignore[attr-defined]
+        for place in range(0, L.width(part) // 8, granule):
             own = known.addresses
             if place:
                 own = np.where(own == ZERO, ZERO, own + np.uint64(place)) if known.zeros else own + np.uint64(place)

@@ -197,12 +197,13 @@ def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Reco
     code = flags & np.uint32(PART_CODE)
     value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_WITHOUT_PART_CODE)))
     value.recorder = recorder
-    if not code.any():
-        known = L.constant_mask(value)
-        if known is True:
-            return L.as_array_if_constant(value)
-        if known is not False and known.any():
-            value.flags = L.uniform_flags(np.where(known, np.uint32(0) | L.constant_flags(words[0], bits), flags))
+    known, unmarked = L.constant_mask(value), not code.any()
+    if known is True and unmarked:
+        return L.as_array_if_constant(value)
+    if known is not False and known is not True and known.any():
+        facts = np.uint32(0) | L.constant_flags(words[0], bits)
+        value.flags = L.uniform_flags(np.where(known, facts, flags & np.uint32(_WITHOUT_PART_CODE)))
+    if unmarked:
         return value
     result = value
     for each in np.unique(code):
@@ -239,6 +240,9 @@ def _of_lanes(values: Array, blocks: Array | slice, lanes: Array | slice) -> Arr
 
 
 _VERSIONS = itertools.count()
+
+_NOT_NOTED = ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) & 0xFFFFFFFF
+"""The bits of a constant's flags that are not about its number."""
 
 _NEVER_WRITTEN = hashing.constant("poison shared memory")
 _UNDEFINED = hashing.constant("undefined content that was stored")
@@ -481,7 +485,12 @@ class SharedMemory:
         for part, (words, flags) in enumerate(_contents(value, self.granule)):
             stored, properties = self._get(cells + part if part else cells, rows)
             same = (stored == words).all(axis=0)
-            same &= (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK) == 0
+            differ = (properties ^ flags) & np.uint32(L.VALUE | L.NAN_MARK)
+            if some(differ):
+                # A constant is its number, whatever is noted about that.
+                numbers = ((properties | flags) & np.uint32(L.FORM)) == L.CONST
+                differ = np.where(numbers, differ & np.uint32(_NOT_NOTED), differ)
+            same &= differ == 0
             found = found & (same if mask is None else same | ~mask)
         return found
 

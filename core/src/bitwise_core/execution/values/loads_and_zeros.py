@@ -54,10 +54,10 @@ def loads_and_zeros(value: object) -> LoadsAndZeros | None:
     return LoadsAndZeros(np.where(zero, ZERO, first), True)
 
 
-def parts_of_word(value: Value, bits: int) -> tuple[int, tuple[LoadsAndZeros, ...]] | None:
-    """Return the width of the loads and zeros side by side that a word of 32 bits consists of, and what each loads.
+def parts_of_register(value: Value, bits: int) -> tuple[int, tuple[LoadsAndZeros, ...]] | None:
+    """Return the width of the loads and zeros side by side that a register consists of, and what each loads.
 
-    None for any other word, and where a part has fewer than `bits` bits.
+    None for any other register, and where a part has fewer than `bits` bits.
     """
     if type(value) is PackedVector:
         widths = {L.width(each) for each in value.parts}
@@ -69,6 +69,23 @@ def parts_of_word(value: Value, bits: int) -> tuple[int, tuple[LoadsAndZeros, ..
         return (size, known) if len(known) == len(found) else None
     whole = loads_and_zeros(value)
     return None if whole is None else (L.width(value), (whole,))
+
+
+def parts_of_registers(values: Sequence[Value], bits: int) -> tuple[int, list[LoadsAndZeros]] | None:
+    """Return the width of all loads and zeros of which registers consist, and what each loads, in order.
+
+    None for any other registers, and where a part has fewer than `bits` bits.
+    """
+    size, found = 0, list[LoadsAndZeros]()
+    for value in values:
+        parts = parts_of_register(value, bits)
+        if parts is None or size not in (0, parts[0]):
+            return None
+        size = parts[0]
+        found += parts[1]
+    if any(each.zeros for each in found) and not all(each.is_apart for each in found):
+        return None
+    return size, found
 
 
 def elements_of(addresses: Array, zeros: bool, bits: int, size: int) -> SymbolicVector:

@@ -46,6 +46,8 @@ FACTORS = (
 )
 """What a step multiplies the sums of its accumulator by: modulo 2**64, and twice modulo `PRIME`."""
 
+_NO_WORDS: hashing.Words = np.zeros((2, 1, 1), dtype=np.uint64)
+
 _BITS = np.uint64(31)
 _LOW = np.uint64(PRIME)
 _FORM = L.NUMBER_FORM | 255 << L.OPERATION_SHIFT & ~L.CUT
@@ -137,7 +139,7 @@ class ChainedRegister(SymbolicVector):
 
     def __init__(self, whole: ChainedSteps, count: int, index: int) -> None:
         self._whole, self._count, self._index = whole, count, index
-        super().__init__(whole.bits, whole._start, whole.flags)
+        super().__init__(whole.bits, _NO_WORDS, whole.flags)
         self._computed: hashing.Words | None = None
         self.bundle = whole, index
 

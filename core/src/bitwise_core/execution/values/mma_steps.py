@@ -191,7 +191,12 @@ class HashedVectors:
         """See `OperandVectors.concatenated`."""
         if not others:
             return self
-        parts = [each.spread() for each in (self, *others)]
+        together = (self, *others)
+        place = self.place
+        same = place is not None and all(
+            each.place is not None and np.array_equal(place, each.place) for each in others
+        )
+        parts = [replace(each, place=None) if same else each.spread() for each in together]
         sticky: L.Flags = 0
         for each in parts:
             sticky = sticky | each.sticky
@@ -202,11 +207,12 @@ class HashedVectors:
         zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
         signed = any(each.signed for each in parts)
         finite = all(each.finite for each in parts)
+        place = place if same else None
         if len(zeros) < len(parts):
-            return HashedVectors(words, None, sticky, signed, finite)
+            return HashedVectors(words, None, sticky, signed, finite, place)
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
-        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite)
+        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed, finite, place)
 
     def same_in(self, blocks: Array, other: HashedVectors) -> bool:
         """See `OperandVectors.same_in`."""
@@ -330,17 +336,6 @@ def distinct_rows(rows: Array) -> tuple[Array, Array]:
     return np.array(firsts), np.array(number)
 
 
-def loaded_elements(addresses: Array, bits: int, per_load: int) -> tuple[SymbolicVector, Array]:
-    """Return the elements of loads of `per_load` elements each, for some blocks, and each block's number among these.
-
-    `addresses` has the shape (blocks, rows, loads), the elements' words (2, blocks, rows, loads * per_load).
-    """
-    first, number = distinct_rows(addresses)
-    own = addresses[first]
-    elements = own[..., None] + np.arange(0, per_load * bits // 8, bits // 8, dtype=np.uint64)
-    return SymbolicVector(bits, L.both_words(elements.reshape(*own.shape[:2], -1)), L.LOAD), number
-
-
 def of_blocks(elements: SymbolicVector, blocks: Array) -> SymbolicVector:
     """Return the elements of some blocks; one row stands for the elements of every block."""
     if elements.words.shape[1] == 1:
@@ -404,11 +399,8 @@ def mma_terms(
     """
     if step.integers is None:
         accumulator = nan_marks.accumulator_operand(accumulator, context)
-    dimensions = max(len(shape_of(accumulator)), left.words.ndim)
-    # Accumulators that began with different flags have the same ones after a step.
-    flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
-    flags = flags | (L.NOT_MINUS_ZERO * step.positive_zero)
-    chained = L.CHAINED | L.CUT * step.cuts
+    flags = _flags_of_step(step, accumulator, left, right)
+    chained = _chained(step)
     name, rows = "fused " + (step.arithmetic or step.name), left.words
     columns = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
     unchanged = _adds_nothing(step, left, right, context)
@@ -436,6 +428,33 @@ def mma_terms(
     if unchanged is None:
         return out
     return _where_unchanged(unchanged, accumulator, out)
+
+
+def _chained(step: MmaStep) -> int:
+    return L.CHAINED | L.CUT * step.cuts
+
+
+def _flags_of_step(step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors) -> L.Flags:
+    """Return the flags of a step's results, without those of a chain and the marks of their NaNs."""
+    dimensions = len(shape_of(accumulator))
+    if not all(isinstance(each.sticky, int) for each in (left, right)):
+        dimensions = max(dimensions, left.words.ndim)
+    # Accumulators that began with different flags have the same ones after a step.
+    flags = L.TERM | L.uniform_flags(step_flags(accumulator.flags, left, right, dimensions - 1))
+    return flags | (L.NOT_MINUS_ZERO * step.positive_zero)
+
+
+def flags_of_chain(
+    step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors
+) -> L.Flags | None:
+    """Return the flags of the results of a floating-point step, none of which only adds zeros, if all share them."""
+    flags = _flags_of_step(step, accumulator, left, right)
+    if not isinstance(flags, int):
+        return None
+    return nan_marks.with_ieee_nans(SymbolicVector(accumulator.bits, _NO_WORDS, flags | _chained(step))).flags
+
+
+_NO_WORDS: hashing.Words = np.zeros((2, 1, 1), dtype=np.uint64)
 
 
 def _where_unchanged(unchanged: Array, accumulator: SymbolicVector, out: SymbolicVector) -> SymbolicVector:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bitwise_core.execution.assumptions import FINITE
 from bitwise_core.execution.domains.domain import Domain
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.loads_and_zeros import LoadsAndZeros, alike_blocks, elements_of, parts_of_word
+from bitwise_core.execution.values.loads_and_zeros import LoadsAndZeros, alike_blocks, elements_of, parts_of_registers
 from bitwise_core.execution.values.mma_steps import HashedVectors, OperandVectors, of_blocks
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
@@ -101,7 +101,7 @@ def compute_together(fragments: Iterable[Fragment]) -> None:
     for each in fragments:
         if each.computed is None:
             loads = _loads_of(each)
-            kind = each.bits, each.form, each.tile, each.step, id(each.blocks), None if loads is None else loads.size
+            kind = each.bits, each.form, each.tile, each.step, id(each.blocks), None if loads is None else loads[0]
             kinds.setdefault(kind, {})[id(each)] = each, loads
     for members in kinds.values():
         if len(members) > 1:
@@ -128,26 +128,13 @@ def _compute_alike(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) ->
         of.computed = [each.placed(index * rows, rows, place).settled() for each in vectors]
 
 
-@dataclass(frozen=True, slots=True)
-class _Loads:
-    """What the registers of a fragment load, in parts of `size` bits each, in order of their registers."""
-
-    size: int
-    lanes: Sequence[LoadsAndZeros]
+_Loads: TypeAlias = tuple[int, list[LoadsAndZeros]]
+"""The width of the loads and zeros of which the registers of a fragment consist, and what each loads."""
 
 
 def _loads_of(of: Fragment) -> _Loads | None:
     """What the registers of a fragment load; None if some element is neither a load nor zero."""
-    if of.bits > 32 or of.domain.recorder is not None:
-        return None
-    size, lanes = 0, list[LoadsAndZeros]()
-    for register in of.registers:
-        found = parts_of_word(register, of.bits)
-        if found is None or size not in (0, found[0]):
-            return None
-        size = found[0]
-        lanes += found[1]
-    return _Loads(size, lanes)
+    return None if of.bits > 32 or of.domain.recorder is not None else parts_of_registers(of.registers, of.bits)
 
 
 def _loaded_elements(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) -> tuple[SymbolicVector, Array] | None:
@@ -157,12 +144,15 @@ def _loaded_elements(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) 
     load nor zero.
     """
     known = [each for each in loads if each is not None]
-    zeros = any(each.zeros for of in known for each in of.lanes)
-    if len(known) < len(alike) or (zeros and not all(each.is_apart for of in known for each in of.lanes)):
+    if len(known) < len(alike):
+        return None
+    size, loaded = known[0][0], [each for _, own in known for each in own]
+    zeros = any(each.zeros for each in loaded)
+    if zeros and not all(each.is_apart for each in loaded):
         return None
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
-    lanes = [each.addresses for of in known for each in of.lanes]
+    lanes = [each.addresses for each in loaded]
     if chosen is not None:
         lanes = [each if len(each) == 1 else each[chosen.numbers] for each in lanes]
     blocks = max(map(len, lanes))
@@ -175,7 +165,7 @@ def _loaded_elements(alike: Sequence[Fragment], loads: Sequence[_Loads | None]) 
     whole = np.concatenate([np.broadcast_to(each, (rows, threads)) for each in lanes])
     axes = len(alike), count, rows, threads // WAVE, tile.blocks, tile.groups, tile.side
     addresses = _moved(whole, axes, (0, 2, 3, 4, 6, 5, 1), (len(alike) * rows, -1, tile.groups * count))
-    elements = elements_of(addresses, zeros, first.bits, known[0].size)
+    elements = elements_of(addresses, zeros, first.bits, size)
     numbers = np.arange(rows) if place is None else place
     return elements, numbers + rows * np.arange(len(alike))[:, None]
 
