@@ -26,7 +26,9 @@ JOIN = "cvt.u64.u32 %d13, %r7; cvt.u64.u32 %d10, %r6; shl.b64 %d11, %d10, 32; or
 OWN_MEMORY = ".shared .align 16 .b8 room[512]; .local .align 8 .b8 mine[16];"
 PLACE = "mul.lo.u32 %r6, %r0, 16; mov.u32 %r7, room; add.u32 %r6, %r6, %r7;"
 """%r6: 16 bytes of each thread in shared memory."""
-SHORT = "cvt.u16.u32 %h1, %r0; st.shared.v2.b16 [%r6], {%h1, %h1}; st.shared.b16 [%r6+4], %h1; st.shared.b16 [%r6+6], %h1;"
+SHORT = (
+    "cvt.u16.u32 %h1, %r0; st.shared.v2.b16 [%r6], {%h1, %h1}; st.shared.b16 [%r6+4], %h1; st.shared.b16 [%r6+6], %h1;"
+)
 OF_ONE = "ld.global.b32 %r3, [%d1]; setp.eq.u32 %p1, %r3, 77;"
 KNOWN = {
     "an offset": (f"{OWN} sub.s64 %d9, %d3, %d0; {STORE_LONG}", f"{OWN} mov.b64 %d9, %d2; {STORE_LONG}"),
