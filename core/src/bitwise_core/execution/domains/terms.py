@@ -40,6 +40,7 @@ from bitwise_core.execution.values.integer_mma_steps import integer_terms
 from bitwise_core.execution.values.linear_hash import CONSTANT, constant_of_sum, linear_form, with_neutral_numbers
 from bitwise_core.execution.values.member_sets import MemberSets, RepeatedMembers
 from bitwise_core.execution.values.minmax import extremum
+from bitwise_core.execution.values.open_nans import with_open_nans
 from bitwise_core.execution.values.packing import (
     as_symbolic_vector,
     blend_values,
@@ -655,6 +656,10 @@ class TermDomain(StepsInOrder):
             condition = as_symbolic_vector(predicate)
             return predicate_bits.selected_constants(result, condition, if_true, if_false, self._bit_builder)
         return result
+
+    def with_open_nans(self, value: Value, form: FloatFormat, note: str) -> Value:
+        """See `Domain.with_open_nans`."""
+        return with_open_nans(value, form, self.context)
 
     def _selected(self, condition: SymbolicVector, left: SymbolicVector, right: SymbolicVector) -> SymbolicVector:
         """Return the term of a select that no rule replaces; it has the facts that both values have."""

@@ -268,7 +268,7 @@ def gather_shared(machine: Machine, address: Value, bits: int, line: int) -> Val
     row, who = np.tile(written, threads.size), np.repeat(threads, written.size)
     for races in machine.races.acting(machine.mask):
         races.loads(row, who, line)
-        unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.writer.size))
+        unordered = races.unordered_reads(row, who).any() or races.has_pending(np.arange(races.cells))
         if unordered or (kept.generations and kept.contested(written, races.generation).any()):
             reason = "shared memory is read at a computed address with no barrier between the read and all writes"
             raise DataDependent(reason, line)
