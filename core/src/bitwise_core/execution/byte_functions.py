@@ -118,6 +118,13 @@ _LANES = "the lanes in which cones were entered"
 """The key of `machine.extra` for the lanes in which the open cones are computed; None: all."""
 
 
+_DONE = "instructions of cones that were executed"
+"""The key of `machine.extra` for what members of cones wrote since their block was entered, by their index.
+
+All cones of a block read the same definitions, so that an instruction of several cones has one result.
+"""
+
+
 def _entering(step: Step, found: BlockCones, execution_mask: str | None) -> Step:
     """Return the first step of a block, which opens its cones if its lanes are known, under no condition on data.
 
@@ -140,7 +147,7 @@ def _entering(step: Step, found: BlockCones, execution_mask: str | None) -> Step
                 lanes = mask if machine.mask is None else mask & machine.mask
                 if not lanes.any():
                     roots = _NO_ROOTS
-        machine.extra[_OPEN], machine.extra[_LANES] = {root: {} for root in roots}, lanes
+        machine.extra[_OPEN], machine.extra[_LANES], machine.extra[_DONE] = {root: {} for root in roots}, lanes, {}
         return step(machine)
 
     return run
@@ -213,7 +220,7 @@ def _looking_up(step: Step, cone: Cone, program: Program) -> Step:
             else _known_value(machine, cone, captured, cone.known)
         )
         if value is None:
-            value = _executed(machine, cone, program, captured)
+            value = _executed(machine, cone, program, captured, machine.extra[_DONE])
         lanes = machine.extra[_LANES]
         if lanes is not None:
             # In other lanes the register keeps its value.
@@ -245,20 +252,47 @@ def _known_value(
     return sequence.compute(machine, values)
 
 
-def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:
-    """Return the result of the instructions of a cone on these inputs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Writes:
+    """What an instruction wrote: the registers with their values, and those that are held under other names."""
+
+    values: Mapping[str, Value]
+    removed: tuple[str, ...]
+
+
+def _executed(
+    machine: Machine,
+    cone: Cone,
+    program: Program,
+    inputs: Mapping[int, Mapping[str, Value]],
+    done: dict[int, _Writes] | None = None,
+) -> Value:
+    """Return the result of the instructions of a cone on these inputs.
+
+    `done` holds what instructions wrote that were executed on the same inputs for other cones, and is extended.
+    """
     registers: dict[str, Value] = {}
     outer, line, consumed = machine.registers, machine.line, cone.consumed
     machine.registers = registers
     try:
         for index in cone.members:
+            known = None if done is None else done.get(index)
+            if known is not None:
+                registers.update(known.values)
+                for name in known.removed:
+                    registers.pop(name, None)
+                continue
             machine.line = program.kernel.instructions[index].line
             # Instructions outside of the cone may have written the register of an input that a member wrote before.
             for number in consumed[index]:
                 for name in cone.inputs[number]:
                     registers.pop(name, None)
                 registers.update(inputs[number])
+            before = dict(registers)
             program.steps[index](machine)
+            if done is not None:
+                values = {name: value for name, value in registers.items() if before.get(name) is not value}
+                done[index] = _Writes(values, tuple(name for name in before if name not in registers))
         return registers[cone.result]
     finally:
         machine.registers, machine.line = outer, line
