@@ -37,19 +37,23 @@ def addresses_of(value: Value) -> list[Array] | None:
     rest = list(reversed(parts))
     while rest:
         part = rest.pop()
-        if not isinstance(part, SymbolicVector) or part.bits not in (32, 64):
-            return None
         start = _addresses(part)
-        if start is not None and part.bits == 32:
-            other = rest.pop() if rest else None
-            start = None if not isinstance(other, SymbolicVector) or other.bits != 32 else _both(start, other)
+        if start is not None and _bits(part) == 32:
+            start = _both(start, rest.pop()) if rest and _bits(rest[-1]) == 32 else None
         if start is None:
             return None
         found.append(start)
     return found
 
 
-def _both(start: Array, other: SymbolicVector) -> Array | None:
+def _bits(part: object) -> int:
+    """Return the width of known numbers or of a vector, 0 of anything else."""
+    if isinstance(part, np.ndarray):
+        return 8 * part.dtype.itemsize
+    return part.bits if isinstance(part, SymbolicVector) else 0
+
+
+def _both(start: Array, other: object) -> Array | None:
     """Return the addresses of chunks, of which `start` holds those of the low halves; None if they are none."""
     high = _addresses(other)
     if high is None:
@@ -58,8 +62,16 @@ def _both(start: Array, other: SymbolicVector) -> Array | None:
     return start if L.every(together) else None
 
 
-def _addresses(value: SymbolicVector) -> Array | None:
-    """Return the addresses of loads, and `ZERO` for zeros among them; None if there is any other value."""
+_ZEROS = np.full((1, 1), ZERO)
+
+
+def _addresses(value: object) -> Array | None:
+    """Return the addresses of loads of 32 or 64 bits, and `ZERO` for zeros; None if there is any other value."""
+    if _bits(value) not in (32, 64):
+        return None
+    if isinstance(value, np.ndarray):
+        return None if value.any() else _ZEROS
+    assert isinstance(value, SymbolicVector)
     flags, first = value.flags, L.load_addresses(value)
     if first is not None:
         return first if int(first.max(initial=0)) < _LARGEST else None

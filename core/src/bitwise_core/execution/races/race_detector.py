@@ -515,9 +515,10 @@ class RaceDetector:
         if not self._of_this_round(self.write_round, cells) and not self._of_this_round(self.read_round, cells):
             late = ~self._after_agents(cells, actor) if self.reads_by_agent else _no_lanes(cells.size)
             return late, _no_lanes(cells.size)
-        ordered = self._ordered(actor, self.reader.take(cells), self.read.take(cells), self.read_step.take(cells))
-        ordered &= self._read_before(cells, actor) & ~self._read_by_other_lane(cells, actor)
-        after = self._ordered(actor, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells))
+        who = actor[:1] if actor.strides == (0,) else actor  # one thread
+        ordered = self._ordered(who, self.reader.take(cells), self.read.take(cells), self.read_step.take(cells))
+        ordered &= self._read_before(cells, who) & ~self._read_by_other_lane(cells, who)
+        after = self._ordered(who, self.writer.take(cells), self.written.take(cells), self.written_step.take(cells))
         for agent, times in self.reads_by_agent.items():
             # What is ordered after a read is ordered after the write before the read.
             late = times.take(cells)
