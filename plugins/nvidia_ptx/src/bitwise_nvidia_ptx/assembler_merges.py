@@ -303,9 +303,9 @@ def _of_bit_fields(base: str, bits: int, operands: Sequence[Operand], sources: S
     """A bit field that ends behind the register, or a field of a field."""
     numbers = [each.value for each in operands[-2:] if isinstance(each, Immediate)]
     inside = len(numbers) == 2 and sum(numbers) <= bits
-    known = all(sources.may_be(each, lambda number: True) for each in operands[-2:])
+    known = not inside and all(sources.may_be(each, lambda number: True) for each in operands[-2:])
     nested = base == "bfe" and _of_kind(operands[:1], sources, lambda each: each.startswith("bfe."))
-    if nested or (known and not inside):
+    if nested or known:
         unknown = tuple(operands[:2] if base == "bfi" else operands[:1])
         # Behind the register, the bits of a number that the assembler does not know depend on what it knows of it.
         evaluated = all(is_assembler_constant(each, sources.kernel, sources.opcodes) for each in unknown)
