@@ -53,6 +53,11 @@ class Fragment:
             self.computed = _vectors_of(self)
         return self.computed
 
+    @property
+    def settled_registers(self) -> list[Value]:
+        """The registers, each in the form in which it was computed."""
+        return [L.settled(each) for each in self.registers]
+
 
 def fragment(machine: Machine, registers: Sequence[Value], bits: int, form: str, tile: Tile, step: int) -> Fragment:
     """The fragment of these registers, whose elements have `bits` bits in the format `form`."""
@@ -95,7 +100,7 @@ def compute_together(fragments: Iterable[Fragment]) -> None:
     kinds: dict[tuple[object, ...], dict[int, Fragment]] = {}
     for each in fragments:
         if each.computed is None:
-            loads = all(L.load_addresses(register) is not None for register in each.registers)
+            loads = all(L.load_addresses(register) is not None for register in each.settled_registers)
             kind = each.bits, each.form, each.tile, each.step, id(each.blocks), loads
             kinds.setdefault(kind, {})[id(each)] = each
     for members in kinds.values():
@@ -124,7 +129,7 @@ def _loaded_elements(alike: Sequence[Fragment]) -> tuple[SymbolicVector, Array] 
     rows = blocks if chosen is None else len(chosen.numbers)
     words = np.empty((len(alike), rows, axes[0], axes[1], axes[3], axes[2], count), dtype=np.uint64)
     for number, of in enumerate(alike):
-        for index, each in enumerate(of.registers):
+        for index, each in enumerate(of.settled_registers):
             addresses = L.load_addresses(each)
             if addresses is None:
                 return None
@@ -138,10 +143,10 @@ def _elements_of_registers(alike: Sequence[Fragment]) -> tuple[SymbolicVector, A
     """The elements as `_loaded_elements`, for all of their blocks, whatever they are."""
     first, (_, threads) = alike[0], alike[0].shape
     tile, chosen = first.tile, first.blocks
-    registers = [each for of in alike for each in of.registers]
+    registers = [each for of in alike for each in of.settled_registers]
     stacked = _elements_of_stack(registers, first.bits, threads) if len(alike) > 1 else None
     if stacked is None:
-        stacked = stacked_values([each for of in alike for each in _elements(of.registers, of.bits)], threads)
+        stacked = stacked_values([each for of in alike for each in _elements(of.settled_registers, of.bits)], threads)
     if chosen is not None:
         stacked = of_blocks(stacked, chosen.numbers)
     rows, count = stacked.words.shape[1], len(alike)
