@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - PTX is easier to check without line breaks
 """redux.sync of floats: extrema over a warp, of magnitudes too."""
 
 from __future__ import annotations

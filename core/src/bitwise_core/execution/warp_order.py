@@ -2,8 +2,8 @@
 
 No document orders an access of one lane before a later one of another lane without a barrier.  Where an architecture
 measured that the accesses of one warp to global memory take effect in the order of its machine instructions
-(`Arch.warp_order`), or a request assumes it (`assumptions.WARP_ORDER`), kernels of one warp that exchange elements by global memory, or load an element that another lane
-overwrites later, have a determined result.
+(`Arch.warp_order`), or a request assumes it (`assumptions.WARP_ORDER`), kernels of one warp that exchange elements by
+global memory, or load an element that another lane overwrites later, have a determined result.
 
 The launch is executed with each access ordered after all earlier ones of its warp.  The lanes must be together at each
 access: not under a condition on data, and not after a branch that may have split the warp.  Atomic operations,

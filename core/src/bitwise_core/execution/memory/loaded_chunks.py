@@ -48,9 +48,7 @@ def addresses_of(value: Value) -> list[Array] | None:
 
 def _bits(part: object) -> int:
     """Return the width of known numbers or of a vector, 0 of anything else."""
-    if isinstance(part, np.ndarray):
-        return 8 * part.dtype.itemsize
-    return part.bits if isinstance(part, SymbolicVector) else 0
+    return L.width(part) if isinstance(part, (np.ndarray, SymbolicVector)) else 0
 
 
 def _both(start: Array, other: object) -> Array | None:

@@ -293,7 +293,7 @@ def elect(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("redux", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def redux(instruction: Instruction, context: Context) -> Step:
-    """redux.sync.op{.abs}{.NaN}.type over whole warps: the operations are exact, so that their order does not matter."""
+    """redux.sync.op{.abs}{.NaN}.type over whole warps: the operations are exact, so their order does not matter."""
     parts = parts_of(instruction, 4)
     verb, kind = parts[2], parts[-1]
     if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
