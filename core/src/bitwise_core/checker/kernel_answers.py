@@ -12,7 +12,8 @@ from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Session, prepare
 from bitwise_core.checker.comparison import compare_large
 from bitwise_core.checker.determinism import WitnessResult
-from bitwise_core.checker.kernel_readings import AnalysisJob, ComparisonJob, ForeignWorker
+from bitwise_core.checker.kernel_comparisons import ComparisonJob
+from bitwise_core.checker.kernel_readings import AnalysisJob, ForeignWorker
 from bitwise_core.checker.order_witness import OrderWitness, find_order_witness
 from bitwise_core.checker.readings import environment
 from bitwise_core.checker.results import AnalysisResult

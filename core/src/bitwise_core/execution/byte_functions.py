@@ -248,13 +248,13 @@ def _known_value(
 def _executed(machine: Machine, cone: Cone, program: Program, inputs: Mapping[int, Mapping[str, Value]]) -> Value:
     """Return the result of the instructions of a cone on these inputs."""
     registers: dict[str, Value] = {}
-    outer, line = machine.registers, machine.line
+    outer, line, consumed = machine.registers, machine.line, cone.consumed
     machine.registers = registers
     try:
         for index in cone.members:
             machine.line = program.kernel.instructions[index].line
             # Instructions outside of the cone may have written the register of an input that a member wrote before.
-            for number in cone.consumed[index]:
+            for number in consumed[index]:
                 for name in cone.inputs[number]:
                     registers.pop(name, None)
                 registers.update(inputs[number])

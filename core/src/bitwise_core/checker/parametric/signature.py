@@ -239,7 +239,7 @@ def _of_cluster(memories: Sequence[ParametricMemory]) -> ParametricMemory:
             if found.written.setdefault(pointer, operation) != operation:
                 raise Unsupported("a buffer is written in different ways")
         found.contributed.update(other.contributed)
-        found.fp64_results.update(other.fp64_results)
+        found.open_nans.update(other.open_nans)
         found.mask_differs = other.mask_differs if found.mask_differs is None else found.mask_differs
     updated = found.loaded.keys() & (found.written.keys() | found.contributed.keys())
     if updated:
