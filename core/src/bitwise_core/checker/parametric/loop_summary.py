@@ -246,7 +246,7 @@ class LoopSummary:
     def _access_slice(self) -> list[int]:
         """The instructions that may affect accesses to shared memory, and all from which these read.
 
-        Others only write registers: they asked for no race detector when they were executed, and an instruction that
+        Others only write registers: they used no race detector when they were executed, and an instruction that
         reads memory was seen to read global memory.
         """
         infos, body = self.program.infos, self.body

@@ -119,7 +119,7 @@ class LastAccesses:
 
     def come_after_writes(self, cells: Array, actor: Array) -> Array:
         """Return which accesses of `actor` to cells come after the writes of all threads."""
-        found = self.come_after_write(cells, actor)
+        found = self.come_after_write(cells, _once(actor))
         for agent, times in self.reads_by_agent.items():
             # What is ordered after a read is ordered after the write before the read.
             late = times.take(cells)
@@ -130,6 +130,7 @@ class LastAccesses:
 
     def come_after_reads(self, cells: Array, actor: Array) -> Array:
         """Return which accesses of `actor` to cells come after all reads.  No read may be deferred."""
+        actor = _once(actor)
         reader, time, step = self.reader.take(cells), self.read.take(cells), self.read_step.take(cells)
         found = self.order.comes_after(actor, reader, time, step)
         found &= self._come_after_other_warps(cells, actor) & ~self._read_by_other_lane(cells, actor)
@@ -437,6 +438,11 @@ class LastAccesses:
                 late[index] = np.maximum(times - seen[:warps], 0), steps >= step
         cells = np.flatnonzero(np.isin(self.other_writers, list(late)))
         return cells, [part for index in self.other_writers[cells].tolist() for part in late[index]]
+
+
+def _once(actor: Array) -> Array:
+    """Return one number where all of an array are one that is broadcast."""
+    return actor[:1] if actor.strides == (0,) else actor
 
 
 def _since(times: Array, base: Array) -> Array:

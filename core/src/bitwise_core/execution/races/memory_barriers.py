@@ -46,7 +46,7 @@ class EndedPhase:
 
     def state(self, seen: Array, counted: Array, idle: Sequence[int], *, is_known: bool) -> list[bytes]:
         """See `Phases.state`; `idle` are those of the warps in `whole`.  Where all warps know that it has ended, its
-        arrivals tell nothing.
+        arrivals have no effect.
         """
         arrivals = b""
         if not is_known and self.arrivals is not None:
@@ -356,7 +356,7 @@ class MemoryBarriers:
         clock = self.order.clock
         if self.phases:
             counted = self.causes.min(axis=0)
-            counted[completions] = clock.diagonal()[completions]  # who may know of them, does
+            counted[completions] = clock.diagonal()[completions]  # a warp that can know of them knows of all
             yield (self.causes - counted).tobytes()
             for barrier in sorted(self.phases):
                 yield barrier.to_bytes(8, "little")

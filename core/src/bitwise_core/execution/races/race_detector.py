@@ -432,7 +432,7 @@ class RaceDetector:
     def agent_completes(self, agent: tuple[int, ...], thread: int, barrier: int, *, in_order: bool = False) -> None:
         """As `agent_arrives`, but threads that wait for the barrier see the work of the agent only.
 
-        That the phase has ended says to them which other phases had ended before, as the thread knew.
+        From the end of the phase they know which other phases had ended before, as far as the thread did.
         """
         self._agent_publishes(agent, thread, np.zeros_like(self.order.clock[0]), barrier, in_order)
 
@@ -502,7 +502,7 @@ class RaceDetector:
             yield from memory.state(seen)
 
     def absorb(self, other: RaceDetector) -> None:
-        """Stand for another detector of the same state too.
+        """Represent another detector of the same state too.
 
         Generations are numbered anew from the higher number on.  A write that comes too late contests all from the
         older of the settled ones on, whichever of the two numbered what was read.
