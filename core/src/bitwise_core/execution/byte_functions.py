@@ -8,6 +8,9 @@ table and on nothing else: the cone is executed once on terms, in lanes that dif
 a byte without an effect on the hash of the result does not occur in it.  The table is the result of the instructions'
 own steps on every value of these bytes.  So two cones with one table are one function, whatever their instructions.
 
+Where each part of a result depends on one byte at most, the result is looked up when something reads it, together with
+those of the same function that wait in the block.
+
 A cone whose result depends on more bytes than `MAXIMUM_BYTES` is executed as it is.  The result of a sequence that an
 architecture knows (`known_sequences.py`) is computed by the operation that the architecture names, also where only some
 lanes are active.
