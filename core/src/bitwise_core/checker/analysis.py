@@ -61,7 +61,7 @@ from bitwise_core.execution.values.term_hash import (
     nan_bits,
     with_architecture_nans,
 )
-from bitwise_core.execution.warp_order import outputs_by_warp_order
+from bitwise_core.execution.warp_order import SETTLED_BY_WARP_ORDER, may_be_ordered, outputs_by_warp_order
 from bitwise_core.numerics import FloatFormat
 
 MAXIMUM_LANES = 1 << 21
@@ -315,7 +315,7 @@ class Session:
         partial_result.module = module
         cluster = None if source.launch is None else source.launch.cluster
         found = parametric_signature(module, module.kernel(entry), arch, cluster)
-        _check_nans_of_fp64(found.run, source.launch)
+        _check_open_nans(found.run, source.launch)
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
         if source.launch is not None:
@@ -430,19 +430,20 @@ def outputs_of_all_blocks(
         found = _outputs_of_every_order(error, ready, buffers, options)
         if found is None:
             values = memory.undetermined
-            raise _with_reaching_causes(error, values, scratch, ready, buffers, options) from None
+            found_error = _with_reaching_causes(error, values, scratch, ready, buffers, options)
+            raise _with_settling_assumption(found_error, ready, options.assume, buffers) from None
         return found
 
 
-def _check_nans_of_fp64(run: Run, launch: Launch | None) -> None:
-    """Raise Unsupported where a result of fp64 is stored in a buffer whose elements are not known to be of fp64.
+def _check_open_nans(run: Run, launch: Launch | None) -> None:
+    """Raise Unsupported where a number whose NaN has open bits is stored in a buffer that may be of another format.
 
-    All NaNs of a buffer of fp64 count as one value.  Elsewhere their bits count, and the units of fp64, conversions
-    included, pass on those of an operand.
+    All NaNs of a buffer of the format count as one value.  Elsewhere their bits count: those that an assembler decides,
+    and those of fp64, whose units, conversions included, pass on those of an operand.
     """
     arguments = () if launch is None else launch.args
-    for pointer, line in run.memory.fp64_results.items():
-        if pointer >= len(arguments) or arguments[pointer].dtype != "fp64":
+    for (pointer, form), line in run.memory.open_nans.items():
+        if pointer >= len(arguments) or arguments[pointer].dtype != form:
             raise Unsupported(UNSPECIFIED_NAN_STORED, line)
 
 
@@ -519,6 +520,16 @@ def _with_reaching_causes(
     kept = reaching or causes
     reason = error.reason.replace(str(causes[0]), str(kept[0]))
     return Nondeterministic(reason, error.line, kept, proved=error.proved)
+
+
+def _with_settling_assumption(
+    error: Nondeterministic, ready: PreparedLaunch, assume: frozenset[str], buffers: Mapping[str, int]
+) -> Nondeterministic:
+    """The error, which says so where an assumption that may be requested determines the result."""
+    if not may_be_ordered(ready, assume, buffers, error.causes):
+        return error
+    reason = f"{error.reason} ({SETTLED_BY_WARP_ORDER})"
+    return Nondeterministic(reason, error.line, error.causes, proved=error.proved)
 
 
 def _mark_architecture_nans(output: Output, form: FloatFormat | None, architecture: str) -> Output:

@@ -213,7 +213,8 @@ def _step(index: int, info: InstructionInfo, context: Context, refused: dict[int
     if instruction.guard is None or Effect.BRANCH in info.effects:
         return step
     guard = instruction.guard
-    return _guarded(step, guard.register, guard.negated, instruction.line, refusal_under_condition(info))
+    guarded = _guarded(step, guard.register, guard.negated, instruction.line, refusal_under_condition(info))
+    return context.arch.opcodes.with_guard(guarded, instruction, context)
 
 
 def _refusal(reason: str, line: int) -> Step:
