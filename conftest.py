@@ -78,6 +78,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The cache of `bitwise` is empty at the start of a session, and is shared by its workers.
+
+    What an earlier session learnt from tools would otherwise not be asked, and so not be recorded.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(shared / "bitwise-cache"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def recorded_answers_of_tools() -> Iterator[None]:
     """An assembler or a disassembler is not run where its answer is recorded; see `recorded_tools`."""
     import recorded_tools

@@ -36,7 +36,10 @@ BINARIES = (".cubin", ".hsaco")
 """Files of one kernel in the cache of `assembly_only`: those that are recorded, and those that are empty."""
 
 UNRECORDED: Counter[str] = Counter()
-"""How many kernels this process compiled because no recorded one has their key, by the name of their function."""
+"""How many kernels this process compiled because no recorded one has their key, by the name of their function.
+
+A kernel that the compiler refuses does not count: there is nothing to record.
+"""
 
 _LIBRARY = re.compile(r'(?<=")/[^"]*?/(?=triton/backends/)')
 _FILE = re.compile(r'(^\s*\.file\s+(?:\d+\s+)?)(?:"[^"]*"\s+(?="))?"[^"]*?([^"/]+)"', re.M)
@@ -127,11 +130,15 @@ def cache_manager() -> Any:
             name = filename.removesuffix(".json")
             files = kernels_named(name).get(self.key)
             if files is None:
-                UNRECORDED[name] += 1
                 return None
-            self.put_group(filename, {name: self.put(text, name) for name, text in files.items()})
+            super().put_group(filename, {name: self.put(text, name) for name, text in files.items()})
             written: dict[str, str] | None = super().get_group(filename)
             return written
+
+        def put_group(self, filename: str, group: dict[str, str]) -> None:
+            """Keep the files of a kernel that was compiled."""
+            UNRECORDED[filename.removesuffix(".json")] += 1
+            super().put_group(filename, group)
 
     return RecordedKernels
 

@@ -11,10 +11,13 @@ import pytest
 
 triton = pytest.importorskip("triton")
 
+import triton.language as tl  # noqa: E402
+
 import recorded_kernels as R  # noqa: E402
 from assembly_only import assembly_only  # noqa: E402
 from bitwise_bench.compilation.capture import compile_case  # noqa: E402
 from bitwise_bench.corpus.kernels.cross_architecture import pairs  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 
 HITS = list[bool]
 
@@ -58,6 +61,17 @@ def test_recorded_kernels_are_those_of_the_compiler(
     assert [R.portable(each) for each in texts()] == known
     assert hits == [True, True, False, False]
     assert sum(uncounted.values()) == 2
+
+
+@triton.jit
+def refused(y):  # type: ignore[no-untyped-def]
+    tl.static_assert(y is None)
+
+
+def test_a_kernel_that_is_refused_is_not_counted(uncounted: Counter[str], without_machine_code: None) -> None:
+    with pytest.raises(CaptureError):
+        compile_configuration(refused, {"y": Buffer("Y", "fp32")}, {}, grid=(1,))
+    assert not uncounted
 
 
 def test_a_kernel_of_other_code_is_compiled(hits: HITS, monkeypatch: pytest.MonkeyPatch) -> None:

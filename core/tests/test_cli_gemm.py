@@ -268,9 +268,7 @@ class OtherToyLibrary(ToyLibrary):
     name, architecture = "toy_2_toy_2", "toy_2"
 
 
-def test_the_only_architecture_of_a_library_is_the_default(
-    toy_library: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_only_architecture_of_a_library_is_the_default(toy_library: None, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = [*TOY2[:4], *TOY2[6:], "--config", "parts=2"]
     assert CliRunner().invoke(app, arguments).stdout == CliRunner().invoke(app, [*TOY2, "--config", "parts=2"]).stdout
     found = replace(registry.default(), profiles=(ToyLibrary(), OtherToyLibrary()))

@@ -33,9 +33,11 @@ stores of more than 128 bits in a lane, of atomic operations, of different instr
 lanes that a branch may have parted.  On an architecture where this was measured (`Arch.lowest_lane`) it holds without
 being requested, and a verdict that uses it has a note.
 
+`WARP_ORDER`: the accesses of one warp to global memory take effect in the order of its machine instructions
+(`warp_order`).  On an architecture where this was measured (`Arch.warp_order`) it holds without being requested.
+
 `ANY_LANE`: what documents promise of the lanes of a warp, and no more.  Any lane's value may remain, also where
-`LOWEST_LANE` was measured, and only barriers order lanes, also where the order of a warp's accesses was measured
-(`warp_order`).
+`LOWEST_LANE` was measured, and only barriers order lanes, also where `WARP_ORDER` was measured.
 
 An execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
 `replace_non_finite`, and it is rejected if an operation makes an infinity from finite operands, or a NaN
@@ -48,7 +50,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 FINITE, MATRIX_ARITHMETIC, WORK_STEALING = "finite", "matrix-arithmetic", "work-stealing"
-LOWEST_LANE, ANY_LANE, UNITS_APART = "lowest-lane", "any-lane", "units-apart"
+LOWEST_LANE, WARP_ORDER, ANY_LANE, UNITS_APART = "lowest-lane", "warp-order", "any-lane", "units-apart"
 PIPELINE_IN_ORDER = "pipeline-in-order"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
@@ -59,6 +61,7 @@ ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
         MATRIX_ARITHMETIC: "matrix units compute what is published of them, so that units of one arithmetic are one",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
         UNITS_APART: "nothing of matrix units that is only published: two of them may differ unless both were measured",
+        WARP_ORDER: "accesses of one warp to global memory take effect in the order of its machine instructions",
         WORK_STEALING: "which block computes a tile that it took over from another one changes no result",
     }
 )
@@ -70,6 +73,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         LOWEST_LANE: "of a warp's store to one address its last group's lowest lane's value remains (as on an H200)",
         MATRIX_ARITHMETIC: "matrix units compute what is published of them",
         PIPELINE_IN_ORDER: "what a thread gives a matrix pipeline takes effect in this order, at all blocks at once",
+        WARP_ORDER: "a warp's accesses to global memory take effect in the order of its instructions (as on an H200)",
         WORK_STEALING: "which block computes a tile changes no result",
     }
 )
@@ -84,8 +88,9 @@ def contradiction_in(assume: Collection[str]) -> str | None:
             f"{MATRIX_ARITHMETIC} takes for true what is published of matrix units, and {UNITS_APART} does not; assume "
             "one of them"
         )
-    if {ANY_LANE, LOWEST_LANE} <= set(assume):
-        return f"{ANY_LANE} and {LOWEST_LANE} exclude each other; assume one of them"
+    for each in (LOWEST_LANE, WARP_ORDER):
+        if {ANY_LANE, each} <= set(assume):
+            return f"{ANY_LANE} and {each} exclude each other; assume one of them"
     return None
 
 

@@ -548,8 +548,8 @@ def _cones_like(flow: _BlockFlow, cone: Cone, roots: Array) -> tuple[Array, list
     alike &= (held == definitions[read]).all(axis=0) & (held >= 0).all(axis=0)
     # Different members and inputs are different ones here, too.
     members = np.sort(places, axis=0)
-    for each in (members, np.sort(definitions, axis=0)):
-        alike &= (each[1:] != each[:-1]).all(axis=0)
+    for ordered in (members, np.sort(definitions, axis=0)):
+        alike &= (ordered[1:] != ordered[:-1]).all(axis=0)
     captured: Array = np.full(definitions.shape, len(flow.texts))
     np.minimum.at(captured, read, places[reading])
     named = names[places[reading], place[:, None]]

@@ -93,10 +93,14 @@ class LoadedVectors(HashedVectors):
     def words(self) -> hashing.Words:
         """The hashes."""
         if self._found is None:
-            flat = self.flat().spread()
-            object.__setattr__(self, "_found", (flat if self.index is None else flat.take(self.index)).words)
+            object.__setattr__(self, "_found", self.plain().spread().words)
         assert self._found is not None
         return self._found
+
+    def plain(self) -> HashedVectors:
+        """See `HashedVectors.plain`."""
+        flat = self.flat()
+        return flat if self.index is None else flat.take(self.index)
 
     @property
     def loads(self) -> tuple[_Loads, ...]:

@@ -157,6 +157,10 @@ class HashedVectors:
         sticky = self.sticky if isinstance(self.sticky, int) or len(self.sticky) == 1 else self.sticky[chosen]
         return HashedVectors(words, zero, sticky, self.signed, self.finite, None if count == 1 else place)
 
+    def plain(self) -> HashedVectors:
+        """Return the vectors as computed ones, where they are computed when they are read."""
+        return self
+
     def spread(self) -> HashedVectors:
         """Return the vectors with those of every block of the batch."""
         return self if self.place is None else replace(self, place=None).of_blocks(self.place)
@@ -191,7 +195,7 @@ class HashedVectors:
         """See `OperandVectors.concatenated`."""
         if not others:
             return self
-        together = (self, *others)
+        together = [each.plain() for each in (self, *others)]
         place = self.place
         same = place is not None and all(
             each.place is not None and np.array_equal(place, each.place) for each in others
@@ -481,6 +485,7 @@ def mma_terms_in_order(
     zeros alone in the same outputs.
     """
     result, place = accumulator, 0
+    lefts, rights = ([each.plain() for each in side] for side in (lefts, rights))
     while place < len(lefts):
         end = place + 1
         if context.recorder is None and not step.cuts and accumulator.bits > 16:
